@@ -1,0 +1,136 @@
+"""The only reader of TF_STITCH_* environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tf_stitch.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class StitchConfig:
+    """What the user asked for. One instance is made when TensorFlow is imported.
+
+    Attributes:
+        enabled: rewrite graphs at all (`TF_STITCH`).
+        strict: raise where tf_stitch would otherwise fall back to TensorFlow (`TF_STITCH=strict`).
+        wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
+        scope: what a region may hold; "ops" is memory-intensive ops alone.
+        planner: "ilp" (pulp) or "greedy".
+        min_region: fewest TensorFlow nodes with work in them that are worth a region.
+        ilp_seconds: time limit of one integer program, in seconds.
+        report_dir: folder of `report.json`, or None.
+        dump_dir: folder for every stage as text, or None.
+        cache_dir: folder of built kernels and native libraries; private to the user.
+        verbose: status lines while the program runs, not at exit alone.
+    """
+
+    enabled: bool = False
+    strict: bool = False
+    wrap: str = "auto"
+    scope: str = "ops"
+    planner: str = "ilp"
+    min_region: int = 2
+    ilp_seconds: float = 2.0
+    report_dir: Path | None = None
+    dump_dir: Path | None = None
+    cache_dir: Path = Path("~/.cache/tf_stitch")
+    verbose: bool = False
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable: the field it sets, the values allowed, what it is for."""
+
+    field: str
+    allowed: str
+    parse: Callable[[str], Any]
+    doc: str
+
+
+def _choice(*values: str) -> tuple[str, Callable[[str], str]]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(text)
+        return text
+
+    return ", ".join(values), parse
+
+
+def _flag(text: str) -> bool:
+    return {"0": False, "1": True}[text]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 3600:
+        raise ValueError(text)
+    return number
+
+
+def _folder(text: str) -> Path:
+    return Path(text).expanduser().resolve()
+
+
+_MODES = {"0": (False, False), "1": (True, False), "strict": (True, True)}
+
+VARIABLES: Mapping[str, Variable] = {
+    "TF_STITCH": Variable("enabled", "0, 1, strict", _MODES.__getitem__,
+                          "1 rewrites every traced graph; strict raises instead of falling back"),
+    "TF_STITCH_WRAP": Variable("wrap", *_choice("auto", "native", "py_function"),
+                               "how a region runs: the C++ op, or Python (right everywhere, slow)"),
+    "TF_STITCH_SCOPE": Variable("scope", *_choice("ops"), "what a region may hold"),
+    "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
+    "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
+                                     "fewest working nodes that are worth a region"),
+    "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
+                                      "time limit of one integer program"),
+    "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
+    "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
+    "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),
+    "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
+}
+
+
+def load_config(environ: Mapping[str, str] | None = None) -> StitchConfig:
+    """Reads the environment (or `environ`) into a StitchConfig.
+
+    Raises:
+        ConfigError: an unknown TF_STITCH* variable or a value that is not allowed; the message names
+            the variable and the values allowed.
+    """
+    environ = os.environ if environ is None else environ
+    fields: dict[str, Any] = {}
+    for name in sorted(environ):
+        if not (name == "TF_STITCH" or name.startswith("TF_STITCH_")) or environ[name] == "":
+            continue
+        variable = VARIABLES.get(name)
+        if variable is None:
+            raise ConfigError(f"unknown variable {name}; known are {', '.join(VARIABLES)}")
+        try:
+            value = variable.parse(environ[name])
+        except (ValueError, KeyError):
+            raise ConfigError(
+                f"{name}={environ[name]!r} is not allowed; allowed values: {variable.allowed}") from None
+        if name == "TF_STITCH":
+            fields["enabled"], fields["strict"] = value
+        else:
+            fields[variable.field] = value
+    fields.setdefault("cache_dir", _default_cache(environ))
+    return StitchConfig(**fields)
+
+
+def _default_cache(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "tf_stitch"

@@ -1,0 +1,65 @@
+"""Errors of tf_stitch: each names the user's node (when there is one) and says what was done instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceLoc:
+    """Where a value came from: a node of the user's graph."""
+
+    node: str
+    op: str
+
+    def __str__(self) -> str:
+        return f"{self.node} ({self.op})"
+
+
+UNKNOWN_LOC = SourceLoc("", "")
+
+
+class StitchError(Exception):
+    """Base of every error that tf_stitch raises on purpose.
+
+    Args:
+        message: what is wrong, in a sentence.
+        loc: the user's node the message is about, if any.
+    """
+
+    def __init__(self, message: str, loc: SourceLoc | None = None) -> None:
+        super().__init__(f"{loc}: {message}" if loc and loc.node else message)
+        self.message = message
+        self.loc = loc
+
+
+class ConfigError(StitchError):
+    """A TF_STITCH_* variable has a value that is not allowed."""
+
+
+class UnsupportedError(StitchError):
+    """A node cannot be expressed in the tensor IR; it stays a TensorFlow op."""
+
+
+class TypeRuleError(StitchError):
+    """Operand types that an op's type rule does not accept."""
+
+
+class VerifyError(StitchError):
+    """An IR invariant does not hold: a bug in a pass, never the user's fault."""
+
+
+class ScheduleError(StitchError):
+    """A set of nodes cannot become one kernel; the message says why."""
+
+
+class BindError(StitchError):
+    """Run-time shapes contradict what the rewrite assumed of a region."""
+
+
+class BuildError(StitchError):
+    """A compiler is missing or rejected generated code."""
+
+
+class NativeError(StitchError):
+    """The native op or the graph hook could not be built or loaded."""

@@ -1,0 +1,119 @@
+"""The tensor IR: a graph of nodes with one typed result each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tf_stitch.errors import UNKNOWN_LOC, SourceLoc, StitchError, TypeRuleError
+from tf_stitch.ir.op_attrs import Attrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_table import OP_TABLE, OpInfo
+from tf_stitch.ir.types import TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One op and its result. Identity is the object: two equal-looking nodes are two values."""
+
+    kind: OpKind
+    operands: tuple[Node, ...]
+    attrs: Attrs
+    type: TensorType
+    loc: SourceLoc = UNKNOWN_LOC
+
+    @property
+    def info(self) -> OpInfo:
+        return OP_TABLE[self.kind]
+
+    @property
+    def category(self) -> Category:
+        return self.info.category
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.type} {self.loc}>"
+
+
+def make_node(kind: OpKind, operands: Iterable[Node] = (), attrs: Attrs | None = None,
+              loc: SourceLoc = UNKNOWN_LOC) -> Node:
+    """A node whose type the op's type rule gives.
+
+    Raises:
+        TypeRuleError: wrong arity, attributes or operand types; the message names `loc`.
+    """
+    operands = tuple(operands)
+    attrs = Attrs() if attrs is None else attrs
+    info = OP_TABLE[kind]
+    if len(operands) != info.arity and not (info.arity < 0 and operands):
+        raise TypeRuleError(f"{kind.value} takes {info.arity} operands, not {len(operands)}", loc)
+    if type(attrs) is not info.attrs:
+        raise TypeRuleError(f"{kind.value} takes {info.attrs.__name__}, not {type(attrs).__name__}", loc)
+    try:
+        result = info.type_rule([o.type for o in operands], attrs)
+    except TypeRuleError as error:
+        raise (error if error.loc else TypeRuleError(f"{kind.value}: {error.message}", loc)) from None
+    return Node(kind, operands, attrs, result, loc)
+
+
+@dataclass
+class TensorGraph:
+    """A region: outputs (and the assigns among them) define what is computed.
+
+    `outputs` pairs a key (a TensorFlow tensor name, or a variable's handle for an assign) with its node.
+    """
+
+    name: str
+    outputs: list[tuple[str, Node]] = field(default_factory=list)
+
+    def nodes(self) -> list[Node]:
+        """Nodes that outputs need, operands before users, in an order that depends on the graph alone."""
+        order: list[Node] = []
+        state: dict[Node, bool] = {}
+        for _, root in self.outputs:
+            stack = [root]
+            while stack:
+                node = stack[-1]
+                if state.get(node):
+                    stack.pop()
+                elif node in state:
+                    state[node] = True
+                    order.append(node)
+                    stack.pop()
+                else:
+                    state[node] = False
+                    stack.extend(o for o in reversed(node.operands) if o not in state)
+        return order
+
+    def inputs(self) -> list[Node]:
+        """INPUT and VARIABLE nodes in order of first use."""
+        return [n for n in self.nodes() if n.kind in (OpKind.INPUT, OpKind.VARIABLE)]
+
+
+def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
+    """Users of each node among `nodes`, each once."""
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        users.setdefault(node, [])
+        for operand in dict.fromkeys(node.operands):
+            users.setdefault(operand, []).append(node)
+    return users
+
+
+def rebuild(graph: TensorGraph, replace: Mapping[Node, Node]) -> TensorGraph:
+    """The graph with each node of `replace` exchanged for its value, users rebuilt with their types.
+
+    Raises:
+        StitchError: a user's type rule refuses the replacement.
+    """
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        if node in replace:
+            new[node] = replace[node]
+            continue
+        operands = tuple(new[o] for o in node.operands)
+        same = all(a is b for a, b in zip(operands, node.operands, strict=True))
+        new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+    for node in graph.nodes():
+        if new[node].type.rank != node.type.rank:
+            raise StitchError(f"a replacement changed the rank of {node}", node.loc)
+    return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])

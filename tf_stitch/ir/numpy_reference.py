@@ -1,0 +1,158 @@
+"""NumPy meaning of the tensor IR ops that NumPy lacks or spells otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.types import static_shape
+
+Array: TypeAlias = NDArray[Any]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def no_value(attrs: oa.Attrs) -> Array:
+    raise VerifyError(f"{attrs} has no value of its own: the caller binds it")
+
+
+def extent(attrs: oa.ExtentAttrs) -> Array:
+    return np.asarray(math.prod(static_shape(attrs.shape)), attrs.dtype.numpy)
+
+
+def iota(attrs: oa.IotaAttrs) -> Array:
+    shape = static_shape(attrs.shape)
+    line = np.arange(shape[attrs.axis], dtype=attrs.dtype.numpy)
+    return np.broadcast_to(line.reshape([-1 if i == attrs.axis else 1 for i in range(len(shape))]), shape)
+
+
+def rsqrt(x: Array) -> Array:
+    return np.reciprocal(np.sqrt(x))
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), with no overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(np.isnan(x), x, np.where(x >= 0, 1 / (1 + e), e / (1 + e))).astype(x.dtype)
+
+
+def erf(x: Array) -> Array:
+    return np.asarray(_erf(x)).astype(x.dtype)
+
+
+def erfc(x: Array) -> Array:
+    return np.asarray(_erfc(x)).astype(x.dtype)
+
+
+def _lgamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def lgamma(x: Array) -> Array:
+    return np.asarray(np.vectorize(_lgamma, otypes=[np.float64])(x)).astype(x.dtype)
+
+
+def cast(attrs: oa.CastAttrs, x: Array) -> Array:
+    """Conversion as TensorFlow's CPU kernel does it: truncation towards zero, x86's integer indefinite
+    value (the smallest integer) for what does not fit."""
+    target = attrs.dtype.numpy
+    if np.issubdtype(target, np.integer) and not (np.issubdtype(x.dtype, np.integer) or x.dtype == np.bool_):
+        wide = x.astype(np.float64)
+        info = np.iinfo(target)
+        fits = (wide >= float(info.min)) & (wide < -float(info.min))
+        return np.where(fits, np.where(fits, wide, 0).astype(target), info.min).astype(target)
+    return x.astype(target)
+
+
+def divide(x: Array, y: Array) -> Array:
+    """True division of floats; integers truncate towards zero."""
+    if np.issubdtype(np.asarray(x).dtype, np.integer):
+        quotient = np.floor_divide(np.abs(x), np.abs(y))
+        return (np.sign(x) * np.sign(y) * quotient).astype(x.dtype)
+    return np.divide(x, y)
+
+
+def floor_divide(x: Array, y: Array) -> Array:
+    """floor(x / y), rounded once for the quotient as TensorFlow does for floats."""
+    if np.issubdtype(x.dtype, np.integer):
+        return np.floor_divide(x, y)
+    return np.floor(np.divide(x, y))
+
+
+def floor_mod(x: Array, y: Array) -> Array:
+    """Remainder with the sign of y (TensorFlow's google_floor_fmod for floats)."""
+    if np.issubdtype(x.dtype, np.integer):
+        return np.mod(x, y)
+    remainder = np.fmod(x, y)
+    return np.where((remainder != 0) & ((x < 0) != (y < 0)), remainder + y, remainder).astype(x.dtype)
+
+
+def slice_(attrs: oa.SliceAttrs, x: Array) -> Array:
+    index = [begin + stride * np.arange(size) for begin, stride, size
+             in zip(attrs.begin, attrs.strides, static_shape(attrs.sizes), strict=True)]
+    return x[np.ix_(*index)] if index else x
+
+
+def pad(attrs: oa.PadAttrs, x: Array, value: Array) -> Array:
+    out = np.full([d + lo + hi for d, lo, hi in zip(x.shape, attrs.low, attrs.high, strict=True)], value, x.dtype)
+    out[tuple(slice(lo, lo + d) for d, lo in zip(x.shape, attrs.low, strict=True))] = x
+    return out
+
+
+def gather(attrs: oa.Attrs, params: Array, indices: Array) -> Array:
+    """params[indices]; an index outside is an error, as in TensorFlow's CPU kernel."""
+    if indices.size and (indices.min() < 0 or indices.max() >= params.shape[0]):
+        raise IndexError(f"indices outside [0, {params.shape[0]})")
+    return params[indices]
+
+
+def reduce(ufunc: np.ufunc) -> Callable[[oa.ReduceAttrs, Array], Array]:
+    """Reduction by a ufunc over attrs.axes; an empty maximum is the type's lowest value."""
+
+    def run(attrs: oa.ReduceAttrs, x: Array) -> Array:
+        if ufunc in (np.maximum, np.minimum) and x.size == 0:
+            return np.asarray(ufunc.reduce(x, axis=attrs.axes, initial=lowest(x.dtype, ufunc is np.maximum)))
+        return np.asarray(ufunc.reduce(x, axis=attrs.axes, dtype=x.dtype)).astype(x.dtype)
+
+    return run
+
+
+def lowest(dtype: np.dtype[Any], smallest: bool) -> Any:
+    """The value that a maximum (smallest) or a minimum starts from."""
+    if np.issubdtype(dtype, np.integer):
+        return np.iinfo(dtype).min if smallest else np.iinfo(dtype).max
+    return -np.inf if smallest else np.inf
+
+
+def arg_reduce(better: np.ufunc) -> Callable[[oa.ArgReduceAttrs, Array], Array]:
+    """First index of the best element; NaN never wins, as in TensorFlow (Eigen's ArgMax): a NaN in front
+    stays in front."""
+
+    def run(attrs: oa.ArgReduceAttrs, x: Array) -> Array:
+        best = np.take(x, 0, attrs.axis)
+        index = np.zeros(best.shape, attrs.dtype.numpy)
+        for i in range(1, x.shape[attrs.axis]):
+            candidate = np.take(x, i, attrs.axis)
+            wins = better(candidate, best)
+            index = np.where(wins, i, index)
+            best = np.where(wins, candidate, best)
+        return index.astype(attrs.dtype.numpy)
+
+    return run
+
+
+def cumsum(attrs: oa.CumsumAttrs, x: Array) -> Array:
+    y = x[..., ::-1] if attrs.reverse else x
+    total = np.cumsum(y, axis=-1, dtype=x.dtype)
+    if attrs.exclusive:
+        total = np.concatenate([np.zeros_like(total[..., :1]), total[..., :-1]], axis=-1)
+    return total[..., ::-1] if attrs.reverse else total

@@ -1,0 +1,193 @@
+"""Result types of tensor IR ops: (operand types, attrs) -> TensorType, or TypeRuleError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
+
+from tf_stitch.errors import TypeRuleError
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.types import Dim, Symbol, TensorType, broadcast_shapes
+
+Types: TypeAlias = Sequence[TensorType]
+TypeRule: TypeAlias = Callable[[Types, oa.Attrs], TensorType]
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise TypeRuleError(message)
+
+
+def from_attrs(types: Types, attrs: oa.Attrs) -> TensorType:
+    """The type is written in the attributes (input, variable)."""
+    return cast(oa.InputAttrs | oa.VariableAttrs, attrs).type
+
+
+def constant(types: Types, attrs: oa.Attrs) -> TensorType:
+    value = cast(oa.ConstantAttrs, attrs).value
+    return TensorType(DType.of(value.dtype), tuple(value.shape))
+
+
+def extent(types: Types, attrs: oa.Attrs) -> TensorType:
+    return TensorType(cast(oa.ExtentAttrs, attrs).dtype, ())
+
+
+def iota(types: Types, attrs: oa.Attrs) -> TensorType:
+    a = cast(oa.IotaAttrs, attrs)
+    return TensorType(a.dtype, a.shape)
+
+
+def same(types: Types, attrs: oa.Attrs) -> TensorType:
+    return types[0]
+
+
+def floating(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].dtype.is_float, f"a floating type is needed, not {types[0]}")
+    return types[0]
+
+
+def number(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].dtype is not DType.BOOL, "a number is needed, not bool")
+    return types[0]
+
+
+def integer(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].dtype.is_integer, f"an integer type is needed, not {types[0]}")
+    return types[0]
+
+
+def boolean(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].dtype is DType.BOOL, f"bool is needed, not {types[0]}")
+    return types[0]
+
+
+def predicate(types: Types, attrs: oa.Attrs) -> TensorType:
+    """A test of a floating tensor."""
+    floating(types, attrs)
+    return TensorType(DType.BOOL, types[0].shape)
+
+
+def cast_to(types: Types, attrs: oa.Attrs) -> TensorType:
+    return TensorType(cast(oa.CastAttrs, attrs).dtype, types[0].shape)
+
+
+def _pair(types: Types) -> TensorType:
+    _require(types[0].dtype is types[1].dtype, f"operand types differ: {types[0]} and {types[1]}")
+    return TensorType(types[0].dtype, broadcast_shapes([types[0].shape, types[1].shape]))
+
+
+def arithmetic(types: Types, attrs: oa.Attrs) -> TensorType:
+    """Two numbers of one type, broadcast."""
+    number(types, attrs)
+    return _pair(types)
+
+
+def floating_pair(types: Types, attrs: oa.Attrs) -> TensorType:
+    floating(types, attrs)
+    return _pair(types)
+
+
+def logical(types: Types, attrs: oa.Attrs) -> TensorType:
+    """Bits: bool or integers."""
+    _require(not types[0].dtype.is_float, f"bool or integers are needed, not {types[0]}")
+    return _pair(types)
+
+
+def comparison(types: Types, attrs: oa.Attrs) -> TensorType:
+    return TensorType(DType.BOOL, _pair(types).shape)
+
+
+def select(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].dtype is DType.BOOL, "the condition of select is not bool")
+    _require(types[1].dtype is types[2].dtype, f"branches differ: {types[1]} and {types[2]}")
+    return TensorType(types[1].dtype, broadcast_shapes([t.shape for t in types]))
+
+
+def broadcast(types: Types, attrs: oa.Attrs) -> TensorType:
+    shape = cast(oa.ShapeAttrs, attrs).shape
+    _require(len(shape) >= types[0].rank, f"{types[0]} has more axes than its broadcast")
+    for have, want in zip(types[0].shape, shape[len(shape) - types[0].rank:], strict=True):
+        both = isinstance(have, int) and isinstance(want, int)
+        _require(have == 1 or have == want or not both, f"{types[0]} does not broadcast to {shape}")
+    return TensorType(types[0].dtype, shape)
+
+
+def reshape(types: Types, attrs: oa.Attrs) -> TensorType:
+    out = TensorType(types[0].dtype, cast(oa.ShapeAttrs, attrs).shape)
+    if types[0].is_static and out.is_static:
+        _require(types[0].numel == out.numel, f"{types[0]} cannot have the shape {out.shape}")
+    return out
+
+
+def transpose(types: Types, attrs: oa.Attrs) -> TensorType:
+    perm = cast(oa.TransposeAttrs, attrs).perm
+    _require(sorted(perm) == list(range(types[0].rank)), f"{perm} does not permute {types[0]}")
+    return TensorType(types[0].dtype, tuple(types[0].shape[p] for p in perm))
+
+
+def slice_(types: Types, attrs: oa.Attrs) -> TensorType:
+    a = cast(oa.SliceAttrs, attrs)
+    _require(len(a.begin) == len(a.strides) == len(a.sizes) == types[0].rank, "slice attributes miss an axis")
+    for dim, begin, stride, size in zip(types[0].shape, a.begin, a.strides, a.sizes, strict=True):
+        if isinstance(dim, int) and isinstance(size, int) and size > 0:
+            last = begin + (size - 1) * stride
+            _require(0 <= begin < dim and 0 <= last < dim, f"slice [{begin}:{last}] leaves an axis of {dim}")
+    return TensorType(types[0].dtype, a.sizes)
+
+
+def pad(types: Types, attrs: oa.Attrs) -> TensorType:
+    a = cast(oa.PadAttrs, attrs)
+    _require(types[1].rank == 0 and types[1].dtype is types[0].dtype, "the padding value is not a scalar of the type")
+    _require(len(a.low) == len(a.high) == types[0].rank, "pad attributes miss an axis")
+    dims: list[Dim] = []
+    for dim, low, high in zip(types[0].shape, a.low, a.high, strict=True):
+        _require(isinstance(dim, int) or low == high == 0, "padding of an axis of unknown size")
+        dims.append(dim + low + high if isinstance(dim, int) else dim)
+    return TensorType(types[0].dtype, tuple(dims))
+
+
+def concat(types: Types, attrs: oa.Attrs) -> TensorType:
+    axis = cast(oa.AxisAttrs, attrs).axis
+    shape = list(types[0].shape)
+    total = 0
+    for t in types:
+        _require(t.dtype is types[0].dtype and t.rank == types[0].rank, "operands of concat differ")
+        dim = t.shape[axis]
+        if isinstance(dim, Symbol):
+            raise TypeRuleError("concat along an axis of unknown size")
+        total += dim
+    shape[axis] = total
+    return TensorType(types[0].dtype, tuple(shape))
+
+
+def gather(types: Types, attrs: oa.Attrs) -> TensorType:
+    """params [n, ...], indices [...] -> indices.shape + params.shape[1:]."""
+    _require(types[0].rank >= 1 and types[1].dtype.is_integer, "gather needs params with an axis and integer indices")
+    return TensorType(types[0].dtype, types[1].shape + types[0].shape[1:])
+
+
+def _reduced(t: TensorType, axes: tuple[int, ...]) -> tuple[Dim, ...]:
+    _require(tuple(sorted(set(axes))) == axes and all(0 <= a < t.rank for a in axes), f"axes {axes} of {t}")
+    return tuple(d for i, d in enumerate(t.shape) if i not in axes)
+
+
+def reduction(types: Types, attrs: oa.Attrs) -> TensorType:
+    number(types, attrs)
+    return TensorType(types[0].dtype, _reduced(types[0], cast(oa.ReduceAttrs, attrs).axes))
+
+
+def logical_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
+    boolean(types, attrs)
+    return TensorType(DType.BOOL, _reduced(types[0], cast(oa.ReduceAttrs, attrs).axes))
+
+
+def arg_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
+    a = cast(oa.ArgReduceAttrs, attrs)
+    number(types, attrs)
+    return TensorType(a.dtype, _reduced(types[0], (a.axis,)))
+
+
+def scan(types: Types, attrs: oa.Attrs) -> TensorType:
+    _require(types[0].rank >= 1, "cumsum of a scalar")
+    return number(types, attrs)
