@@ -22,7 +22,7 @@ class DType(Enum):
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype (bfloat16 from ml_dtypes)."""
-        return np.dtype(ml_dtypes.bfloat16) if self is DType.BF16 else np.dtype(self.value)
+        return _BFLOAT16 if self is DType.BF16 else np.dtype(self.value)
 
     @property
     def size(self) -> int:
@@ -48,4 +48,5 @@ class DType(Enum):
         return _OF_NAME[dtype.name]
 
 
+_BFLOAT16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
 _OF_NAME = {d.value: d for d in DType}

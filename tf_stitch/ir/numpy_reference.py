@@ -64,7 +64,7 @@ def lgamma(x: Array) -> Array:
 def cast(attrs: oa.CastAttrs, x: Array) -> Array:
     """Conversion as TensorFlow's CPU kernel does it: truncation towards zero, x86's integer indefinite
     value (the smallest integer) for what does not fit."""
-    target = attrs.dtype.numpy
+    target: np.dtype[Any] = attrs.dtype.numpy
     if np.issubdtype(target, np.integer) and not (np.issubdtype(x.dtype, np.integer) or x.dtype == np.bool_):
         wide = x.astype(np.float64)
         info = np.iinfo(target)
@@ -134,13 +134,14 @@ def lowest(dtype: np.dtype[Any], smallest: bool) -> Any:
 
 
 def arg_reduce(better: np.ufunc) -> Callable[[oa.ArgReduceAttrs, Array], Array]:
-    """First index of the best element; NaN never wins, as in TensorFlow (Eigen's ArgMax): a NaN in front
-    stays in front."""
+    """First index of the best element. NaN never wins, in front neither; an axis of NaN alone gives 0: Eigen's
+    ArgMax starts from index 0 and the type's lowest value."""
 
     def run(attrs: oa.ArgReduceAttrs, x: Array) -> Array:
-        best = np.take(x, 0, attrs.axis)
-        index = np.zeros(best.shape, attrs.dtype.numpy)
-        for i in range(1, x.shape[attrs.axis]):
+        rest = x.shape[:attrs.axis] + x.shape[attrs.axis + 1:]
+        best = np.full(rest, lowest(x.dtype, better is np.greater), x.dtype)
+        index = np.zeros(rest, attrs.dtype.numpy)
+        for i in range(x.shape[attrs.axis]):
             candidate = np.take(x, i, attrs.axis)
             wins = better(candidate, best)
             index = np.where(wins, i, index)

@@ -1,0 +1,256 @@
+"""Index arithmetic in a canonical form, so that equal indices compare equal.
+
+An Index is a sum of integer multiples of atoms plus a constant. Atoms are loop variables, floor divisions and
+remainders by positive constants. Every atom has known bounds, which is what lets a reshape of a reshape cancel:
+`((r*4 + c) // 4) * 4 + (r*4 + c) % 4` becomes `r*4 + c`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Var:
+    """An integer variable of the kernel with 0 <= value < extent."""
+
+    name: str
+    extent: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, max(self.extent - 1, 0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class FloorDiv:
+    """base // divisor, base >= 0."""
+
+    base: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        low, high = self.base.bounds
+        return low // self.divisor, high // self.divisor
+
+    def __str__(self) -> str:
+        return f"({self.base})//{self.divisor}"
+
+
+@dataclass(frozen=True)
+class Mod:
+    """base % divisor, base >= 0."""
+
+    base: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, min(self.base.bounds[1], self.divisor - 1)
+
+    def __str__(self) -> str:
+        return f"({self.base})%{self.divisor}"
+
+
+Atom: TypeAlias = Var | FloorDiv | Mod
+
+
+@dataclass(frozen=True)
+class Index:
+    """sum(coefficient * atom) + offset; terms are sorted by the atom's text and no coefficient is 0."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    offset: int = 0
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value, both reachable bounds of the sum of parts (not always tight)."""
+        return _bounds(self)
+
+    @property
+    def constant(self) -> int | None:
+        return None if self.terms else self.offset
+
+    def variables(self) -> frozenset[Var]:
+        """Every variable it depends on."""
+        return _variables(self)
+
+    def coefficient(self, var: Var) -> int | None:
+        """Factor of `var`; None if it also occurs inside a division or remainder."""
+        factor = 0
+        for atom, coefficient in self.terms:
+            if atom == var:
+                factor = coefficient
+            elif isinstance(atom, FloorDiv | Mod) and var in atom.base.variables():
+                return None
+        return factor
+
+    def __add__(self, other: Index | int) -> Index:
+        other = constant(other) if isinstance(other, int) else other
+        return _collect([*self.terms, *other.terms], self.offset + other.offset)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + (other * -1 if isinstance(other, Index) else -other)
+
+    def __mul__(self, factor: int) -> Index:
+        return _collect([(a, c * factor) for a, c in self.terms], self.offset * factor)
+
+    def __floordiv__(self, divisor: int) -> Index:
+        return _floordiv(self, divisor)
+
+    def __mod__(self, divisor: int) -> Index:
+        return _mod(self, divisor)
+
+    def __str__(self) -> str:
+        parts = [str(a) if c == 1 else f"{a}*{c}" for a, c in self.terms]
+        return " + ".join([*parts, *([str(self.offset)] if self.offset or not parts else [])])
+
+
+def constant(value: int) -> Index:
+    return Index((), value)
+
+
+def var(variable: Var) -> Index:
+    """A variable as an index; one that can only be 0 is the constant."""
+    return constant(0) if variable.extent <= 1 else Index(((variable, 1),))
+
+
+def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
+    """Row-major offset of a multi-index in an array of `dims`."""
+    flat = constant(0)
+    for i, dim in zip(index, dims, strict=True):
+        flat = flat * dim + i
+    return flat
+
+
+def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:
+    """Multi-index of a row-major offset, which lies inside the array."""
+    out: list[Index] = []
+    inner = math.prod(dims)
+    for axis, dim in enumerate(dims):
+        inner //= max(dim, 1)
+        if dim == 1:
+            out.append(constant(0))
+            continue
+        part = flat // inner if inner > 1 else flat
+        out.append(part % dim if axis and part.bounds[1] >= dim else part)
+    return tuple(out)
+
+
+@lru_cache(maxsize=1 << 16)
+def _bounds(index: Index) -> tuple[int, int]:
+    low = high = index.offset
+    for atom, c in index.terms:
+        a, b = atom.bounds
+        low += min(a * c, b * c)
+        high += max(a * c, b * c)
+    return low, high
+
+
+@lru_cache(maxsize=1 << 16)
+def _variables(index: Index) -> frozenset[Var]:
+    found: set[Var] = set()
+    for atom, _ in index.terms:
+        found |= {atom} if isinstance(atom, Var) else atom.base.variables()
+    return frozenset(found)
+
+
+def _collect(terms: Sequence[tuple[Atom, int]], offset: int) -> Index:
+    total: dict[Atom, int] = {}
+    for atom, coefficient in terms:
+        total[atom] = total.get(atom, 0) + coefficient
+    _join_divmod(total)
+    return Index(tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: str(t[0]))), offset)
+
+
+def _join_divmod(total: dict[Atom, int]) -> None:
+    """c*d*(x // d) + c*(x % d) -> c*x, in place, until nothing joins."""
+    joined = True
+    while joined:
+        joined = False
+        for atom, c in list(total.items()):
+            if not isinstance(atom, Mod) or not c:
+                continue
+            quotient = _floordiv(atom.base, atom.divisor)
+            if len(quotient.terms) != 1 or quotient.offset or quotient.terms[0][1] != 1:
+                continue
+            whole = quotient.terms[0][0]
+            if total.get(whole) == c * atom.divisor:
+                if atom.base.offset:
+                    continue
+                del total[atom], total[whole]
+                for inner, k in atom.base.terms:
+                    total[inner] = total.get(inner, 0) + c * k
+                joined = True
+                break
+
+
+def _split(index: Index, divisor: int) -> tuple[Index, Index]:
+    """Parts (multiple of divisor, rest)."""
+    whole = [(a, c) for a, c in index.terms if c % divisor == 0]
+    rest = [(a, c) for a, c in index.terms if c % divisor]
+    low = index.offset // divisor * divisor
+    return Index(tuple(whole), low), Index(tuple(rest), index.offset - low)
+
+
+def _shrink(index: Index, divisor: int) -> tuple[Index, int, Index] | None:
+    """index == g * reduced + rest with g dividing divisor, 0 <= rest < g: (reduced, g, rest), or None."""
+    factors = sorted({math.gcd(c, divisor) for _, c in index.terms} | {math.gcd(index.offset, divisor) or divisor},
+                     reverse=True)
+    for g in factors:
+        if 1 < g < divisor:
+            whole, rest = _split(index, g)
+            low, high = rest.bounds
+            if 0 <= low and high < g and whole.terms:
+                return Index(tuple((a, c // g) for a, c in whole.terms), whole.offset // g), g, rest
+    return None
+
+
+@lru_cache(maxsize=1 << 16)
+def _floordiv(index: Index, divisor: int) -> Index:
+    if divisor == 1:
+        return index
+    whole, rest = _split(index, divisor)
+    low, high = rest.bounds
+    quotient = Index(tuple((a, c // divisor) for a, c in whole.terms), whole.offset // divisor)
+    if 0 <= low and high < divisor:
+        return quotient
+    if low < 0:  # keep the base of a division non-negative: it has to be C's division
+        quotient, rest = constant(0), index
+    shrunk = _shrink(rest, divisor)
+    if shrunk:
+        reduced, g, _ = shrunk
+        return quotient + _floordiv(reduced, divisor // g)
+    only = rest.terms[0] if len(rest.terms) == 1 and not rest.offset else None
+    if only and only[1] == 1 and isinstance(only[0], FloorDiv):
+        inner = only[0]
+        return quotient + _floordiv(inner.base, inner.divisor * divisor)
+    return quotient + Index(((FloorDiv(rest, divisor), 1),))
+
+
+@lru_cache(maxsize=1 << 16)
+def _mod(index: Index, divisor: int) -> Index:
+    if divisor == 1:
+        return constant(0)
+    whole, rest = _split(index, divisor)
+    low, high = rest.bounds
+    if 0 <= low and high < divisor:
+        return rest
+    if low < 0:
+        rest = index
+    shrunk = _shrink(rest, divisor)
+    if shrunk:
+        reduced, g, remainder = shrunk
+        return _mod(reduced, divisor // g) * g + remainder
+    only = rest.terms[0] if len(rest.terms) == 1 and not rest.offset else None
+    if only and only[1] == 1 and isinstance(only[0], Mod) and only[0].divisor % divisor == 0:
+        return _mod(only[0].base, divisor)
+    return Index(((Mod(rest, divisor), 1),))

@@ -1,0 +1,253 @@
+"""Runs a kernel program in Python, checking what hardware does not: bounds, barriers, races between blocks.
+
+Threads of a block run in lockstep: a statement is executed by every active thread before the next statement.
+That is a legal schedule, and it lets reductions and barriers be checked: they have to be reached by all threads
+of their group. Slow; for small tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import CastAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_table import OP_TABLE
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+
+_COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
+            OpKind.ANY: np.logical_or, OpKind.ALL: np.logical_and}
+
+
+class KernelFailure(Exception):
+    """A Fail statement fired."""
+
+
+def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -> None:
+    """Runs all blocks; writes into the arrays of `buffers` (flat, storage dtype), in place.
+
+    Raises:
+        VerifyError: an access out of bounds, a read of an array element never written, a barrier or reduction
+            that not all threads reach, two blocks that write different values to one element.
+        KernelFailure: a Fail statement fired.
+    """
+    state = {b.name: buffers[b.name] if b.constant is None else np.asarray(b.constant, b.dtype.numpy)
+             for b in program.buffers}
+    for b in program.buffers:
+        if state[b.name].shape != (b.size,):
+            raise VerifyError(f"buffer {b.name} has {state[b.name].shape}, not ({b.size},)")
+    writers: dict[tuple[str, int], tuple[int, Any]] = {}
+    for block in range(program.grid):
+        _Block(program, state, block, writers).run()
+
+
+class _Block:
+    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int,
+                 writers: dict[tuple[str, int], tuple[int, Any]]) -> None:
+        self.program, self.buffers, self.block, self.writers = program, buffers, block, writers
+        self.modes = {b.name: b.mode for b in program.buffers}
+        self.threads = program.threads
+        self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
+        self.indices: list[dict[str, int]] = [{k.BLOCK: block, k.THREAD: t} for t in range(self.threads)]
+        self.arrays: list[dict[str, dict[int, Any]]] = [{} for _ in range(self.threads)]
+        self.sizes: dict[str, int] = {}
+        self.epoch = 0  # barriers passed
+        self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # element -> (thread, epoch)
+        self.shared: set[str] = set()
+
+    def run(self) -> None:
+        with np.errstate(all="ignore"):
+            self._run(self.program.body, list(range(self.threads)))
+
+    def _run(self, body: Sequence[k.Stmt], active: list[int]) -> None:
+        for stmt in body:
+            self._statement(stmt, active)
+
+    def _statement(self, stmt: k.Stmt, active: list[int]) -> None:
+        if isinstance(stmt, k.For):
+            self._for(stmt, active)
+        elif isinstance(stmt, k.If):
+            taken = [t for t in active if self._value(stmt.condition, t)]
+            self._run(stmt.body, taken)
+            self._run(stmt.orelse, [t for t in active if t not in taken])
+        elif isinstance(stmt, k.Barrier):
+            if len(active) != self.threads:
+                raise VerifyError(f"a barrier is reached by {len(active)} of {self.threads} threads")
+            self.epoch += 1
+        elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
+            self._all_reduce(stmt, active)
+        elif isinstance(stmt, k.Array):
+            self._array(stmt, active)
+        else:
+            for thread in active:
+                self._per_thread(stmt, thread)
+
+    def _for(self, stmt: k.For, active: list[int]) -> None:
+        for i in range(stmt.var.extent):
+            for t in active:
+                self.indices[t][stmt.var.name] = i
+            running = active if stmt.limit is None else [t for t in active if i < self._index(stmt.limit, t)]
+            self._run(stmt.body, running)
+
+    def _array(self, stmt: k.Array, active: list[int]) -> None:
+        self.sizes[stmt.name] = stmt.size
+        start = {} if stmt.init is None else {i: stmt.dtype.numpy.type(stmt.init) for i in range(stmt.size)}
+        shared = dict(start)
+        if stmt.space is k.Space.SHARED:
+            self.shared.add(stmt.name)
+        for t in active:
+            self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
+
+    def _per_thread(self, stmt: k.Stmt, t: int) -> None:
+        scalars = self.scalars[t]
+        if isinstance(stmt, k.Let | k.Assign):
+            scalars[stmt.name] = self._value(stmt.value, t)
+        elif isinstance(stmt, k.LetIndex):
+            value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
+            self.indices[t][stmt.var.name] = max(0, min(value, stmt.limit))
+        elif isinstance(stmt, k.Accumulator):
+            scalars[stmt.name] = stmt.dtype.numpy.type(stmt.init)
+        elif isinstance(stmt, k.Update):
+            scalars[stmt.name] = _COMBINE[stmt.combine](scalars[stmt.name], self._value(stmt.value, t))
+        elif isinstance(stmt, k.ArgUpdate):
+            value = self._value(stmt.value, t)
+            if scalars[stmt.at] < 0 or _beats(stmt.kind, value, scalars[stmt.best]):
+                scalars[stmt.best], scalars[stmt.at] = value, self._index(stmt.index, t)
+        elif isinstance(stmt, k.SetElement):
+            value = self._value(stmt.value, t)
+            if stmt.combine is not None:
+                value = _COMBINE[stmt.combine](self._element(stmt.array, stmt.index, t), value)
+            self._set(stmt.array, self._index(stmt.index, t), value, t)
+        elif isinstance(stmt, k.Store):
+            self._store(stmt.buffer, self._index(stmt.index, t), self._value(stmt.value, t))
+        elif isinstance(stmt, k.LoadVector):
+            for i in range(stmt.width):
+                value = self._load(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i)
+                self._set(stmt.array, self._index(stmt.at, t) + i, value, t)
+        elif isinstance(stmt, k.StoreVector):
+            for i in range(stmt.width):
+                self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
+        elif isinstance(stmt, k.Fail):
+            if not self._value(stmt.unless, t):
+                raise KernelFailure("an index is out of range")
+        elif not isinstance(stmt, k.Comment):
+            raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
+
+    def _all_reduce(self, stmt: k.AllReduce | k.ArgAllReduce, active: list[int]) -> None:
+        if self.threads % stmt.width or len(active) % stmt.width:
+            raise VerifyError(f"a reduction over {stmt.width} threads in a block of {self.threads}")
+        for first in range(0, self.threads, stmt.width):
+            group = [t for t in active if first <= t < first + stmt.width]
+            if not group:
+                continue
+            if len(group) != stmt.width:
+                raise VerifyError(f"a reduction is reached by {len(group)} of {stmt.width} threads")
+            self._reduce_group(stmt, group)
+
+    def _reduce_group(self, stmt: k.AllReduce | k.ArgAllReduce, group: list[int]) -> None:
+        first = self.scalars[group[0]]
+        if isinstance(stmt, k.AllReduce):
+            total = first[stmt.name]
+            for t in group[1:]:
+                total = _COMBINE[stmt.combine](total, self.scalars[t][stmt.name])
+            for t in group:
+                self.scalars[t][stmt.name] = total
+            return
+        pairs = sorted((self.scalars[t][stmt.at], self.scalars[t][stmt.best]) for t in group
+                       if self.scalars[t][stmt.at] >= 0)
+        at, best = pairs[0]
+        for index, value in pairs[1:]:
+            if _beats(stmt.kind, value, best):
+                at, best = index, value
+        for t in group:
+            self.scalars[t][stmt.at], self.scalars[t][stmt.best] = at, best
+
+    def _value(self, expr: k.Expr, t: int) -> Any:
+        dtype = expr.dtype.compute.numpy
+        if isinstance(expr, k.Literal):
+            return dtype.type(expr.value)
+        if isinstance(expr, k.Local):
+            return self.scalars[t][expr.name]
+        if isinstance(expr, k.FromIndex):
+            return dtype.type(self._index(expr.index, t))
+        if isinstance(expr, k.Load):
+            return self._load(expr.buffer, self._index(expr.index, t))
+        if isinstance(expr, k.Element):
+            return self._element(expr.array, expr.index, t)
+        if isinstance(expr, k.InRange):
+            return np.bool_(expr.low <= self._index(expr.index, t) < expr.high)
+        args = [np.asarray(self._value(a, t)) for a in expr.args]
+        attrs = CastAttrs(expr.dtype.compute) if expr.kind is OpKind.CAST else None
+        return np.asarray(OP_TABLE[expr.kind].reference(attrs, *args)).astype(dtype)[()]
+
+    def _index(self, index: Index, t: int) -> int:
+        total = index.offset
+        for atom, c in index.terms:
+            if isinstance(atom, Var):
+                value = self.indices[t][atom.name]
+                if not 0 <= value < max(atom.extent, 1):
+                    raise VerifyError(f"{atom.name} is {value}, outside its extent {atom.extent}")
+            else:
+                base = self._index(atom.base, t)
+                if base < 0:
+                    raise VerifyError(f"a division of the negative index {atom.base}")
+                value = base // atom.divisor if isinstance(atom, FloorDiv) else base % atom.divisor
+                assert isinstance(atom, FloorDiv | Mod)
+            total += value * c
+        return total
+
+    def _aligned(self, index: Index, width: int, t: int) -> int:
+        value = self._index(index, t)
+        if value % width:
+            raise VerifyError(f"a vector of {width} starts at element {value}")
+        return value
+
+    def _load(self, name: str, index: int) -> Any:
+        buffer = self.buffers[name]
+        if not 0 <= index < len(buffer):
+            raise VerifyError(f"{name}[{index}] is read; it has {len(buffer)} elements")
+        if self.modes[name] is k.Mode.WRITE:
+            raise VerifyError(f"{name} is read but declared as written only")
+        return buffer[index].astype(DType.of(buffer.dtype).compute.numpy)
+
+    def _store(self, name: str, index: int, value: Any) -> None:
+        buffer = self.buffers[name]
+        if not 0 <= index < len(buffer):
+            raise VerifyError(f"{name}[{index}] is written; it has {len(buffer)} elements")
+        if self.modes[name] is k.Mode.READ:
+            raise VerifyError(f"{name} is written but declared as read only")
+        stored = np.asarray(value).astype(buffer.dtype)
+        seen = self.writers.setdefault((name, index), (self.block, stored))
+        if seen[0] != self.block and seen[1].tobytes() != stored.tobytes():
+            raise VerifyError(f"blocks {seen[0]} and {self.block} both write {name}[{index}]")
+        buffer[index] = stored
+
+    def _element(self, array: str, index: Index, t: int) -> Any:
+        at = self._index(index, t)
+        if at not in self.arrays[t][array]:
+            raise VerifyError(f"{array}[{at}] is read before it is written")
+        self._check_race(array, at, t, "reads")
+        return self.arrays[t][array][at]
+
+    def _set(self, array: str, at: int, value: Any, t: int) -> None:
+        if not 0 <= at < self.sizes[array]:
+            raise VerifyError(f"{array}[{at}] is written; it has {self.sizes[array]} elements")
+        self._check_race(array, at, t, "writes")
+        if array in self.shared:
+            self.shared_writes[array, at] = t, self.epoch
+        self.arrays[t][array][at] = value
+
+    def _check_race(self, array: str, at: int, t: int, what: str) -> None:
+        writer, epoch = self.shared_writes.get((array, at), (t, self.epoch))
+        if writer != t and epoch == self.epoch:
+            raise VerifyError(f"thread {t} {what} {array}[{at}], which thread {writer} wrote with no barrier between")
+
+
+def _beats(kind: OpKind, value: Any, best: Any) -> bool:
+    return bool(value > best if kind is OpKind.ARGMAX else value < best)

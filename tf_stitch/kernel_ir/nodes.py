@@ -1,0 +1,309 @@
+"""The kernel IR: scalar expressions and structured statements of one kernel, for GPU and CPU alike.
+
+A program runs `grid` blocks of `threads` threads. On a GPU these are CUDA's; on a CPU a block is a task of the
+thread pool and has one thread. Arithmetic is done in compute types (see DType.compute); loads and stores convert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.index import Index, Var
+
+
+# Expressions. `dtype` is the type of the value.
+@dataclass(frozen=True)
+class Literal:
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Local:
+    """A scalar variable: a let, or an accumulator."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class FromIndex:
+    """An index as a number."""
+
+    index: Index
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Load:
+    """An element of a buffer, converted to the compute type."""
+
+    buffer: str
+    index: Index
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a local or shared array."""
+
+    array: str
+    index: Index
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class InRange:
+    """low <= index < high, as a bool."""
+
+    index: Index
+    low: int
+    high: int
+    dtype: DType = DType.BOOL
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An elementwise op on operands of its operand type; CAST converts args[0] to dtype."""
+
+    kind: OpKind
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr: TypeAlias = Literal | Local | FromIndex | Load | Element | InRange | Apply
+
+
+# Statements.
+@dataclass(frozen=True)
+class Let:
+    """An immutable scalar."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class LetIndex:
+    """An integer variable: min(index, limit), or, from a loaded value, that value forced into [0, limit]."""
+
+    var: Var
+    source: Index | Expr
+    limit: int
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A mutable scalar with its first value."""
+
+    name: str
+    dtype: DType
+    init: float | int | bool
+
+
+@dataclass(frozen=True)
+class Update:
+    """name = combine(name, value); combine is a reduction kind (sum, prod, max, min, any, all)."""
+
+    name: str
+    combine: OpKind
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Assign:
+    """name = value, for an accumulator."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class ArgUpdate:
+    """If value beats `best` (kind argmax or argmin; the first of equals wins): best = value, at = index."""
+
+    best: str
+    at: str
+    kind: OpKind
+    value: Expr
+    index: Index
+
+
+class Space(Enum):
+    """Where an array lives: one per thread, or one per block."""
+
+    LOCAL = "local"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class Array:
+    """An uninitialised array of compute-type elements, or filled with `init`."""
+
+    name: str
+    dtype: DType
+    size: int
+    space: Space = Space.LOCAL
+    init: float | int | None = None
+
+
+@dataclass(frozen=True)
+class SetElement:
+    """array[index] = value, or combine(array[index], value)."""
+
+    array: str
+    index: Index
+    value: Expr
+    combine: OpKind | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """buffer[index] = value, converted to the buffer's type."""
+
+    buffer: str
+    index: Index
+    value: Expr
+
+
+@dataclass(frozen=True)
+class LoadVector:
+    """array[at : at+width] = buffer[index : index+width]; the address is a multiple of the vector's bytes."""
+
+    array: str
+    at: Index
+    buffer: str
+    index: Index
+    width: int
+
+
+@dataclass(frozen=True)
+class StoreVector:
+    """buffer[index : index+width] = array[0 : width]; aligned as LoadVector."""
+
+    buffer: str
+    index: Index
+    array: str
+    width: int
+
+
+class Loop(Enum):
+    """How iterations relate: in order; independent but for reductions; written out."""
+
+    SERIAL = "serial"
+    SIMD = "simd"
+    UNROLL = "unroll"
+
+
+@dataclass(frozen=True)
+class For:
+    """var from 0 to extent - 1, and below `limit` where given."""
+
+    var: Var
+    body: tuple[Stmt, ...]
+    loop: Loop = Loop.SERIAL
+    limit: Index | None = None
+
+
+@dataclass(frozen=True)
+class If:
+    condition: Expr
+    body: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """Combines an accumulator over `width` neighbouring threads; all of them get the result."""
+
+    name: str
+    combine: OpKind
+    width: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class ArgAllReduce:
+    """As AllReduce for a (best, at) pair: the smaller index wins among equals."""
+
+    best: str
+    at: str
+    kind: OpKind
+    width: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Every thread of the block waits here."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Unless the condition holds, the kernel reports failure (CPU; a GPU kernel has no such way)."""
+
+    unless: Expr
+
+
+@dataclass(frozen=True)
+class Comment:
+    """What the next phase does, for the reader of the source."""
+
+    text: str
+
+
+Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
+                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment)
+
+
+class Mode(Enum):
+    """What a program does with a buffer; UPDATE reads and writes the same element in one iteration."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A parameter: `size` elements of the storage type `dtype`. A constant carries its values."""
+
+    name: str
+    dtype: DType
+    size: int
+    mode: Mode
+    constant: tuple[float | int | bool, ...] | None = None
+
+
+BLOCK = "block"
+THREAD = "thread"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One kernel body over one domain.
+
+    Attributes:
+        cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
+        title: what it computes, from the user's node names; a comment only.
+    """
+
+    buffers: tuple[Buffer, ...]
+    grid: int
+    threads: int
+    body: tuple[Stmt, ...]
+    cost: int = 0
+    title: str = field(default="", compare=False)
+
+    @property
+    def block(self) -> Var:
+        return Var(BLOCK, self.grid)
+
+    @property
+    def parameters(self) -> tuple[Buffer, ...]:
+        """Buffers that are passed at launch: all but constants."""
+        return tuple(b for b in self.buffers if b.constant is None)

@@ -1,0 +1,52 @@
+"""Names the parameters of a kernel while it is lowered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ConstantAttrs
+from tf_stitch.kernel_ir.nodes import Buffer, Mode
+
+
+class BufferTable:
+    """Buffers in order of first use. `arguments` tells which value each parameter is."""
+
+    def __init__(self) -> None:
+        self._read: dict[Node, str] = {}
+        self._buffers: dict[str, Buffer] = {}
+        self.arguments: list[tuple[Node, Mode]] = []
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(self._buffers.values())
+
+    def reading(self, node: Node) -> str:
+        """The buffer a value from outside is read from."""
+        if node not in self._read:
+            self._read[node] = self._add("in", node, Mode.READ)
+        return self._read[node]
+
+    def writing(self, node: Node) -> str:
+        """A new buffer that `node` is written to."""
+        return self._add("out", node, Mode.WRITE)
+
+    def constant(self, node: Node) -> str:
+        """A table in the kernel itself."""
+        if node not in self._read:
+            name = f"table{len(self._buffers)}"
+            values = tuple(cast(ConstantAttrs, node.attrs).value.reshape(-1).tolist())
+            self._buffers[name] = Buffer(name, node.type.dtype, len(values), Mode.READ, values)
+            self._read[node] = name
+        return self._read[node]
+
+    def _add(self, stem: str, node: Node, mode: Mode) -> str:
+        name = f"{stem}{len(self._buffers)}"
+        self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode)
+        self.arguments.append((node, mode))
+        return name
+
+    def updating(self, name: str) -> None:
+        """Declares that a buffer is read and written."""
+        self._buffers[name] = replace(self._buffers[name], mode=Mode.UPDATE)

@@ -1,0 +1,165 @@
+"""Lowers column reductions: the last axis is kept, so neighbouring threads own neighbouring columns.
+
+A block owns a tile of columns (`vector` of each of `row_threads` threads); its other threads take every n-th row
+and meet in shared memory. Element-level outputs of the same pass are written along the way, and column-level
+consumers of the result follow in the same kernel.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ReduceAttrs
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
+from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
+from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.reduce import initial
+from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.lowering.stores import ElementStores
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+
+
+def lower_column(schedule: KernelSchedule) -> LoweredKernel:
+    """The kernel of a column schedule. domain.rows counts kept elements, domain.cols reduced ones.
+
+    Raises:
+        ScheduleError: the pattern does not fit: reductions in sequence, or outputs of other sizes.
+    """
+    return _ColumnLowering(schedule).run()
+
+
+class _ColumnLowering:
+    def __init__(self, schedule: KernelSchedule) -> None:
+        self.schedule, self.mapping = schedule, schedule.mapping
+        self.kept, self.length = schedule.domain.rows, schedule.domain.cols
+        self.out, self.buffers = ScopedEmitter(), BufferTable()
+        self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
+        self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
+        self.inner = schedule.dominant.operands[0].type.dims[-1]
+        self.lane = Var("lane", self.mapping.vector)
+        self.group_rows = self.mapping.threads // self.mapping.row_threads
+
+    def run(self) -> LoweredKernel:
+        m, out = self.mapping, self.out
+        elements, columns = self._outputs()
+        tiles = math.ceil(self.inner / (m.row_threads * m.vector))
+        block, thread = var(Var(k.BLOCK, m.grid)), var(Var(k.THREAD, m.threads))
+        outer, tile = block // tiles, block % tiles
+        across, down = thread % m.row_threads, thread // m.row_threads
+        chunk = tile * m.row_threads + across
+        limit, inside = self._edges(chunk * m.vector, tiles)
+        sums = {n: out.fresh("acc") for n in self.reductions}
+        for node, name in sums.items():
+            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node)))
+        step = Var("step", math.ceil(self.length / self.group_rows))
+        row = var(step) * self.group_rows + down
+        short = None if self.length % self.group_rows == 0 else k.InRange(row, 0, self.length)
+        with out.when(inside):
+            kept = self._kept(chunk, outer, inside)
+            with out.loop(step, k.Loop.SERIAL), out.when(short):
+                here = row if short is None else out.clamped("row", row, self.length)
+                self._accumulate(sums, elements, here, kept, limit)
+        if self.group_rows > 1:
+            self._meet(sums, across, down)
+        owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
+        with out.when(owner), out.when(inside):
+            kept = self._kept(chunk, outer, inside)
+            with out.loop(self.lane, self._lanes(), limit):
+                for node, name in sums.items():
+                    self.evaluator.reduced[node] = (
+                        out.let(k.Element(name, var(self.lane), node.type.dtype.compute)), kept)
+                for node in columns:
+                    value = self.evaluator.value(node, delinearize(kept, node.type.dims))
+                    out.emit(k.Store(self.buffers.writing(node), kept, value))
+        return finish(self.schedule, out, self.buffers)
+
+    def _outputs(self) -> tuple[list[Node], list[Node]]:
+        """Outputs written per element, and per column."""
+        elements, columns = [], []
+        below = _depends_on(self.schedule.pattern.nodes, self.reductions)
+        for node in self.schedule.pattern.outputs:
+            if node not in below and node.type.numel == self.kept * self.length:
+                elements.append(node)
+            elif node.type.numel == self.kept:
+                columns.append(node)
+            else:
+                raise ScheduleError(f"an output of {node.type} is neither a column nor an element", node.loc)
+        for node in self.reductions:
+            if node.operands[0] in below:
+                raise ScheduleError("a column reduction waits for another", node.loc)
+        return elements, columns
+
+    def _kept(self, chunk: Index, outer: Index, inside: k.Expr | None) -> Index:
+        """Flat index of the kept element of this thread and lane."""
+        if inside is not None:
+            chunk = self.out.clamped("chunk", chunk, self.inner // self.mapping.vector)
+        return outer * self.inner + chunk * self.mapping.vector + var(self.lane)
+
+    def _edges(self, first: Index, tiles: int) -> tuple[Index | None, k.Expr | None]:
+        """CPU: the lane limit of a last, narrower tile; GPU: the condition that the thread has columns."""
+        m = self.mapping
+        if tiles * m.row_threads * m.vector == self.inner:
+            return None, None
+        if m.threads == 1:
+            return first * -1 + self.inner, None
+        return None, k.InRange(first, 0, self.inner)
+
+    def _lanes(self) -> k.Loop:
+        return k.Loop.SIMD if self.mapping.threads == 1 else k.Loop.UNROLL
+
+    def _accumulate(self, sums: dict[Node, str], elements: list[Node], row: Index, kept: Index,
+                    limit: Index | None) -> None:
+        gpu = self.mapping.threads > 1 and self.lane.extent > 1
+        stores = ElementStores(self.evaluator)
+        outputs = [(n, self.buffers.writing(n)) for n in elements]
+        arrays = stores.declare(outputs, self.lane if gpu else None)
+        with self.out.loop(self.lane, self._lanes(), limit):
+            self.evaluator.lane = self.lane if gpu else None
+            for node, name in sums.items():
+                value = self.evaluator.value(node.operands[0], self._operand_index(node, row, kept))
+                self.out.emit(k.SetElement(name, var(self.lane), value, node.kind))
+            flat = linearize(self._operand_index(self.schedule.dominant, row, kept),
+                             self.schedule.dominant.operands[0].type.dims)
+            for node, buffer in outputs:
+                stores.store(node, buffer, flat, self.lane if gpu else None, arrays)
+            self.evaluator.lane = None
+        stores.flush()
+
+    def _meet(self, sums: dict[Node, str], across: Index, down: Index) -> None:
+        """Partial results of the block's row groups are combined, in order, by the first group."""
+        m, out = self.mapping, self.out
+        width = m.row_threads * m.vector
+        column = across * m.vector + var(self.lane)
+        shared = {n: out.fresh("partial") for n in sums}
+        for node, name in sums.items():
+            out.emit(k.Array(shared[node], node.type.dtype.compute, self.group_rows * width, k.Space.SHARED))
+            with out.loop(self.lane, k.Loop.UNROLL):
+                out.emit(k.SetElement(shared[node], down * width + column,
+                                      k.Element(name, var(self.lane), node.type.dtype.compute)))
+        out.emit(k.Barrier())
+        other = Var("other", self.group_rows - 1)
+        with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.UNROLL), out.loop(self.lane, k.Loop.UNROLL):
+            for node, name in sums.items():
+                partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
+                out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
+
+    def _operand_index(self, node: Node, row: Index, kept: Index) -> MultiIndex:
+        assert isinstance(node.attrs, ReduceAttrs)
+        dims, axes = node.operands[0].type.dims, node.attrs.axes
+        keep = iter(delinearize(kept, [d for i, d in enumerate(dims) if i not in axes]))
+        reduced = iter(delinearize(row, [d for i, d in enumerate(dims) if i in axes]))
+        return tuple(next(reduced) if i in axes else next(keep) for i in range(len(dims)))
+
+
+def _depends_on(nodes: tuple[Node, ...], roots: list[Node]) -> set[Node]:
+    """Nodes that need one of `roots`, and the roots."""
+    below = set(roots)
+    for node in nodes:
+        if any(o in below for o in node.operands):
+            below.add(node)
+    return below

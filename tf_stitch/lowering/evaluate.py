@@ -1,0 +1,200 @@
+"""The value of a node at a multi-index, as kernel IR: movement ops become index arithmetic, the rest scalars.
+
+This is where stitching happens: a producer is evaluated where its consumer needs it, once per index and scope.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, cast
+
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
+from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.planning.stitch_plan import Pattern
+
+MultiIndex: TypeAlias = tuple[Index, ...]
+
+
+class Evaluator:
+    """Evaluates nodes of one pattern. `reduced` and `staged` are filled by the lowering of each rule."""
+
+    def __init__(self, pattern: Pattern, buffers: BufferTable, out: ScopedEmitter) -> None:
+        self.pattern, self.buffers, self.out = pattern, buffers, out
+        self.reduced: dict[Node, tuple[k.Expr, Index]] = {}
+        self.staged: dict[Node, tuple[str, Index, Index]] = {}  # node -> array, its index, flat index held there
+        self.later: dict[Node, tuple[str, Index, Index]] = {}  # staged in this phase, readable from the next
+        self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
+
+    def value(self, node: Node, index: MultiIndex) -> k.Expr:
+        """The element `index` of `node`, in the compute type.
+
+        Raises:
+            ScheduleError: a reduction is needed at another row than the one at hand.
+        """
+        key = (node, index)
+        known = self.out.lookup(key)
+        if known is not None:
+            return known
+        value = self.out.let(self._compute(node, index), key)
+        self.out.remember(key, value)
+        return value
+
+    def _compute(self, node: Node, index: MultiIndex) -> k.Expr:
+        if node in self.staged:
+            array, at, held = self.staged[node]
+            if linearize(index, node.type.dims) == held:
+                return k.Element(array, at, node.type.dtype.compute)
+        if not self.pattern.holds(node):
+            return self.load(node, linearize(index, node.type.dims))
+        if node in self.reduced:
+            local, row = self.reduced[node]
+            if linearize(index, node.type.dims) != row:
+                raise ScheduleError(f"{node.kind.value} is needed at other rows than its own", node.loc)
+            return local
+        if node.category is Category.ELEMENTWISE:
+            return self._elementwise(node, index)
+        handler = _HANDLERS.get(node.kind)
+        if handler is None:
+            raise ScheduleError(f"{node.kind.value} cannot be computed inside another op's loop", node.loc)
+        return handler(self, node, index)
+
+    def load(self, node: Node, flat: Index) -> k.Expr:
+        """An element of a value from outside; by whole vectors where the lanes are neighbours."""
+        buffer = self.buffers.reading(node)
+        dtype = node.type.dtype.compute
+        if self.lane is not None and is_vector(flat, self.lane):
+            array = self.out.vector_before(self.lane, buffer, flat - var(self.lane), dtype)
+            if array is not None:
+                return k.Element(array, var(self.lane), dtype)
+        return k.Load(buffer, flat, dtype)
+
+    def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
+        args = tuple(self.value(o, _aligned(index, o.type.dims)) for o in node.operands)
+        return k.Apply(node.kind, args, node.type.dtype.compute)
+
+    def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
+        value = cast(oa.ConstantAttrs, node.attrs).value
+        if value.size == 1:
+            return _literal(value.reshape(-1)[0].item(), node.type.dtype)
+        return k.Load(self.buffers.constant(node), linearize(index, node.type.dims), node.type.dtype.compute)
+
+    def _extent(self, node: Node, index: MultiIndex) -> k.Expr:
+        attrs = cast(oa.ExtentAttrs, node.attrs)
+        return _literal(math.prod(int(cast(int, d)) for d in attrs.shape), attrs.dtype)
+
+    def _iota(self, node: Node, index: MultiIndex) -> k.Expr:
+        return k.FromIndex(index[cast(oa.IotaAttrs, node.attrs).axis], node.type.dtype.compute)
+
+    def _broadcast(self, node: Node, index: MultiIndex) -> k.Expr:
+        x = node.operands[0]
+        return self.value(x, _aligned(index, x.type.dims))
+
+    def _reshape(self, node: Node, index: MultiIndex) -> k.Expr:
+        x = node.operands[0]
+        return self.value(x, delinearize(linearize(index, node.type.dims), x.type.dims))
+
+    def _transpose(self, node: Node, index: MultiIndex) -> k.Expr:
+        perm = cast(oa.TransposeAttrs, node.attrs).perm
+        source = [constant(0)] * len(perm)
+        for axis, p in enumerate(perm):
+            source[p] = index[axis]
+        return self.value(node.operands[0], tuple(source))
+
+    def _slice(self, node: Node, index: MultiIndex) -> k.Expr:
+        a = cast(oa.SliceAttrs, node.attrs)
+        return self.value(node.operands[0],
+                          tuple(i * s + b for i, s, b in zip(index, a.strides, a.begin, strict=True)))
+
+    def _pad(self, node: Node, index: MultiIndex) -> k.Expr:
+        a = cast(oa.PadAttrs, node.attrs)
+        x, fill = node.operands
+        inside: list[k.Expr] = []
+        for i, low, dim, total in zip(index, a.low, x.type.dims, node.type.dims, strict=True):
+            if dim != total:
+                inside.append(k.InRange(i, low, low + dim))
+        source = tuple(i - low for i, low in zip(index, a.low, strict=True))
+        if not inside:
+            return self.value(x, source)
+        condition = inside[0]
+        for other in inside[1:]:
+            condition = k.Apply(OpKind.AND, (condition, other), DType.BOOL)
+        return self.out.choose(condition, node.type.dtype.compute, self._later(x, source), self._later(fill, ()))
+
+    def _concat(self, node: Node, index: MultiIndex) -> k.Expr:
+        axis = cast(oa.AxisAttrs, node.attrs).axis
+        return self._concat_from(node, index, axis, 0, 0)
+
+    def _concat_from(self, node: Node, index: MultiIndex, axis: int, operand: int, start: int) -> k.Expr:
+        x = node.operands[operand]
+        size = x.type.dims[axis]
+        source = (*index[:axis], index[axis] - start, *index[axis + 1:])
+        low, high = index[axis].bounds
+        if operand == len(node.operands) - 1 or (start <= low and high < start + size):
+            return self.value(x, source)
+        if high < start or low >= start + size:
+            return self._concat_from(node, index, axis, operand + 1, start + size)
+
+        def rest() -> Iterator[k.Expr]:
+            yield self._concat_from(node, index, axis, operand + 1, start + size)
+
+        return self.out.choose(k.InRange(index[axis], 0, start + size), node.type.dtype.compute,
+                               self._later(x, source), rest())
+
+    def _gather(self, node: Node, index: MultiIndex) -> k.Expr:
+        params, indices = node.operands
+        row = self.value(indices, index[:indices.type.rank])
+        count = params.type.dims[0]
+        key = ("gathered", row, count)
+        at = self.out.lookup(key)
+        if not isinstance(at, k.FromIndex):
+            position = Var(self.out.fresh("g"), count)
+            zero, size = _literal(0, indices.type.dtype), _literal(count, indices.type.dtype)
+            inside = k.Apply(OpKind.AND, (k.Apply(OpKind.GREATER_EQUAL, (row, zero), DType.BOOL),
+                                          k.Apply(OpKind.LESS, (row, size), DType.BOOL)), DType.BOOL)
+            self.out.emit_beside(k.Fail(inside), row)
+            self.out.emit_beside(k.LetIndex(position, row, count - 1), row)
+            at = k.FromIndex(Index(((position, 1),)), DType.I64)
+            self.out.remember(key, at)
+        return self.value(params, (at.index, *index[indices.type.rank:]))
+
+    def _later(self, node: Node, index: MultiIndex) -> Iterator[k.Expr]:
+        yield self.value(node, index)
+
+
+_HANDLERS = {
+    OpKind.CONSTANT: Evaluator._constant,
+    OpKind.EXTENT: Evaluator._extent,
+    OpKind.IOTA: Evaluator._iota,
+    OpKind.BROADCAST: Evaluator._broadcast,
+    OpKind.RESHAPE: Evaluator._reshape,
+    OpKind.TRANSPOSE: Evaluator._transpose,
+    OpKind.SLICE: Evaluator._slice,
+    OpKind.PAD: Evaluator._pad,
+    OpKind.CONCAT: Evaluator._concat,
+    OpKind.GATHER: Evaluator._gather,
+}
+
+
+def is_vector(flat: Index, lane: Var) -> bool:
+    """Whether the lanes are neighbours and the first is at a multiple of the vector's width."""
+    base = flat - var(lane)
+    return flat.coefficient(lane) == 1 and base.offset % lane.extent == 0 and all(
+        c % lane.extent == 0 for _, c in base.terms)
+
+
+def _aligned(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
+    """The operand's index under NumPy broadcasting."""
+    tail = index[len(index) - len(dims):]
+    return tuple(constant(0) if d == 1 else i for i, d in zip(tail, dims, strict=True))
+
+
+def _literal(value: float | int | bool, dtype: DType) -> k.Literal:
+    return k.Literal(value, dtype.compute)

@@ -1,0 +1,30 @@
+"""The product of lowering: a program, and which value each of its parameters is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.kernel_ir.cost import block_cycles
+from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+
+
+@dataclass(frozen=True)
+class LoweredKernel:
+    """`arguments` are in the order of `program.parameters`."""
+
+    schedule: KernelSchedule
+    program: Program
+    arguments: tuple[tuple[Node, Mode], ...]
+
+
+def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -> LoweredKernel:
+    """Closes a lowering."""
+    body = out.statements
+    names = dict.fromkeys(n.loc.node for n in schedule.pattern.nodes if n.loc.node)
+    program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body,
+                      block_cycles(body), ", ".join(names))
+    return LoweredKernel(schedule, program, tuple(buffers.arguments))

@@ -1,0 +1,27 @@
+"""Accumulators of reductions, shared by the row and the column lowering."""
+
+from __future__ import annotations
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.numpy_reference import lowest
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+
+ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
+
+
+def initial(node: Node) -> float | int | bool:
+    """The value a reduction starts from."""
+    kind, dtype = node.kind, node.operands[0].type.dtype.compute
+    if kind in (OpKind.MAX, OpKind.MIN):
+        value: float | int = lowest(dtype.numpy, kind is OpKind.MAX)
+        return int(value) if dtype.is_integer else float(value)
+    return {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.ANY: False, OpKind.ALL: True}.get(kind, 0)
+
+
+def accumulator(node: Node, name: str) -> list[k.Stmt]:
+    """Declares what a reduction accumulates into; an arg reduction has a value and an index, -1 at first."""
+    dtype = node.operands[0].type.dtype.compute
+    if node.kind in ARG_KINDS:
+        return [k.Accumulator(name, dtype, 0), k.Accumulator(f"{name}_at", node.type.dtype, -1)]
+    return [k.Accumulator(name, dtype, initial(node))]

@@ -1,0 +1,184 @@
+"""Lowers row reductions with everything element-wise around them: softmax, layer normalisation, losses.
+
+A row is shared by `row_threads` threads; each phase passes over the row once. Values needed in later phases stay
+in registers (or in an array, where the row is too long), so that memory is read once (AStitch section 3.2).
+"""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
+from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
+from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.reduce import ARG_KINDS, accumulator
+from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
+from tf_stitch.schedule.phases import Phase, split_phases
+
+
+def lower_row(schedule: KernelSchedule) -> LoweredKernel:
+    """The kernel of a row schedule.
+
+    Raises:
+        ScheduleError: the pattern is not local to rows.
+    """
+    return _RowLowering(schedule).run()
+
+
+class _RowLowering:
+    def __init__(self, schedule: KernelSchedule) -> None:
+        self.schedule = schedule
+        self.mapping, self.domain = schedule.mapping, schedule.domain
+        self.out, self.buffers = ScopedEmitter(), BufferTable()
+        self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
+        self.stores = ElementStores(self.evaluator)
+        self.elements = self.domain.rows * self.domain.cols
+        self.row_outputs: list[Node] = []
+        self.lane = Var("lane", self.mapping.vector) if self.mapping.vector > 1 else None
+        self.arrays: dict[Node, str] = {}
+        self.filled: set[Node] = set()
+
+    def run(self) -> LoweredKernel:
+        phases = split_phases(self.schedule.pattern, self.elements)
+        written = {n for p in phases for n in p.outputs}
+        self.row_outputs = [n for n in self.schedule.pattern.outputs if n not in written]
+        for node in self.row_outputs:
+            if node.type.numel != self.domain.rows:
+                raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
+        row, valid = self._row()
+        for staged in self.schedule.staged:
+            self._declare(staged.node, staged.scheme)
+        for phase in phases:
+            self._phase(phase, row, valid)
+        thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads
+        with self.out.when(_both(first_of(thread), valid)):
+            for node in self.row_outputs:
+                store_row_value(self.evaluator, node, self.buffers.writing(node), row)
+        return finish(self.schedule, self.out, self.buffers)
+
+    def _row(self) -> tuple[Index, k.Expr | None]:
+        """This thread's row, and the condition that it exists (None: always)."""
+        m = self.mapping
+        block = var(Var(k.BLOCK, m.grid))
+        if m.rows_per_block == 1:
+            return block, None
+        raw = block * m.rows_per_block + var(Var(k.THREAD, m.threads)) // m.row_threads
+        if self.domain.rows % m.rows_per_block == 0:
+            return raw, None
+        return self.out.clamped("row", raw, self.domain.rows), k.InRange(raw, 0, self.domain.rows)
+
+    def _declare(self, node: Node, scheme: Scheme) -> None:
+        name = self.arrays[node] = self.out.fresh("kept")
+        m = self.mapping
+        if m.items:
+            self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector))
+        else:
+            space = k.Space.SHARED if m.threads > 1 else k.Space.LOCAL
+            self.out.emit(k.Array(name, node.type.dtype.compute, self.domain.cols, space))
+
+    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None) -> None:
+        names = {node: self.out.fresh("acc") for node in phase.reductions}
+        for node, name in names.items():
+            for stmt in accumulator(node, name):
+                self.out.emit(stmt)
+        outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
+        m = self.mapping
+        per_pass = m.row_threads * m.vector
+        passes = m.items or math.ceil(self.domain.cols / per_pass)
+        item = Var("item", passes)
+        kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
+        thread = var(Var(k.THREAD, m.threads)) % m.row_threads
+        chunk = var(item) * m.row_threads + thread
+        chunks = self.domain.cols // m.vector
+        inside = None if self.domain.cols % per_pass == 0 else k.InRange(chunk, 0, chunks)
+        with self.out.loop(item, kind), self.out.when(inside):
+            start = (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector
+            arrays = self.stores.declare(outputs, self.lane)
+            with self.out.loop(self.lane or Var("lane", 1), k.Loop.UNROLL):
+                self.evaluator.lane = self.lane
+                col = start + (var(self.lane) if self.lane else 0)
+                slot = var(item) * m.vector + (var(self.lane) if self.lane else 0) if m.items else col
+                self._element(phase, names, outputs, arrays, row, col, slot, valid)
+                self.evaluator.lane = None
+            with self.out.when(valid):
+                self.stores.flush()
+        for node, name in names.items():
+            self._combine(node, name, row)
+
+    def _element(self, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
+                 arrays: dict[str, str], row: Index, col: Index, slot: Index, valid: k.Expr | None) -> None:
+        index, flat = self._dominant_index(row, col)
+        for node in phase.reductions:
+            operand = node.operands[0]
+            value = self.evaluator.value(operand, self._operand_index(node, row, col))
+            self._keep(slot, flat)
+            if node.kind in ARG_KINDS:
+                self.out.emit(k.ArgUpdate(names[node], f"{names[node]}_at", node.kind, value, col))
+            else:
+                self.out.emit(k.Update(names[node], node.kind, value))
+        for node, buffer in outputs:
+            if self.lane is None or valid is None:
+                with self.out.when(valid):
+                    self.stores.store(node, buffer, flat, self.lane, arrays)
+            else:
+                self.stores.store(node, buffer, flat, self.lane, arrays)
+        self._keep(slot, flat)
+
+    def _keep(self, slot: Index, flat: Index) -> None:
+        """Copies staged values that were just computed into their arrays."""
+        for node, array in self.arrays.items():
+            if node in self.filled:
+                continue
+            value = self.out.lookup((node, delinearize(flat, node.type.dims)))
+            if value is not None:
+                self.out.emit(k.SetElement(array, slot, value))
+                self.filled.add(node)
+                self.evaluator.later[node] = (array, slot, flat)
+
+    def _dominant_index(self, row: Index, col: Index) -> tuple[MultiIndex, Index]:
+        index = self._operand_index(self.schedule.dominant, row, col)
+        return index, linearize(index, self.schedule.dominant.operands[0].type.dims)
+
+    def _operand_index(self, node: Node, row: Index, col: Index) -> MultiIndex:
+        """Index of the reduced operand: kept axes from the row, reduced axes from the column."""
+        dims = node.operands[0].type.dims
+        axes = _axes(node)
+        kept = iter(delinearize(row, [d for i, d in enumerate(dims) if i not in axes]))
+        reduced = iter(delinearize(col, [d for i, d in enumerate(dims) if i in axes]))
+        return tuple(next(reduced) if i in axes else next(kept) for i in range(len(dims)))
+
+    def _combine(self, node: Node, name: str, row: Index) -> None:
+        dtype = node.operands[0].type.dtype.compute
+        width = self.mapping.row_threads
+        if node.kind in ARG_KINDS:
+            if width > 1:
+                self.out.emit(k.ArgAllReduce(name, f"{name}_at", node.kind, width, dtype))
+            self.evaluator.reduced[node] = (k.Local(f"{name}_at", node.type.dtype), row)
+        else:
+            if width > 1:
+                self.out.emit(k.AllReduce(name, node.kind, width, dtype))
+            self.evaluator.reduced[node] = (k.Local(name, dtype), row)
+        self.evaluator.staged.update(self.evaluator.later)
+        self.evaluator.later.clear()
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    if isinstance(node.attrs, ArgReduceAttrs):
+        return (node.attrs.axis,)
+    assert isinstance(node.attrs, ReduceAttrs)
+    return node.attrs.axes
+
+
+def _both(a: k.Expr | None, b: k.Expr | None) -> k.Expr | None:
+    if a is None or b is None:
+        return a or b
+    return k.Apply(OpKind.AND, (a, b), DType.BOOL)

@@ -1,0 +1,163 @@
+"""Emits statements into nested scopes; a let goes to the outermost scope that knows everything it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var, constant, var
+
+
+@dataclass
+class _Scope:
+    statements: list[k.Stmt] = field(default_factory=list)
+    memo: dict[Hashable, k.Expr] = field(default_factory=dict)
+    guarded: bool = False  # runs only sometimes: nothing may move out of it
+
+
+class ScopedEmitter:
+    """A stack of open scopes. Values are memoised in the scope that holds them, and forgotten with it."""
+
+    def __init__(self) -> None:
+        self._scopes = [_Scope()]
+        self._depth_of: dict[str, int] = {k.BLOCK: 0, k.THREAD: 0}
+        self._numbers = count()
+
+    @property
+    def statements(self) -> tuple[k.Stmt, ...]:
+        """What was emitted; all loops have to be closed."""
+        assert len(self._scopes) == 1
+        return tuple(self._scopes[0].statements)
+
+    def fresh(self, stem: str) -> str:
+        return f"{stem}{next(self._numbers)}"
+
+    def emit(self, stmt: k.Stmt) -> None:
+        """Appends to the innermost scope."""
+        self._scopes[-1].statements.append(stmt)
+        if isinstance(stmt, k.Accumulator | k.Array):
+            self._depth_of[stmt.name] = len(self._scopes) - 1
+        elif isinstance(stmt, k.LetIndex):
+            self._depth_of[stmt.var.name] = len(self._scopes) - 1
+
+    def let(self, value: k.Expr, key: Hashable = None) -> k.Expr:
+        """A scalar for `value` as far out as it can live; remembered under `key`."""
+        if isinstance(value, k.Literal | k.Local | k.FromIndex):
+            return value
+        depth = max(self._expr_depth(value), self._floor())
+        key = value if key is None else key
+        known = self._scopes[depth].memo.get(key)
+        if known is not None:
+            return known
+        name = self.fresh("v")
+        self._scopes[depth].statements.append(k.Let(name, value))
+        self._depth_of[name] = depth
+        local = k.Local(name, value.dtype)
+        self._scopes[depth].memo[key] = local
+        return local
+
+    def lookup(self, key: Hashable) -> k.Expr | None:
+        for scope in reversed(self._scopes):
+            if key in scope.memo:
+                return scope.memo[key]
+        return None
+
+    def remember(self, key: Hashable, value: k.Expr) -> None:
+        """Memoises in the innermost scope that `value` depends on."""
+        self._scopes[max(self._expr_depth(value), self._floor())].memo[key] = value
+
+    def clamped(self, name: str, index: Index, extent: int) -> Index:
+        """A variable equal to `index` where that is below `extent`; its bounds are known, so divisions cancel."""
+        variable = Var(name, extent)
+        self.emit(k.LetIndex(variable, index, extent - 1))
+        return var(variable)
+
+    def emit_beside(self, stmt: k.Stmt, value: k.Expr) -> None:
+        """Appends to the outermost scope that knows `value`."""
+        depth = max(self._expr_depth(value), self._floor())
+        self._scopes[depth].statements.append(stmt)
+        if isinstance(stmt, k.LetIndex):
+            self._depth_of[stmt.var.name] = depth
+
+    def vector_before(self, lane: Var, buffer: str, base: Index, dtype: DType) -> str | None:
+        """An array of one vector, loaded just before the loop over `lane`; None where that would be wrong: a
+        guard in between, or a base that is known only inside."""
+        outside = self._depth_of[lane.name] - 1
+        if self._floor() > outside or self._index_depth(base) > outside:
+            return None
+        scope = self._scopes[outside]
+        key = ("vector", buffer, base)
+        if key not in scope.memo:
+            array = self.fresh("x")
+            scope.statements += [k.Array(array, dtype, lane.extent),
+                                 k.LoadVector(array, constant(0), buffer, base, lane.extent)]
+            self._depth_of[array] = outside
+            scope.memo[key] = k.Element(array, var(lane), dtype)
+        element = scope.memo[key]
+        assert isinstance(element, k.Element)
+        return element.array
+
+    @contextmanager
+    def loop(self, over: Var, kind: k.Loop, limit: Index | None = None) -> Iterator[None]:
+        """Statements inside become the body of a For; a loop of one iteration leaves no trace."""
+        if over.extent == 1 and limit is None:
+            yield
+            return
+        with self._scope(guarded=limit is not None and kind is not k.Loop.SIMD) as scope:
+            self._depth_of[over.name] = len(self._scopes) - 1
+            yield
+        self.emit(k.For(over, tuple(scope.statements), kind, limit))
+
+    @contextmanager
+    def when(self, condition: k.Expr | None) -> Iterator[None]:
+        """Statements inside run if the condition holds; None always holds."""
+        if condition is None:
+            yield
+            return
+        with self._scope(guarded=True) as scope:
+            yield
+        self.emit(k.If(condition, tuple(scope.statements)))
+
+    def choose(self, condition: k.Expr, dtype: DType, then: Iterator[k.Expr], other: Iterator[k.Expr]) -> k.Expr:
+        """A variable that gets one of two values; only the chosen side is evaluated (`then` and `other` are
+        one-element generators, run inside their branch)."""
+        name = self.fresh("c")
+        self.emit(k.Accumulator(name, dtype, 0))
+        branches: list[tuple[k.Stmt, ...]] = []
+        for side in (then, other):
+            with self._scope(guarded=True) as scope:
+                scope.statements.append(k.Assign(name, next(side)))
+            branches.append(tuple(scope.statements))
+        self.emit(k.If(condition, branches[0], branches[1]))
+        return k.Local(name, dtype)
+
+    @contextmanager
+    def _scope(self, guarded: bool) -> Iterator[_Scope]:
+        scope = _Scope(guarded=guarded)
+        self._scopes.append(scope)
+        try:
+            yield scope
+        finally:
+            self._scopes.pop()
+
+    def _floor(self) -> int:
+        """The innermost guarded scope."""
+        return max((d for d, s in enumerate(self._scopes) if s.guarded), default=0)
+
+    def _expr_depth(self, expr: k.Expr) -> int:
+        if isinstance(expr, k.Literal):
+            return 0
+        if isinstance(expr, k.Local):
+            return self._depth_of[expr.name]
+        if isinstance(expr, k.FromIndex | k.InRange | k.Load):
+            return self._index_depth(expr.index)
+        if isinstance(expr, k.Element):
+            return max(self._depth_of[expr.array], self._index_depth(expr.index))
+        return max((self._expr_depth(a) for a in expr.args), default=0)
+
+    def _index_depth(self, index: Index) -> int:
+        return max((self._depth_of[v.name] for v in index.variables()), default=0)

@@ -1,0 +1,127 @@
+"""The fusion plan: which nodes of a region become one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import Category, OpKind
+
+_INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
+LARGEST_INLINE_CONSTANT = 4096
+
+
+def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
+    """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, and arithmetic on single
+    elements (a learning rate, a bias correction). They belong to no pattern.
+
+    Args:
+        nodes: static nodes, operands first.
+    """
+    free: set[Node] = set()
+    for node in nodes:
+        if node.kind in _INLINE_SOURCES:
+            free.add(node)
+        elif node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.type.numel == 1 \
+                and node.kind is not OpKind.GATHER and all(o in free or _is_scalar_input(o) for o in node.operands):
+            free.add(node)
+    return frozenset(free)
+
+
+def _is_scalar_input(node: Node) -> bool:
+    return node.kind in (OpKind.INPUT, OpKind.VARIABLE) and node.type.numel == 1
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Nodes that become one kernel (operands first), and those of them whose values are needed outside."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    free: frozenset[Node]
+
+    def holds(self, node: Node) -> bool:
+        """Whether a kernel of this pattern computes `node` itself."""
+        return node in self._members or node in self.free
+
+    @cached_property
+    def _members(self) -> frozenset[Node]:
+        return frozenset(self.nodes)
+
+    def reads(self) -> list[Node]:
+        """Values that come from outside, in order of first use, through free nodes too."""
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+
+        def visit(node: Node) -> None:
+            for operand in node.operands:
+                if operand in self._members or operand in seen:
+                    continue
+                seen.add(operand)
+                if operand in self.free:
+                    visit(operand)
+                else:
+                    found[operand] = None
+
+        for node in self.nodes:
+            visit(node)
+        return list(found)
+
+
+def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
+                 free: frozenset[Node]) -> Pattern:
+    """A pattern of `nodes` (operands first).
+
+    Args:
+        users: users of every node of the region.
+        wanted: values the region itself has to deliver.
+    """
+    ordered = tuple(nodes)
+    members = frozenset(ordered)
+    outputs = tuple(n for n in ordered if n in wanted or _needed_outside(n, members, users, free))
+    return Pattern(ordered, outputs, free)
+
+
+def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]],
+                    free: frozenset[Node]) -> bool:
+    return any(u not in members and (u not in free or _needed_outside(u, members, users, free)) for u in users[node])
+
+
+@dataclass(frozen=True)
+class SolverReport:
+    """How the plan was found. Gains are predicted microseconds saved against one kernel per node."""
+
+    solver: str
+    status: str
+    objective_us: float
+    bound_us: float
+    greedy_us: float
+    candidates: int
+    cycle_cuts: int = 0
+
+
+@dataclass
+class StitchPlan:
+    """Patterns in an order in which they can run, covering every node with work in it."""
+
+    graph: TensorGraph
+    patterns: list[Pattern]
+    solver: SolverReport | None = None
+    free: frozenset[Node] = field(default_factory=frozenset)
+
+
+def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
+    """Nodes that need a kernel: all but sources, effects and free nodes; free nodes that the region has to
+    deliver need one too."""
+    wanted = frozenset(delivered(graph))
+    skip = (Category.SOURCE, Category.EFFECT)
+    return [n for n in graph.nodes() if (n.category not in skip and n not in free)
+            or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE))]
+
+
+def delivered(graph: TensorGraph) -> list[Node]:
+    """The values behind the outputs: an assign delivers its operand."""
+    return [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+

@@ -1,0 +1,99 @@
+"""A kernel schedule: every decision about one kernel, as data. Lowering and emitters only read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.stitch_plan import Pattern
+
+
+class Rule(Enum):
+    """The schedule rule that made a schedule."""
+
+    ROW = "row_reduction"
+    COLUMN = "column_reduction"
+    TRANSPOSE = "transpose"
+    ELEMENTWISE = "elementwise"
+    SCAN = "scan"
+
+
+class Scheme(Enum):
+    """Where a value lives between producer and consumer (AStitch, Table 1)."""
+
+    INDEPENDENT = "independent"
+    LOCAL = "local"
+    REGIONAL = "regional"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The iteration space: rows x columns.
+
+    Attributes:
+        rows: kept elements of the dominant reduction, or outer elements of an elementwise domain.
+        cols: reduced elements, or inner elements.
+    """
+
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True)
+class ThreadMapping:
+    """How threads cover the domain.
+
+    Attributes:
+        grid: blocks (CPU: tasks).
+        threads: threads of a block (CPU: 1).
+        row_threads: threads that share a row.
+        rows_per_block: rows a block handles; on a CPU one after the other.
+        vector: elements of one memory access.
+        items: accesses a thread makes along a row, when they are written out; 0: a loop.
+    """
+
+    grid: int
+    threads: int
+    row_threads: int
+    rows_per_block: int
+    vector: int
+    items: int
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack."""
+
+    node: Node
+    scheme: Scheme
+
+
+@dataclass(frozen=True)
+class KernelSchedule:
+    """One kernel.
+
+    Attributes:
+        dominant: the node whose schedule the others follow (AStitch section 4.3).
+        last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
+        schemes: the scheme of each value that one node of the pattern hands to another.
+    """
+
+    rule: Rule
+    pattern: Pattern
+    dominant: Node
+    domain: Domain
+    mapping: ThreadMapping
+    staged: tuple[Staged, ...] = ()
+    last_resort: bool = False
+    schemes: dict[Node, Scheme] = field(default_factory=dict, compare=False)
+
+    def text(self) -> str:
+        """One line a fact, for goldens and reports."""
+        m = self.mapping
+        lines = [f"{self.rule.value} rows={self.domain.rows} cols={self.domain.cols} dominant={self.dominant.kind.value}",
+                 f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
+                 f" vector={m.vector} items={m.items}"]
+        lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]
+        return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""Phases of a row kernel: reductions that wait for others, and the values worth keeping from one phase to a later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+
+HEAVY = 5
+"""Cycles per element from which a value is kept rather than computed again."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass over the row: the reductions it computes and the element-level outputs it writes."""
+
+    reductions: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+
+def split_phases(pattern: Pattern, elements: int) -> list[Phase]:
+    """Phases in order; a phase reads only reductions of earlier ones.
+
+    Args:
+        elements: elements of the domain; an output with as many is element-level.
+    """
+    depth = reduction_depths(pattern)
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    last = max((depth[n] for n in reductions), default=0)
+    phases: list[Phase] = []
+    for p in range(1, last + 2):
+        here = tuple(n for n in reductions if depth[n] == p)
+        stores = tuple(n for n in pattern.outputs if depth[n] == p - 1 and n.type.numel == elements
+                       and n.category is not Category.REDUCTION)
+        if here or stores:
+            phases.append(Phase(here, stores))
+    return phases
+
+
+def reduction_depths(pattern: Pattern) -> dict[Node, int]:
+    """Number of reductions in sequence that each node of the pattern waits for, itself included."""
+    depth: dict[Node, int] = {}
+    for node in pattern.nodes:
+        below = max((depth.get(o, 0) for o in node.operands), default=0)
+        depth[node] = below + (node.category is Category.REDUCTION)
+    return depth
+
+
+def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads: bool) -> list[Node]:
+    """Element-level values computed in one phase and needed in a later, which are dear to compute again.
+
+    Args:
+        loads: whether a value read from memory counts as dear.
+    """
+    seen: set[Node] = set()
+    staged: dict[Node, None] = {}
+    for phase in phases:
+        roots = [r.operands[0] for r in phase.reductions] + list(phase.outputs)
+        visited: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in visited or node.type.numel != elements or node in pattern.free:
+                continue
+            visited.add(node)
+            outside = not pattern.holds(node)
+            if node in seen and (loads if outside else _cost(node, pattern) >= HEAVY):
+                staged[node] = None
+                continue
+            if not outside and node.category is not Category.REDUCTION:
+                stack.extend(node.operands)
+        seen |= visited
+    return list(staged)
+
+
+def _cost(node: Node, pattern: Pattern) -> int:
+    """Cycles to compute `node` from what it reads, sharing counted once."""
+    total, stack, visited = 0, [node], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in visited or not pattern.holds(n) or n.category is Category.REDUCTION or n.type.numel != node.type.numel:
+            continue
+        visited.add(n)
+        total += n.info.cost
+        stack.extend(n.operands)
+    return total

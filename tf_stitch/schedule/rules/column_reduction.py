@@ -1,0 +1,52 @@
+"""Rule: reductions that keep the last axis; threads next to each other own columns next to each other."""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ReduceAttrs
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.vector_width import vector_width
+
+CPU_TILE = 512
+"""Columns of a CPU task: accumulators that stay in the L1 cache beside the rows read."""
+GPU_ACROSS = 32
+GPU_THREADS = 256
+
+
+def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """The column schedule.
+
+    Raises:
+        ScheduleError: a reduction that does not keep its last axis, or different extents.
+    """
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    if not reductions:
+        raise ScheduleError("no reduction")
+    for node in reductions:
+        if not _keeps_last_axis(node):
+            raise ScheduleError(f"{node.kind.value} reduces its last axis", node.loc)
+    extents = {(n.type.numel, n.operands[0].type.numel, n.operands[0].type.dims[-1]) for n in reductions}
+    if len(extents) > 1:
+        raise ScheduleError("reductions of different extents")
+    kept, elements, inner = extents.pop()
+    domain = Domain(kept, elements // max(kept, 1))
+    outer = kept // max(inner, 1)
+    if device.is_gpu:
+        vector = vector_width(pattern, inner, aligned)
+        across = min(GPU_ACROSS, 1 << max(0, (math.ceil(inner / vector) - 1).bit_length()))
+        down = min(GPU_THREADS // across, 1 << max(0, (domain.cols - 1).bit_length()))
+        mapping = ThreadMapping(outer * math.ceil(inner / (across * vector)), across * down, across, down, vector, 0)
+    else:
+        tile = min(inner, CPU_TILE)
+        mapping = ThreadMapping(outer * math.ceil(inner / tile), 1, 1, 1, tile, 0)
+    return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping)]
+
+
+def _keeps_last_axis(node: Node) -> bool:
+    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes

@@ -1,0 +1,58 @@
+"""Rule: outputs of equal size, each element by itself. Applies to any single node that is no reduction or scan."""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.vector_width import vector_width
+
+CPU_CHUNK = 4096
+"""Elements of a CPU task of a flat domain."""
+GPU_THREADS = 256
+
+
+def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """Schedules from the flattest domain to one of single-axis columns, and as the last resort the flat one again.
+
+    Raises:
+        ScheduleError: a reduction or scan in the pattern, or outputs of different sizes.
+    """
+    if any(n.category in (Category.REDUCTION, Category.SCAN) for n in pattern.nodes):
+        raise ScheduleError("a reduction or scan")
+    sizes = {n.type.numel for n in pattern.outputs}
+    if len(sizes) != 1:
+        raise ScheduleError("outputs of different sizes")
+    elements = sizes.pop()
+    dominant = max(pattern.outputs, key=lambda n: n.type.rank)
+    if device.is_gpu:
+        vector = vector_width(pattern, elements, aligned)
+        mapping = ThreadMapping(math.ceil(elements / (GPU_THREADS * vector)), GPU_THREADS, 1, 1, vector, 1)
+        return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements), mapping)]
+    columns = _column_counts(pattern, elements)
+    schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
+                                _cpu_mapping(elements // cols, cols)) for cols in columns]
+    schedules.append(KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
+                                    _cpu_mapping(1, elements), last_resort=True))
+    return schedules
+
+
+def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
+    chunk = min(cols, CPU_CHUNK)
+    return ThreadMapping(math.ceil(cols / chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
+
+
+def _column_counts(pattern: Pattern, elements: int) -> list[int]:
+    """Sizes of trailing axes of the outputs and of values inside, the largest first."""
+    counts = {elements}
+    for node in pattern.nodes:
+        size = 1
+        for dim in reversed(node.type.dims):
+            size *= dim
+            if elements % size == 0 and size > 1:
+                counts.add(size)
+    return sorted(counts, reverse=True)

@@ -1,0 +1,75 @@
+"""Rule: reductions of equal rows, with what is element-wise around them, share one pass structure."""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.vector_width import vector_width
+
+REGISTER_ELEMENTS = 32
+"""Elements of one staged row value that a thread keeps in registers."""
+REGISTER_BUDGET = 64
+"""Registers all staged values of a thread may take."""
+MAX_THREADS = 1024
+
+
+def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """Row schedules, best first.
+
+    Raises:
+        ScheduleError: no reduction, or reductions of different extents.
+    """
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    if not reductions:
+        raise ScheduleError("no reduction")
+    domains = {Domain(n.type.numel, n.operands[0].type.numel // max(n.type.numel, 1)) for n in reductions}
+    if len(domains) > 1:
+        raise ScheduleError("reductions of different extents")
+    domain = domains.pop()
+    dominant = _dominant(reductions)
+    elements = domain.rows * domain.cols
+    if device.is_gpu:
+        return [_gpu(pattern, dominant, domain, device, aligned)]
+    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
+    row_bytes = sum(n.type.dtype.compute.size for n in kept) * domain.cols
+    staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if row_bytes <= device.row_buffer_bytes else ()
+    return [KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0), staged)]
+
+
+def _dominant(reductions: list[Node]) -> Node:
+    """The first reduction: its operand's layout decides the order of elements."""
+    return reductions[0]
+
+
+def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, aligned: bool) -> KernelSchedule:
+    elements = domain.rows * domain.cols
+    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=True)
+    vector = vector_width(pattern, domain.cols, aligned)
+    chunks = math.ceil(domain.cols / vector)
+    per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
+    row_threads = min(_power_of_two(chunks), 32)
+    while row_threads < MAX_THREADS and math.ceil(chunks / row_threads) > min(per_thread, 8):
+        row_threads *= 2
+    items = math.ceil(chunks / row_threads)
+    if items > per_thread:  # too long for registers: a loop, and shared memory if the row fits there
+        size = sum(n.type.dtype.compute.size for n in kept) * domain.cols
+        scheme = Scheme.REGIONAL if size + 4096 <= device.shared_bytes else None
+        items = 0
+    else:
+        scheme = Scheme.LOCAL
+    rows_per_block = max(1, 128 // row_threads)
+    mapping = ThreadMapping(math.ceil(domain.rows / rows_per_block), rows_per_block * row_threads, row_threads,
+                            rows_per_block, vector, items)
+    staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
+    return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, (n - 1).bit_length())

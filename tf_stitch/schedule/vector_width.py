@@ -1,0 +1,22 @@
+"""How many elements one memory access of a thread moves."""
+
+from __future__ import annotations
+
+from tf_stitch.planning.stitch_plan import Pattern
+
+VECTOR_BYTES = 16
+
+
+def vector_width(pattern: Pattern, cols: int, aligned: bool) -> int:
+    """The largest power of two that divides `cols` and keeps the widest element type within 16 bytes.
+
+    Args:
+        aligned: whether every buffer starts at a multiple of 16 bytes.
+    """
+    if not aligned:
+        return 1
+    widest = max((n.type.dtype.size for n in [*pattern.reads(), *pattern.outputs] if n.type.numel >= cols), default=4)
+    width = min(VECTOR_BYTES // widest, 8)
+    while cols % width:
+        width //= 2
+    return width
