@@ -117,7 +117,7 @@ class _Block:
             scalars[stmt.name] = _COMBINE[stmt.combine](scalars[stmt.name], self._value(stmt.value, t))
         elif isinstance(stmt, k.ArgUpdate):
             value = self._value(stmt.value, t)
-            if scalars[stmt.at] < 0 or _beats(stmt.kind, value, scalars[stmt.best]):
+            if _beats(stmt.kind, value, scalars[stmt.best]):
                 scalars[stmt.best], scalars[stmt.at] = value, self._index(stmt.index, t)
         elif isinstance(stmt, k.SetElement):
             value = self._value(stmt.value, t)
@@ -159,11 +159,10 @@ class _Block:
             for t in group:
                 self.scalars[t][stmt.name] = total
             return
-        pairs = sorted((self.scalars[t][stmt.at], self.scalars[t][stmt.best]) for t in group
-                       if self.scalars[t][stmt.at] >= 0)
-        at, best = pairs[0]
-        for index, value in pairs[1:]:
-            if _beats(stmt.kind, value, best):
+        at, best = first[stmt.at], first[stmt.best]
+        for t in group[1:]:
+            index, value = self.scalars[t][stmt.at], self.scalars[t][stmt.best]
+            if _beats(stmt.kind, value, best) or (value == best and index < at):
                 at, best = index, value
         for t in group:
             self.scalars[t][stmt.at], self.scalars[t][stmt.best] = at, best

@@ -124,7 +124,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class ArgUpdate:
-    """If value beats `best` (kind argmax or argmin; the first of equals wins): best = value, at = index."""
+    """If value beats `best` (kind argmax or argmin; NaN never does, the first of equals wins): best = value, at = index."""
 
     best: str
     at: str

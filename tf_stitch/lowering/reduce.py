@@ -13,15 +13,15 @@ ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
 def initial(node: Node) -> float | int | bool:
     """The value a reduction starts from."""
     kind, dtype = node.kind, node.operands[0].type.dtype.compute
-    if kind in (OpKind.MAX, OpKind.MIN):
-        value: float | int = lowest(dtype.numpy, kind is OpKind.MAX)
+    if kind in (OpKind.MAX, OpKind.MIN, *ARG_KINDS):
+        value: float | int = lowest(dtype.numpy, kind in (OpKind.MAX, OpKind.ARGMAX))
         return int(value) if dtype.is_integer else float(value)
     return {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.ANY: False, OpKind.ALL: True}.get(kind, 0)
 
 
 def accumulator(node: Node, name: str) -> list[k.Stmt]:
-    """Declares what a reduction accumulates into; an arg reduction has a value and an index, -1 at first."""
+    """Declares what a reduction accumulates into; an arg reduction has a value and an index."""
     dtype = node.operands[0].type.dtype.compute
     if node.kind in ARG_KINDS:
-        return [k.Accumulator(name, dtype, 0), k.Accumulator(f"{name}_at", node.type.dtype, -1)]
+        return [k.Accumulator(name, dtype, initial(node)), k.Accumulator(f"{name}_at", node.type.dtype, 0)]
     return [k.Accumulator(name, dtype, initial(node))]

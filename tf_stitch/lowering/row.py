@@ -59,6 +59,8 @@ class _RowLowering:
             self._declare(staged.node, staged.scheme)
         for phase in phases:
             self._phase(phase, row, valid)
+        if not self.row_outputs:
+            return finish(self.schedule, self.out, self.buffers)
         thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads
         with self.out.when(_both(first_of(thread), valid)):
             for node in self.row_outputs:

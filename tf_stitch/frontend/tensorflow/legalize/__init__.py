@@ -1,0 +1,21 @@
+"""Legalisations by op family; importing this package registers them all."""
+
+from tf_stitch.frontend.tensorflow.legalize import (
+    activations,
+    barriers,
+    batch_norm,
+    bias,
+    binary,
+    constants,
+    indexing,
+    losses,
+    movement,
+    optimizers,
+    reductions,
+    shapes,
+    unary,
+    variables,
+)
+
+FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, indexing, losses, movement, optimizers,
+            reductions, shapes, unary, variables)

@@ -1,0 +1,58 @@
+"""Adds the .pth file that activates tf_stitch to wheels and to editable installs; the rest is in pyproject.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
+
+PTH_NAME = "tf_stitch.pth"
+# Looks at the variable before anything else: every Python process of the environment runs this line.
+PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __import__("tf_stitch._autoload")\n'
+
+
+class BuildWithPth(build_py):
+    """Puts the .pth file beside the package, from where a wheel carries it to site-packages."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            Path(self.build_lib).mkdir(parents=True, exist_ok=True)
+            self._target().write_text(PTH_LINE)
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), str(self._target())]
+
+    def _target(self) -> Path:
+        return Path(self.build_lib) / PTH_NAME
+
+
+class EditableWheelWithPth(editable_wheel):
+    """Adds the .pth file to the wheel of an editable install, whatever its strategy for the sources is."""
+
+    def _select_strategy(self, *args: Any, **kwargs: Any) -> Any:
+        return _WithPth(super()._select_strategy(*args, **kwargs))
+
+
+class _WithPth:
+    """An editable strategy of setuptools that also writes the .pth file."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def __enter__(self) -> _WithPth:
+        self._strategy.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> Any:
+        return self._strategy.__exit__(*exception)
+
+    def __call__(self, wheel: Any, files: Any, mapping: Any) -> None:
+        self._strategy(wheel, files, mapping)
+        wheel.writestr(PTH_NAME, PTH_LINE)
+
+
+setup(cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWheelWithPth})

@@ -1,0 +1,109 @@
+"""A StitchOp whose regions are built by the tests themselves, with kernels compiled from C text."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tf_stitch.config import load_config
+from tf_stitch.native.bindings import FallbackCall, OpLibrary, load_op
+from tf_stitch.native.build import SOURCE_DIR
+
+INPUT, OUTPUT, VARIABLE, FRESH, ARENA = range(5)
+_region_ids = itertools.count(1000)
+
+
+def executable(
+    outputs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    steps: Sequence[Sequence[int]],
+    arena: int = 0,
+    state: Sequence[tuple[int, int]] = (),
+) -> list[int]:
+    """The words of an executable; `outputs` are (dims, forward candidates)."""
+    words = [1, arena, len(outputs)]
+    for dims, forward in outputs:
+        words += [len(dims), *dims, len(forward), *forward]
+    words += [len(state), *itertools.chain.from_iterable(state), 0, len(steps)]
+    return words + list(itertools.chain.from_iterable(steps))
+
+
+def launch(function: int, *operands: tuple[int, int]) -> list[int]:
+    return [0, function, len(operands), *itertools.chain.from_iterable(operands)]
+
+
+class Regions:
+    """Dispatches the op's callbacks to the functions of each test's regions."""
+
+    def __init__(self, library: OpLibrary) -> None:
+        self.library = library
+        self._build: dict[int, Callable[[tuple[int, ...]], Sequence[int] | None]] = {}
+        self._fallback: dict[int, Callable[[FallbackCall], None]] = {}
+        self.builds: dict[int, list[tuple[int, ...]]] = {}
+        library.set_callbacks(self._on_build, self._on_fallback)
+
+    def add(
+        self,
+        build: Callable[[tuple[int, ...]], Sequence[int] | None],
+        fallback: Callable[[FallbackCall], None] | None = None,
+    ) -> int:
+        region = next(_region_ids)
+        self._build[region], self.builds[region] = build, []
+        if fallback is not None:
+            self._fallback[region] = fallback
+        return region
+
+    def _on_build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+        self.builds[region].append(key)
+        return self._build[region](key)
+
+    def _on_fallback(self, region: int, call: FallbackCall) -> None:
+        self._fallback[region](call)
+
+    def call(
+        self,
+        region: int,
+        inputs: Sequence[Any] = (),
+        variables: Sequence[Any] = (),
+        types: Sequence[Any] = (np.float32,),
+    ) -> Any:
+        """Runs the op; variables go in as resource handles."""
+        op = self.library.raw_ops.stitch_state_op if variables else self.library.raw_ops.stitch_op
+        handles = [variable.handle for variable in variables]
+        return op(inputs=list(inputs), variables=handles, Tout=list(types), region=region, output_shapes=[])
+
+
+@pytest.fixture(scope="session")
+def library() -> OpLibrary:
+    return load_op(load_config().cache_dir)
+
+
+@pytest.fixture(scope="session")
+def regions(library: OpLibrary) -> Regions:
+    return Regions(library)
+
+
+@pytest.fixture(scope="session")
+def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Callable[[str], int]]:
+    """Compiles C text; the result gives the addresses of its functions."""
+    folder: Path = tmp_path_factory.mktemp("kernels")
+
+    def compile_text(text: str) -> Callable[[str], int]:
+        stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+        source = stem.with_suffix(".c")
+        source.write_text(f'#include "stitch_abi.h"\n#include <string.h>\n{text}')
+        library = stem.with_suffix(".so")
+        subprocess.run(
+            ["gcc", "-O2", "-shared", "-fPIC", f"-I{SOURCE_DIR}", str(source), "-o", str(library)], check=True
+        )
+        handle = ctypes.CDLL(str(library))
+        return lambda name: int(ctypes.cast(getattr(handle, name), ctypes.c_void_p).value or 0)
+
+    return compile_text

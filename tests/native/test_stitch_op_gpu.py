@@ -1,0 +1,145 @@
+"""StitchOp on a GPU. Kernels are PTX text, which the driver compiles: no CUDA toolkit is needed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.native.conftest import ARENA, FRESH, INPUT, OUTPUT, VARIABLE, Regions
+
+if not tf.config.list_physical_devices("GPU"):
+    pytest.skip("no GPU", allow_module_level=True)
+
+# y[i] = x[i] + 1 for i below the number of threads; `barrier_like` only exists to be launched cooperatively.
+PTX = b"""
+.version 7.0
+.target sm_60
+.address_size 64
+.visible .entry increment_to(.param .u64 from, .param .u64 to) {
+  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .f32 %v;
+  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
+  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
+  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
+  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
+  ld.global.f32 %v, [%a0]; add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
+  ret;
+}
+\0"""
+IMAGE = ctypes.create_string_buffer(PTX, len(PTX))
+SYMBOL = ctypes.create_string_buffer(b"increment_to")
+
+
+def gpu_executable(
+    outputs: Sequence[Sequence[int]],
+    steps: Sequence[Sequence[int]],
+    arena: int = 0,
+    state: Sequence[tuple[int, int]] = (),
+) -> list[int]:
+    words = [1, arena, len(outputs)]
+    for dims in outputs:
+        words += [len(dims), *dims, 0]
+    words.append(len(state))
+    for entry in state:
+        words += entry
+    words += [1, ctypes.addressof(IMAGE), len(PTX), len(steps)]
+    for step in steps:
+        words += step
+    return words
+
+
+def increment(source: tuple[int, int], target: tuple[int, int], blocks: int = 1, cooperative: int = 0,
+              shared: int = 0) -> list[int]:  # fmt: skip
+    symbol = ctypes.addressof(SYMBOL)
+    return [1, 0, symbol, blocks, 1, 1, 8, 1, 1, shared, cooperative, 2, *source, *target]
+
+
+def ramp() -> tf.Tensor:
+    with tf.device("/GPU:0"):
+        return tf.range(8, dtype=tf.float32) * 1.0
+
+
+@pytest.fixture(autouse=True)
+def on_gpu() -> object:
+    with tf.device("/GPU:0"):
+        yield
+
+
+@pytest.mark.parametrize(("cooperative", "shared"), [(0, 0), (1, 0), (0, 100 * 1024)])
+def test_steps(regions: Regions, cooperative: int, shared: int) -> None:
+    steps = [
+        increment((INPUT, 0), (ARENA, 256), cooperative=cooperative, shared=shared),
+        increment((ARENA, 256), (OUTPUT, 0)),
+        [2, OUTPUT, 1, 16, 255],
+        [3, OUTPUT, 2, INPUT, 0, 32],
+    ]
+    region = regions.add(lambda key: gpu_executable([[8], [4], [8]], steps, arena=512))
+    sums, filled, copied = regions.call(region, [ramp()], types=[tf.float32, tf.float32, tf.float32])
+    assert "GPU" in sums.device
+    np.testing.assert_array_equal(sums, np.arange(8) + 2)
+    np.testing.assert_array_equal(filled.numpy().view(np.int32), [-1] * 4)
+    np.testing.assert_array_equal(copied, np.arange(8))
+    assert regions.library.region_runs(region) == 1
+
+
+@pytest.mark.parametrize("fresh", [0, 1])
+def test_variables(regions: Regions, fresh: int) -> None:
+    step = increment((VARIABLE, 0), (FRESH, 0) if fresh else (VARIABLE, 0))
+    region = regions.add(lambda key: gpu_executable([], [step], state=[(0, fresh)]))
+    variable = tf.Variable(ramp())
+    before = variable.read_value()
+    for _ in range(3):
+        regions.call(region, [], [variable], types=[])
+    np.testing.assert_array_equal(variable, np.arange(8) + 3)
+    np.testing.assert_array_equal(before, np.arange(8))
+
+
+def test_fallback_stages_memory(regions: Regions) -> None:
+    def fallback(call: object) -> None:
+        assert call.device >= 0
+        call.set_output(0, call.inputs[0] + call.variables[0])
+        call.set_state(0, call.variables[0] * 2)
+
+    region = regions.add(lambda key: None, fallback)
+    variable = tf.Variable(ramp())
+    result = regions.call(region, [ramp()], [variable])[0]
+    assert "GPU" in result.device
+    np.testing.assert_array_equal(result, np.arange(8) * 2)
+    np.testing.assert_array_equal(variable, np.arange(8) * 2)
+
+
+def test_cooperative_launch_that_cannot_be_resident_falls_back(regions: Regions) -> None:
+    reasons = []
+
+    def fallback(call: object) -> None:
+        reasons.append(call.reason)
+        call.set_output(0, call.inputs[0])
+
+    step = increment((INPUT, 0), (OUTPUT, 0), blocks=1 << 20, cooperative=1)
+    region = regions.add(lambda key: gpu_executable([[8]], [step]), fallback)
+    np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8))
+    assert "the device holds" in reasons[0]
+
+
+def test_bad_image_falls_back(regions: Regions) -> None:
+    words = gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))])
+    garbage = ctypes.create_string_buffer(64)
+    words[words.index(ctypes.addressof(IMAGE))] = ctypes.addressof(garbage)
+    words[words.index(len(PTX))] = 64
+    region = regions.add(lambda key: words, lambda call: call.set_output(0, call.inputs[0]))
+    np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8))
+
+
+def test_inside_a_function_in_stream_order(regions: Regions) -> None:
+    region = regions.add(lambda key: gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))]))
+
+    @tf.function
+    def run(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(50):
+            x = regions.call(region, [x * 1.0])[0]
+        return x
+
+    np.testing.assert_array_equal(run(ramp()), np.arange(8) + 50)

@@ -1,0 +1,233 @@
+"""The only walker over kernel IR statements; CUDA C++ and C differ in the tables and hooks of their Target."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Var
+
+Lines = Iterator[str]
+
+_COMBINE = {OpKind.SUM: "{0} + {1}", OpKind.PROD: "{0} * {1}", OpKind.MAX: "tfs_max({0}, {1})",
+            OpKind.MIN: "tfs_min({0}, {1})", OpKind.ANY: "{0} | {1}", OpKind.ALL: "{0} & {1}"}
+
+# Where a type is missing the op has no meaning for it. {f}: "f" for float32, "" for float64.
+_FLOAT = {
+    OpKind.NEG: "-{0}", OpKind.ABS: "fabs{f}({0})", OpKind.SIGN: "tfs_sign{f}({0})", OpKind.EXP: "tfs_exp{f}({0})",
+    OpKind.EXPM1: "tfs_expm1{f}({0})", OpKind.LOG: "tfs_log{f}({0})", OpKind.LOG1P: "tfs_log1p{f}({0})",
+    OpKind.SQRT: "sqrt{f}({0})", OpKind.RSQRT: "tfs_rsqrt{f}({0})", OpKind.RECIPROCAL: "({one} / {0})",
+    OpKind.TANH: "tfs_tanh{f}({0})", OpKind.SIGMOID: "tfs_sigmoid{f}({0})", OpKind.ERF: "tfs_erf{f}({0})",
+    OpKind.ERFC: "erfc{f}({0})", OpKind.SIN: "sin{f}({0})", OpKind.COS: "cos{f}({0})", OpKind.TAN: "tan{f}({0})",
+    OpKind.ASIN: "asin{f}({0})", OpKind.ACOS: "acos{f}({0})", OpKind.ATAN: "atan{f}({0})",
+    OpKind.SINH: "sinh{f}({0})", OpKind.COSH: "cosh{f}({0})", OpKind.ASINH: "asinh{f}({0})",
+    OpKind.ACOSH: "acosh{f}({0})", OpKind.ATANH: "atanh{f}({0})", OpKind.LGAMMA: "lgamma{f}({0})",
+    OpKind.FLOOR: "floor{f}({0})", OpKind.CEIL: "ceil{f}({0})", OpKind.RINT: "rint{f}({0})",
+    OpKind.IS_NAN: "({0} != {0})", OpKind.IS_INF: "(fabs{f}({0}) == TFS_INF)", OpKind.IS_FINITE: "(fabs{f}({0}) < TFS_INF)",
+    OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})", OpKind.DIV: "({0} / {1})",
+    OpKind.FLOOR_DIV: "floor{f}({0} / {1})", OpKind.FLOOR_MOD: "tfs_floor_mod{f}({0}, {1})",
+    OpKind.TRUNC_MOD: "fmod{f}({0}, {1})", OpKind.POW: "pow{f}({0}, {1})", OpKind.MAXIMUM: "tfs_max({0}, {1})",
+    OpKind.MINIMUM: "tfs_min({0}, {1})", OpKind.ATAN2: "atan2{f}({0}, {1})",
+}
+_INTEGER = {
+    OpKind.NEG: "-{0}", OpKind.ABS: "tfs_abs({0})", OpKind.SIGN: "tfs_isign({0})", OpKind.INVERT: "~{0}",
+    OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})",
+    OpKind.DIV: "tfs_idiv({0}, {1})", OpKind.FLOOR_DIV: "tfs_ifloor_div({0}, {1})",
+    OpKind.FLOOR_MOD: "tfs_ifloor_mod({0}, {1})", OpKind.TRUNC_MOD: "tfs_imod({0}, {1})",
+    OpKind.MAXIMUM: "tfs_max({0}, {1})", OpKind.MINIMUM: "tfs_min({0}, {1})",
+}
+_ANY_TYPE = {
+    OpKind.LESS: "({0} < {1})", OpKind.LESS_EQUAL: "({0} <= {1})", OpKind.GREATER: "({0} > {1})",
+    OpKind.GREATER_EQUAL: "({0} >= {1})", OpKind.EQUAL: "({0} == {1})", OpKind.NOT_EQUAL: "({0} != {1})",
+    OpKind.AND: "({0} & {1})", OpKind.OR: "({0} | {1})", OpKind.XOR: "({0} ^ {1})", OpKind.LOGICAL_NOT: "!{0}",
+    OpKind.SELECT: "({0} ? {1} : {2})",
+}
+
+
+def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
+    """Whether the C family can compute an elementwise op on operands of compute type `dtype`."""
+    return kind is OpKind.CAST or kind in _ANY_TYPE or kind in (_FLOAT if dtype.is_float else _INTEGER)
+
+
+class CFamily(ABC):
+    """Renders statements as lines. One instance renders one program."""
+
+    types: dict[DType, str]  # compute types
+    storage: dict[DType, str]  # types in memory
+    index_type: str
+
+    def __init__(self, program: k.Program) -> None:
+        self.program = program
+        self.dtype_of = {b.name: b.dtype for b in program.buffers}
+
+    # What targets differ in.
+    @abstractmethod
+    def for_loop(self, stmt: k.For) -> Lines:
+        """A whole loop."""
+
+    @abstractmethod
+    def array(self, stmt: k.Array) -> Lines:
+        """An array declaration, initialised if asked."""
+
+    @abstractmethod
+    def hardware(self, stmt: k.Stmt) -> Lines:
+        """Statements that only one kind of target has: vectors, barriers, thread reductions, failure."""
+
+    # The walk.
+    def block(self, body: Sequence[k.Stmt]) -> Lines:
+        """All lines of a body, indented by two spaces."""
+        for stmt in body:
+            for line in self.statement(stmt):
+                yield "  " + line
+
+    def statement(self, stmt: k.Stmt) -> Lines:
+        if isinstance(stmt, k.Let):
+            yield f"const {self.types[stmt.value.dtype.compute]} {stmt.name} = {self.expr(stmt.value)};"
+        elif isinstance(stmt, k.LetIndex):
+            yield from self._let_index(stmt)
+        elif isinstance(stmt, k.Accumulator):
+            yield f"{self.types[stmt.dtype.compute]} {stmt.name} = {self.literal(stmt.init, stmt.dtype.compute)};"
+        elif isinstance(stmt, k.Update):
+            yield from self.update(stmt)
+        elif isinstance(stmt, k.Assign):
+            yield f"{stmt.name} = {self.expr(stmt.value)};"
+        elif isinstance(stmt, k.ArgUpdate):
+            sign = ">" if stmt.kind is OpKind.ARGMAX else "<"
+            yield f"if ({self.expr(stmt.value)} {sign} {stmt.best}) {{"
+            yield f"  {stmt.best} = {self.expr(stmt.value)}; {stmt.at} = {self.index(stmt.index)};"
+            yield "}"
+        elif isinstance(stmt, k.Array):
+            yield from self.array(stmt)
+        elif isinstance(stmt, k.SetElement):
+            target = f"{stmt.array}[{self.index(stmt.index)}]"
+            value = self.expr(stmt.value)
+            yield f"{target} = {value if stmt.combine is None else self.combine(stmt.combine, target, value)};"
+        elif isinstance(stmt, k.Store):
+            yield f"{stmt.buffer}[{self.index(stmt.index)}] = {self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])};"
+        elif isinstance(stmt, k.For):
+            yield from self.for_loop(stmt)
+        elif isinstance(stmt, k.If):
+            yield f"if ({self.expr(stmt.condition)}) {{"
+            yield from self.block(stmt.body)
+            if stmt.orelse:
+                yield "} else {"
+                yield from self.block(stmt.orelse)
+            yield "}"
+        elif isinstance(stmt, k.Comment):
+            yield f"// {safe_comment(stmt.text)}"
+        else:
+            yield from self.hardware(stmt)
+
+    def update(self, stmt: k.Update) -> Lines:
+        yield f"{stmt.name} = {self.combine(stmt.combine, stmt.name, self.expr(stmt.value))};"
+
+    def combine(self, kind: OpKind, a: str, b: str) -> str:
+        """Text of a reduction's combination of two values."""
+        return _COMBINE[kind].format(a, b)
+
+    def _let_index(self, stmt: k.LetIndex) -> Lines:
+        t, name, limit = self.index_type, stmt.var.name, stmt.limit
+        if isinstance(stmt.source, Index):
+            text = self.index(stmt.source)
+            yield f"const {t} {name} = {text} < {limit} ? {text} : {limit};"
+        else:
+            text = self.expr(stmt.source)
+            yield f"const {t} {name} = {text} < 0 ? 0 : ({text} > {limit} ? {limit} : ({t}){text});"
+
+    def index(self, index: Index) -> str:
+        """An index as an expression of index_type."""
+        parts: list[str] = []
+        for atom, c in index.terms:
+            if isinstance(atom, Var):
+                text = atom.name
+            else:
+                sign = "/" if isinstance(atom, FloorDiv) else "%"
+                text = f"(({self.index(atom.base)}) {sign} {atom.divisor})"
+            parts.append(text if c == 1 else f"{text} * {self._index_literal(c)}")
+        if index.offset or not parts:
+            parts.append(self._index_literal(index.offset))
+        return " + ".join(parts)
+
+    def _index_literal(self, value: int) -> str:
+        text = f"{value}LL" if abs(value) >= 1 << 31 else str(value)
+        return f"({text})" if value < 0 else text
+
+    def expr(self, expr: k.Expr) -> str:
+        if isinstance(expr, k.Literal):
+            return self.literal(expr.value, expr.dtype.compute)
+        if isinstance(expr, k.Local):
+            return expr.name
+        if isinstance(expr, k.FromIndex):
+            return f"({self.types[expr.dtype]})({self.index(expr.index)})"
+        if isinstance(expr, k.Load):
+            return self.from_storage(f"{expr.buffer}[{self.index(expr.index)}]", self.dtype_of[expr.buffer])
+        if isinstance(expr, k.Element):
+            return f"{expr.array}[{self.index(expr.index)}]"
+        if isinstance(expr, k.InRange):
+            low = "" if expr.low <= expr.index.bounds[0] else f"{self.index(expr.index)} >= {expr.low} && "
+            return f"({low}{self.index(expr.index)} < {self._index_literal(expr.high)})"
+        return self.apply(expr)
+
+    def apply(self, expr: k.Apply) -> str:
+        args = [self.expr(a) for a in expr.args]
+        if expr.kind is OpKind.CAST:
+            return self.cast(args[0], expr.args[0].dtype.compute, expr.dtype.compute)
+        dtype = expr.args[0].dtype.compute
+        template = _ANY_TYPE.get(expr.kind) or (_FLOAT if dtype.is_float else _INTEGER).get(expr.kind)
+        if template is None:
+            raise VerifyError(f"no intrinsic for {expr.kind.value} on {dtype.value}")
+        return template.format(*args, f="f" if dtype is DType.F32 else "", one=self.literal(1, dtype))
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        if source is target:
+            return text
+        if target is DType.BOOL:
+            return f"({text} != 0)"
+        return f"({self.types[target]})({text})"
+
+    def literal(self, value: float | int | bool, dtype: DType) -> str:
+        """A constant of a compute type, exact."""
+        if dtype is DType.BOOL:
+            return "1" if value else "0"
+        if dtype.is_integer:
+            text = "(-9223372036854775807LL - 1)" if value == -(1 << 63) else f"{int(value)}LL"
+            return f"(({self.types[dtype]}){text})"
+        if math.isnan(value):
+            return f"(({self.types[dtype]})TFS_NAN)"
+        if math.isinf(value):
+            return f"(({self.types[dtype]}){'-' if value < 0 else ''}TFS_INF)"
+        text = f"{value:.9g}" if dtype is DType.F32 else f"{value:.17g}"
+        text = text if any(c in text for c in ".e") else text + ".0"
+        text += "f" if dtype is DType.F32 else ""
+        return f"({text})" if text.startswith("-") else text
+
+    def from_storage(self, text: str, dtype: DType) -> str:
+        if dtype is DType.F16:
+            return f"tfs_from_half({text})"
+        if dtype is DType.BF16:
+            return f"tfs_from_bfloat16({text})"
+        return text
+
+    def to_storage(self, text: str, dtype: DType) -> str:
+        if dtype is DType.F16:
+            return f"tfs_to_half({text})"
+        if dtype is DType.BF16:
+            return f"tfs_to_bfloat16({text})"
+        return f"({self.storage[dtype]})({text})" if dtype is DType.BOOL else text
+
+    def constants(self, qualifier: str) -> Lines:
+        """Tables of constant buffers."""
+        for b in self.program.buffers:
+            if b.constant is not None:
+                values = ", ".join(self.to_storage(self.literal(v, b.dtype.compute), b.dtype) for v in b.constant)
+                yield f"{qualifier} {self.storage[b.dtype]} {b.name}[{b.size}] = {{{values}}};"
+
+
+def safe_comment(text: str) -> str:
+    """Text from a user's graph as part of a one-line comment: nothing in it can end the comment or the line."""
+    return "".join(c if c.isalnum() or c in " _-/.:,()[]=" else "_" for c in text.replace("*/", "__"))[:200]

@@ -1,0 +1,112 @@
+"""C source of kernels for CPUs: a task of TensorFlow's thread pool is a block, inner loops are left to the compiler
+to vectorise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+
+INLINE_CYCLES = 30_000
+"""A kernel of less work than this runs in the calling thread: handing it out costs as much."""
+
+_CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
+
+
+def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
+    """One C file; program i of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
+    lines = ['#include "cpu_math.h"']
+    for name, program in programs:
+        lines += ["", *_Cpu(program).function(name)]
+    return "\n".join(lines) + "\n"
+
+
+class _Cpu(CFamily):
+    types = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
+    storage = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t",
+               DType.BOOL: "uint8_t", DType.F16: "_Float16", DType.BF16: "uint16_t"}
+    index_type = "int64_t"
+
+    def __init__(self, program: k.Program) -> None:
+        super().__init__(program)
+        self._nan_flags: set[str] = set()
+
+    def function(self, name: str) -> Lines:
+        p = self.program
+        if p.threads != 1:
+            raise VerifyError("a CPU block has one thread")
+        yield f"// {safe_comment(p.title)}"
+        yield f"static void {name}_range(void* opaque, int64_t begin, int64_t end) {{"
+        yield "  struct tfs_call* call = (struct tfs_call*)opaque;"
+        for i, b in enumerate(p.parameters):
+            const = "const " if b.mode is k.Mode.READ else ""
+            restrict = "" if b.mode is k.Mode.UPDATE else "restrict "
+            yield f"  {const}{self.storage[b.dtype]}* {restrict}{b.name} = ({const}{self.storage[b.dtype]}*)call->args[{i}];"
+        for line in self.constants("static const"):
+            yield "  " + line
+        yield "  for (int64_t block = begin; block < end; ++block) {"
+        for line in self.block(p.body):
+            yield "  " + line
+        yield "  }"
+        yield "  (void)call;"
+        yield "}"
+        yield f"int {name}(const tfs_env* env, void* const* args) {{"
+        yield "  struct tfs_call call = {args, 0};"
+        if p.grid == 1 or p.grid * p.cost < INLINE_CYCLES:
+            yield f"  (void)env; {name}_range(&call, 0, {p.grid});"
+        else:
+            yield f"  env->parallel_for(env->impl, {p.grid}, {p.cost}, {name}_range, &call);"
+        yield "  return call.failed;"
+        yield "}"
+
+    def for_loop(self, stmt: k.For) -> Lines:
+        name = stmt.var.name
+        flags: list[str] = []
+        if stmt.loop is k.Loop.SIMD and _vectorises(stmt.body):
+            updates = {s.name: s for s in stmt.body if isinstance(s, k.Update)}
+            flags = [n for n, s in updates.items()
+                     if s.combine in (OpKind.MAX, OpKind.MIN) and s.value.dtype.compute.is_float]
+            self._nan_flags |= set(flags)
+            yield from (f"int {n}_nan = 0;" for n in flags)
+            clauses = [f" reduction({_CLAUSE[s.combine]}:{n})" for n, s in updates.items()]
+            clauses += [f" reduction(|:{n}_nan)" for n in flags]
+            yield f"#pragma omp simd{''.join(clauses)}"
+        elif stmt.loop is k.Loop.UNROLL:
+            yield f"#pragma GCC unroll {min(stmt.var.extent, 64)}"
+        yield f"for (int64_t {name} = 0; {name} < {self._end(stmt)}; ++{name}) {{"
+        yield from self.block(stmt.body)
+        yield "}"
+        yield from (f"if ({n}_nan) {n} = TFS_NAN;" for n in flags)
+        self._nan_flags -= set(flags)
+
+    def _end(self, stmt: k.For) -> str:
+        if stmt.limit is None:
+            return str(stmt.var.extent)
+        limit = self.index(stmt.limit)
+        return f"({limit} < {stmt.var.extent} ? {limit} : {stmt.var.extent})"
+
+    def update(self, stmt: k.Update) -> Lines:
+        if stmt.name in self._nan_flags:  # the vector reduction drops NaN: note it beside
+            value, sign = self.expr(stmt.value), ">" if stmt.combine is OpKind.MAX else "<"
+            yield f"{stmt.name} = {value} {sign} {stmt.name} ? {value} : {stmt.name};"
+            yield f"{stmt.name}_nan |= {value} != {value};"
+        else:
+            yield from super().update(stmt)
+
+    def array(self, stmt: k.Array) -> Lines:
+        yield f"{self.types[stmt.dtype.compute]} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+        if stmt.init is not None:
+            yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {self.literal(stmt.init, stmt.dtype.compute)};"
+
+    def hardware(self, stmt: k.Stmt) -> Iterator[str]:
+        if not isinstance(stmt, k.Fail):
+            raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")
+        yield f"if (!{self.expr(stmt.unless)}) call->failed = 1;"
+
+
+def _vectorises(body: Sequence[k.Stmt]) -> bool:
+    return not any(isinstance(s, k.For | k.If | k.ArgUpdate | k.Fail) for s in body)

@@ -1,0 +1,158 @@
+// Scalar functions of CPU kernels: branch-free where it matters, so that the compiler's loops vectorise.
+// Polynomials: exp and log after Cephes (Moshier), tanh and erf the rational approximations that Eigen,
+// and so TensorFlow's CPU kernels, use.
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include "stitch_abi.h"
+
+#define TFS_INF __builtin_inff()
+#define TFS_NAN __builtin_nanf("")
+
+struct tfs_call { void* const* args; volatile int failed; };
+
+static inline float tfs_float_of(int32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
+static inline int32_t tfs_bits_of(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
+
+// NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
+#define tfs_max(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define tfs_min(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+
+static inline float tfs_expf(float x) {
+  float c = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+  float n = __builtin_rintf(c * 1.44269504088896341f);
+  float r = __builtin_fmaf(n, -0.693359375f, c);
+  r = __builtin_fmaf(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = __builtin_fmaf(p, r, 1.3981999507e-3f);
+  p = __builtin_fmaf(p, r, 8.3334519073e-3f);
+  p = __builtin_fmaf(p, r, 4.1665795894e-2f);
+  p = __builtin_fmaf(p, r, 1.6666665459e-1f);
+  p = __builtin_fmaf(p, r, 5.0000001201e-1f);
+  p = __builtin_fmaf(p, r * r, r + 1.0f);
+  int32_t e = (int32_t)n, half = e >> 1;  // two factors: results down to denormals, up to infinity
+  return p * tfs_float_of((int32_t)((uint32_t)(half + 127) << 23)) *
+         tfs_float_of((int32_t)((uint32_t)(e - half + 127) << 23));
+}
+
+static inline float tfs_logf(float x) {
+  int tiny = x < 1.17549435e-38f;
+  float y = tiny ? x * 8388608.0f : x;
+  int32_t bits = tfs_bits_of(y);
+  int32_t e = ((bits >> 23) & 0xff) - 126 - (tiny ? 23 : 0);
+  float m = tfs_float_of((int32_t)(((uint32_t)bits & 0x007fffffu) | 0x3f000000u));  // [0.5, 1)
+  int low = m < 0.707106781186547524f;
+  e -= low;
+  float r = low ? m + m - 1.0f : m - 1.0f;
+  float z = r * r;
+  float p = 7.0376836292e-2f;
+  p = __builtin_fmaf(p, r, -1.1514610310e-1f);
+  p = __builtin_fmaf(p, r, 1.1676998740e-1f);
+  p = __builtin_fmaf(p, r, -1.2420140846e-1f);
+  p = __builtin_fmaf(p, r, 1.4249322787e-1f);
+  p = __builtin_fmaf(p, r, -1.6668057665e-1f);
+  p = __builtin_fmaf(p, r, 2.0000714765e-1f);
+  p = __builtin_fmaf(p, r, -2.4999993993e-1f);
+  p = __builtin_fmaf(p, r, 3.3333331174e-1f);
+  p = p * r * z;
+  float fe = (float)e;
+  p = __builtin_fmaf(fe, -2.12194440e-4f, p);
+  p = __builtin_fmaf(z, -0.5f, p);
+  float result = __builtin_fmaf(fe, 0.693359375f, r + p);
+  result = x == TFS_INF ? x : result;
+  result = x == 0.0f ? -TFS_INF : result;
+  return x < 0.0f || x != x ? TFS_NAN : result;
+}
+
+static inline float tfs_log1pf(float x) {
+  float u = 1.0f + x, d = u - 1.0f;
+  float scaled = tfs_logf(u) * (x / d);
+  return d == 0.0f || u == TFS_INF ? x : scaled;
+}
+
+static inline float tfs_expm1f(float x) {
+  // Near 0 a Taylor polynomial, elsewhere no bits cancel that matter.
+  float p = 1.98412698e-4f;
+  p = __builtin_fmaf(p, x, 1.38888889e-3f);
+  p = __builtin_fmaf(p, x, 8.33333333e-3f);
+  p = __builtin_fmaf(p, x, 4.16666667e-2f);
+  p = __builtin_fmaf(p, x, 1.66666667e-1f);
+  p = __builtin_fmaf(p, x, 0.5f);
+  float small = __builtin_fmaf(p, x * x, x);
+  float large = tfs_expf(x) - 1.0f;
+  return fabsf(x) < 0.35f ? small : large;
+}
+
+static inline float tfs_tanhf(float x) {
+  float c = x < -7.90531110763549805f ? -7.90531110763549805f : (x > 7.90531110763549805f ? 7.90531110763549805f : x);
+  float z = c * c;
+  float p = -2.76076847742355e-16f;
+  p = __builtin_fmaf(p, z, 2.00018790482477e-13f);
+  p = __builtin_fmaf(p, z, -8.60467152213735e-11f);
+  p = __builtin_fmaf(p, z, 5.12229709037114e-08f);
+  p = __builtin_fmaf(p, z, 1.48572235717979e-05f);
+  p = __builtin_fmaf(p, z, 6.37261928875436e-04f);
+  p = __builtin_fmaf(p, z, 4.89352455891786e-03f);
+  float q = 1.19825839466702e-06f;
+  q = __builtin_fmaf(q, z, 1.18534705686654e-04f);
+  q = __builtin_fmaf(q, z, 2.26843463243900e-03f);
+  q = __builtin_fmaf(q, z, 4.89352518554385e-03f);
+  return fabsf(x) < 0.0004f ? x : c * p / q;
+}
+
+static inline float tfs_erff(float x) {
+  float c = x < -4.0f ? -4.0f : (x > 4.0f ? 4.0f : x);
+  float z = c * c;
+  float p = -2.72614225801306e-10f;
+  p = __builtin_fmaf(p, z, 2.77068142495902e-08f);
+  p = __builtin_fmaf(p, z, -2.10102402082508e-06f);
+  p = __builtin_fmaf(p, z, -5.69250639462346e-05f);
+  p = __builtin_fmaf(p, z, -7.34990630326855e-04f);
+  p = __builtin_fmaf(p, z, -2.95459980854025e-03f);
+  p = __builtin_fmaf(p, z, -1.60960333262415e-02f);
+  float q = -1.45660718464996e-05f;
+  q = __builtin_fmaf(q, z, -2.13374055278905e-04f);
+  q = __builtin_fmaf(q, z, -1.68282697438203e-03f);
+  q = __builtin_fmaf(q, z, -7.37332916720468e-03f);
+  q = __builtin_fmaf(q, z, -1.42647390514189e-02f);
+  return c * p / q;
+}
+
+static inline float tfs_sigmoidf(float x) { return 1.0f / (1.0f + tfs_expf(-x)); }
+static inline float tfs_rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
+static inline float tfs_floor_modf(float x, float y) {
+  float r = fmodf(x, y);
+  return r != 0.0f && (x < 0.0f) != (y < 0.0f) ? r + y : r;
+}
+
+static inline double tfs_exp(double x) { return exp(x); }
+static inline double tfs_expm1(double x) { return expm1(x); }
+static inline double tfs_log(double x) { return log(x); }
+static inline double tfs_log1p(double x) { return log1p(x); }
+static inline double tfs_tanh(double x) { return tanh(x); }
+static inline double tfs_erf(double x) { return erf(x); }
+static inline double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+static inline double tfs_rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
+static inline double tfs_floor_mod(double x, double y) {
+  double r = fmod(x, y);
+  return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
+}
+
+// Integers: built with -fwrapv; a division by -1 is a negation, for the smallest integer would trap.
+#define tfs_abs(x) ((x) < 0 ? -(x) : (x))
+#define tfs_isign(x) (((x) > 0) - ((x) < 0))
+#define tfs_idiv(x, y) ((y) == -1 ? -(x) : (x) / (y))
+#define tfs_imod(x, y) ((y) == -1 ? 0 : (x) % (y))
+#define tfs_ifloor_div(x, y) (tfs_idiv(x, y) - (tfs_imod(x, y) != 0 && ((x) < 0) != ((y) < 0)))
+#define tfs_ifloor_mod(x, y) (tfs_imod(x, y) + (tfs_imod(x, y) != 0 && ((x) < 0) != ((y) < 0) ? (y) : 0))
+
+static inline float tfs_from_half(_Float16 h) { return (float)h; }
+static inline _Float16 tfs_to_half(float f) { return (_Float16)f; }
+static inline float tfs_from_bfloat16(uint16_t h) { return tfs_float_of((int32_t)((uint32_t)h << 16)); }
+static inline uint16_t tfs_to_bfloat16(float f) {
+  uint32_t bits = (uint32_t)tfs_bits_of(f);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (uint16_t)(f != f ? 0x7fc0u : rounded);
+}

@@ -1,0 +1,172 @@
+"""CUDA C++ source of kernels; several independent programs may share a launch (horizontal packing)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+
+STATIC_SHARED_BYTES = 40 * 1024
+"""Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
+
+_REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
+           OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`."""
+
+    name: str
+    members: tuple[int, ...]  # indices into the program list, in argument order
+
+
+def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
+    """One translation unit. Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the
+    members' parameters in order."""
+    prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
+    lines = [prelude]
+    for name, program in programs:
+        lines += ["", *_Cuda(program).function(name)]
+    for launch in launches:
+        lines += ["", *_launch(launch, programs)]
+    return "\n".join(lines) + "\n"
+
+
+def dynamic_shared_bytes(program: k.Program) -> int:
+    """Bytes of dynamic shared memory a launch of the program needs."""
+    size = sum(_array_bytes(a) for a in _shared_arrays(program.body))
+    return size if size > STATIC_SHARED_BYTES else 0
+
+
+def _launch(launch: Packed, programs: Sequence[tuple[str, k.Program]]) -> Lines:
+    members = [programs[i] for i in launch.members]
+    threads = members[0][1].threads
+    params: list[str] = []
+    calls: list[str] = []
+    for m, (name, program) in enumerate(members):
+        names = [f"p{m}_{b.name}" for b in program.parameters]
+        params += [f"{_pointer(b)}{n}" for b, n in zip(program.parameters, names, strict=True)]
+        calls.append(f"{name}(block, {', '.join(names)})")
+    yield f'extern "C" __global__ void __launch_bounds__({threads}) {launch.name}({", ".join(params)}) {{'
+    yield "  long long block = blockIdx.x;"
+    for call, (_, program) in zip(calls[:-1], members[:-1], strict=True):
+        yield f"  if (block < {program.grid}) {{ {call}; return; }}"
+        yield f"  block -= {program.grid};"
+    yield f"  {calls[-1]};"
+    yield "}"
+
+
+def _pointer(buffer: k.Buffer) -> str:
+    const = "const " if buffer.mode is k.Mode.READ else ""
+    restrict = "" if buffer.mode is k.Mode.UPDATE else "__restrict__ "
+    return f"{const}{_Cuda.storage[buffer.dtype]}* {restrict}"
+
+
+class _Cuda(CFamily):
+    types = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
+    storage = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t",
+               DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
+
+    def __init__(self, program: k.Program) -> None:
+        super().__init__(program)
+        wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
+            program.grid * program.threads * 16 >= 1 << 31)
+        self.index_type = "int64_t" if wide else "int"
+        self._offset = 0 if dynamic_shared_bytes(program) else None
+
+    def function(self, name: str) -> Lines:
+        p = self.program
+        params = ", ".join(["long long block_", *(f"{_pointer(b)}{b.name}" for b in p.parameters)])
+        yield f"// {safe_comment(p.title)}"
+        yield f"static __device__ __forceinline__ void {name}({params}) {{"
+        yield f"  const {self.index_type} block = ({self.index_type})block_;"
+        yield "  const int thread = threadIdx.x;"
+        for line in self.constants("static __device__ const"):
+            yield "  " + line
+        if self._offset is not None:
+            yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
+        yield from self.block(p.body)
+        yield "  (void)block; (void)thread;"
+        yield "}"
+
+    def index(self, index: Index) -> str:
+        return super().index(index)
+
+    def for_loop(self, stmt: k.For) -> Lines:
+        name = stmt.var.name
+        if stmt.loop is k.Loop.UNROLL:
+            yield "#pragma unroll"
+        elif stmt.loop is k.Loop.SERIAL:
+            yield "#pragma unroll 4"
+        limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
+        yield f"for ({self.index_type} {name} = 0; {name} < {stmt.var.extent}{limit}; ++{name}) {{"
+        yield from self.block(stmt.body)
+        yield "}"
+
+    def array(self, stmt: k.Array) -> Lines:
+        ctype = self.types[stmt.dtype.compute]
+        if stmt.space is k.Space.SHARED and self._offset is not None:
+            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {self._offset});"
+            self._offset += _array_bytes(stmt)
+        else:
+            yield f"{'__shared__ ' if stmt.space is k.Space.SHARED else ''}{ctype} {stmt.name}[{stmt.size}];"
+        if stmt.init is not None:
+            if stmt.space is k.Space.SHARED:
+                raise VerifyError("a shared array is filled by its threads, not at its declaration")
+            yield "#pragma unroll"
+            yield f"for (int i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {self.literal(stmt.init, stmt.dtype.compute)};"
+
+    def hardware(self, stmt: k.Stmt) -> Lines:
+        if isinstance(stmt, k.AllReduce):
+            yield f"{stmt.name} = tfs_all_reduce<{_REDUCE[stmt.combine]}, {stmt.width}>({stmt.name});"
+        elif isinstance(stmt, k.ArgAllReduce):
+            largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
+            yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
+        elif isinstance(stmt, k.Barrier):
+            yield "__syncthreads();"
+        elif isinstance(stmt, k.LoadVector):
+            yield from self._load_vector(stmt)
+        elif isinstance(stmt, k.StoreVector):
+            yield from self._store_vector(stmt)
+        elif not isinstance(stmt, k.Fail):  # a GPU kernel cannot fail: TensorFlow's do not either
+            raise VerifyError(f"no CUDA for {type(stmt).__name__}")
+
+    def _load_vector(self, stmt: k.LoadVector) -> Lines:
+        dtype = self.dtype_of[stmt.buffer]
+        vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
+        yield f"{{ const {vector} t = *(const {vector}*)({stmt.buffer} + ({self.index(stmt.index)}));"
+        yield "#pragma unroll"
+        value = self.from_storage("t.v[i]", dtype)
+        yield f"  for (int i = 0; i < {stmt.width}; ++i) {stmt.array}[{self.index(stmt.at)} + i] = {value}; }}"
+
+    def _store_vector(self, stmt: k.StoreVector) -> Lines:
+        dtype = self.dtype_of[stmt.buffer]
+        vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
+        yield f"{{ {vector} t;"
+        yield "#pragma unroll"
+        yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
+        yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"
+
+
+def _shared_arrays(body: Sequence[k.Stmt]) -> list[k.Array]:
+    found: list[k.Array] = []
+    for stmt in body:
+        if isinstance(stmt, k.Array) and stmt.space is k.Space.SHARED:
+            found.append(stmt)
+        elif isinstance(stmt, k.For):
+            found += _shared_arrays(stmt.body)
+        elif isinstance(stmt, k.If):
+            found += _shared_arrays(stmt.body) + _shared_arrays(stmt.orelse)
+    return found
+
+
+def _array_bytes(array: k.Array) -> int:
+    return -(-array.size * array.dtype.compute.size // 16) * 16

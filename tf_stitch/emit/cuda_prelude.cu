@@ -1,0 +1,112 @@
+// Helpers of generated CUDA kernels. No header is needed: NVRTC compiles this alone.
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+
+#define TFS_INF __int_as_float(0x7f800000)
+#define TFS_NAN __int_as_float(0x7fffffff)
+
+// NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
+template <class T> __device__ __forceinline__ T tfs_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b || a != a ? a : b; }
+
+#define TFS_UNARY(name) \
+  __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
+  __device__ __forceinline__ double tfs_##name(double x) { return name(x); }
+TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(rsqrt)
+__device__ __forceinline__ float tfs_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+__device__ __forceinline__ float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
+__device__ __forceinline__ double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
+__device__ __forceinline__ float tfs_floor_modf(float x, float y) {
+  float r = fmodf(x, y);
+  return r != 0.0f && (x < 0.0f) != (y < 0.0f) ? r + y : r;
+}
+__device__ __forceinline__ double tfs_floor_mod(double x, double y) {
+  double r = fmod(x, y);
+  return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
+}
+template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
+template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }
+template <class T> __device__ __forceinline__ T tfs_idiv(T x, T y) { return x / y; }
+template <class T> __device__ __forceinline__ T tfs_imod(T x, T y) { return x % y; }
+template <class T> __device__ __forceinline__ T tfs_ifloor_div(T x, T y) {
+  return x / y - (x % y != 0 && (x < 0) != (y < 0));
+}
+template <class T> __device__ __forceinline__ T tfs_ifloor_mod(T x, T y) {
+  return x % y + (x % y != 0 && (x < 0) != (y < 0) ? y : 0);
+}
+
+__device__ __forceinline__ float tfs_from_half(uint16_t h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+__device__ __forceinline__ uint16_t tfs_to_half(float f) {
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+__device__ __forceinline__ float tfs_from_bfloat16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+__device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
+  uint32_t bits = __float_as_uint(f);
+  return f != f ? 0x7fc0 : (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// A vector access: N elements of storage type T at a multiple of their size.
+template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; };
+
+struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a + b; } };
+struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a * b; } };
+struct tfs_maximum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_max(a, b); } };
+struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_min(a, b); } };
+struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
+struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
+
+// Combines v over Width neighbouring threads (a power of two); above a warp, over the whole block of Width threads.
+// Shuffles within warps first; the partial results of warps meet in shared memory.
+template <class Op, int Width, class T> __device__ __forceinline__ T tfs_all_reduce(T v) {
+#pragma unroll
+  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
+  if (Width > 32) {
+    constexpr int kWarps = Width > 32 ? Width / 32 : 1;
+    __shared__ T slot[kWarps];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane == 0) slot[warp] = v;
+    __syncthreads();
+    v = slot[lane % kWarps];
+#pragma unroll
+    for (int o = kWarps / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
+    __syncthreads();  // the slots are free again
+  }
+  return v;
+}
+
+// The same for (best, at) pairs: the smaller index wins among equals, NaN never wins.
+template <bool Largest, class T, class I>
+__device__ __forceinline__ void tfs_arg_combine(T& best, I& at, T other, I other_at) {
+  if ((Largest ? other > best : other < best) || (other == best && other_at < at)) { best = other; at = other_at; }
+}
+template <bool Largest, int Width, class T, class I>
+__device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
+#pragma unroll
+  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) {
+    const T b = __shfl_xor_sync(0xffffffffu, best, o);
+    const I a = __shfl_xor_sync(0xffffffffu, at, o);
+    tfs_arg_combine<Largest>(best, at, b, a);
+  }
+  if (Width > 32) {
+    constexpr int kWarps = Width > 32 ? Width / 32 : 1;
+    __shared__ T values[kWarps];
+    __shared__ I indices[kWarps];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane == 0) { values[warp] = best; indices[warp] = at; }
+    __syncthreads();
+    best = values[0]; at = indices[0];
+    for (int w = 1; w < kWarps; ++w) tfs_arg_combine<Largest>(best, at, values[w], indices[w]);
+    __syncthreads();
+  }
+}

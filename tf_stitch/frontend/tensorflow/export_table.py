@@ -1,0 +1,218 @@
+"""The TensorFlow op of every tensor IR op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.types import static_shape
+
+Export: TypeAlias = Callable[..., Any]
+"""(node, *operand tensors, name=) -> tensor."""
+
+
+def tf_dtype(dtype: DType) -> Any:
+    return tf.dtypes.as_dtype(to_enum(dtype))
+
+
+def _unary(op: Any) -> Export:
+    return lambda node, x, name: op(x=x, name=name)
+
+
+def _binary(op: Any) -> Export:
+    return lambda node, x, y, name: op(x=x, y=y, name=name)
+
+
+def _by_dtype(of_float: Any, of_integer: Any, of_bool: Any = None) -> Export:
+    """A binary op that TensorFlow names by the type of its operands."""
+
+    def export(node: Node, x: Any, y: Any, name: str | None) -> Any:
+        dtype = node.operands[0].type.dtype
+        op = of_bool if dtype is DType.BOOL else of_integer if dtype.is_integer else of_float
+        return op(x=x, y=y, name=name)
+
+    return export
+
+
+def _constant(node: Node, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.ConstantAttrs)
+    return tf.constant(node.attrs.value, tf_dtype(node.type.dtype), name=name or "constant")
+
+
+def _extent(node: Node, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.ExtentAttrs)
+    value = np.prod(static_shape(node.attrs.shape), dtype=np.int64)
+    return tf.constant(value.astype(node.type.dtype.numpy), name=name or "extent")
+
+
+def _iota(node: Node, name: str | None) -> Any:
+    attrs = node.attrs
+    assert isinstance(attrs, oa.IotaAttrs)
+    shape = node.type.dims
+    line = np.arange(shape[attrs.axis]).astype(node.type.dtype.numpy)
+    column = line.reshape([-1 if a == attrs.axis else 1 for a in range(len(shape))])
+    return tf.raw_ops.BroadcastTo(input=column, shape=np.asarray(shape, np.int64), name=name)
+
+
+def _assign(node: Node, x: Any, name: str | None) -> Any:
+    return tf.raw_ops.Identity(input=x, name=name)
+
+
+def _cast(node: Node, x: Any, name: str | None) -> Any:
+    return tf.raw_ops.Cast(x=x, DstT=tf_dtype(node.type.dtype), name=name)
+
+
+def _select(node: Node, condition: Any, x: Any, y: Any, name: str | None) -> Any:
+    return tf.raw_ops.SelectV2(condition=condition, t=x, e=y, name=name)
+
+
+def _broadcast(node: Node, x: Any, name: str | None) -> Any:
+    return tf.raw_ops.BroadcastTo(input=x, shape=np.asarray(node.type.dims, np.int64), name=name)
+
+
+def _reshape(node: Node, x: Any, name: str | None) -> Any:
+    return tf.raw_ops.Reshape(tensor=x, shape=np.asarray(node.type.dims, np.int64), name=name)
+
+
+def _transpose(node: Node, x: Any, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.TransposeAttrs)
+    return tf.raw_ops.Transpose(x=x, perm=np.asarray(node.attrs.perm, np.int32), name=name)
+
+
+def _slice(node: Node, x: Any, name: str | None) -> Any:
+    """A negative stride that reaches element 0 ends before it, which only a mask can say."""
+    attrs = node.attrs
+    assert isinstance(attrs, oa.SliceAttrs)
+    ends = [b + size * s for b, s, size in zip(attrs.begin, attrs.strides, node.type.dims, strict=True)]
+    mask = sum(1 << i for i, end in enumerate(ends) if end < 0)
+    return tf.raw_ops.StridedSlice(
+        input=x, begin=np.asarray(attrs.begin, np.int64), end=np.asarray(ends, np.int64),
+        strides=np.asarray(attrs.strides, np.int64), end_mask=mask, name=name)
+
+
+def _pad(node: Node, x: Any, value: Any, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.PadAttrs)
+    paddings = np.asarray(list(zip(node.attrs.low, node.attrs.high, strict=True)), np.int64).reshape(-1, 2)
+    return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value, name=name)
+
+
+def _concat(node: Node, *xs: Any, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.AxisAttrs)
+    if len(xs) == 1:
+        return tf.raw_ops.Identity(input=xs[0], name=name)
+    return tf.raw_ops.ConcatV2(values=list(xs), axis=node.attrs.axis, name=name)
+
+
+def _gather(node: Node, params: Any, indices: Any, name: str | None) -> Any:
+    return tf.raw_ops.GatherV2(params=params, indices=indices, axis=0, name=name)
+
+
+def _reduction(op: Any) -> Export:
+    def export(node: Node, x: Any, name: str | None) -> Any:
+        assert isinstance(node.attrs, oa.ReduceAttrs)
+        return op(input=x, axis=np.asarray(node.attrs.axes, np.int32), name=name)
+
+    return export
+
+
+def _arg_reduction(op: Any) -> Export:
+    def export(node: Node, x: Any, name: str | None) -> Any:
+        assert isinstance(node.attrs, oa.ArgReduceAttrs)
+        return op(input=x, dimension=node.attrs.axis, output_type=tf_dtype(node.type.dtype), name=name)
+
+    return export
+
+
+def _cumsum(node: Node, x: Any, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.CumsumAttrs)
+    return tf.raw_ops.Cumsum(x=x, axis=node.type.rank - 1, exclusive=node.attrs.exclusive,
+                             reverse=node.attrs.reverse, name=name)
+
+
+_raw = tf.raw_ops
+EXPORTS: dict[K, Export] = {
+    K.CONSTANT: _constant,
+    K.EXTENT: _extent,
+    K.IOTA: _iota,
+    K.ASSIGN: _assign,
+    K.NEG: _unary(_raw.Neg),
+    K.ABS: _unary(_raw.Abs),
+    K.SIGN: _unary(_raw.Sign),
+    K.EXP: _unary(_raw.Exp),
+    K.EXPM1: _unary(_raw.Expm1),
+    K.LOG: _unary(_raw.Log),
+    K.LOG1P: _unary(_raw.Log1p),
+    K.SQRT: _unary(_raw.Sqrt),
+    K.RSQRT: _unary(_raw.Rsqrt),
+    K.RECIPROCAL: _unary(_raw.Reciprocal),
+    K.TANH: _unary(_raw.Tanh),
+    K.SIGMOID: _unary(_raw.Sigmoid),
+    K.ERF: _unary(_raw.Erf),
+    K.ERFC: _unary(_raw.Erfc),
+    K.SIN: _unary(_raw.Sin),
+    K.COS: _unary(_raw.Cos),
+    K.TAN: _unary(_raw.Tan),
+    K.ASIN: _unary(_raw.Asin),
+    K.ACOS: _unary(_raw.Acos),
+    K.ATAN: _unary(_raw.Atan),
+    K.SINH: _unary(_raw.Sinh),
+    K.COSH: _unary(_raw.Cosh),
+    K.ASINH: _unary(_raw.Asinh),
+    K.ACOSH: _unary(_raw.Acosh),
+    K.ATANH: _unary(_raw.Atanh),
+    K.LGAMMA: _unary(_raw.Lgamma),
+    K.FLOOR: _unary(_raw.Floor),
+    K.CEIL: _unary(_raw.Ceil),
+    K.RINT: _unary(_raw.Round),
+    K.LOGICAL_NOT: _unary(_raw.LogicalNot),
+    K.INVERT: _unary(_raw.Invert),
+    K.IS_NAN: _unary(_raw.IsNan),
+    K.IS_INF: _unary(_raw.IsInf),
+    K.IS_FINITE: _unary(_raw.IsFinite),
+    K.CAST: _cast,
+    K.ADD: _binary(_raw.AddV2),
+    K.SUB: _binary(_raw.Sub),
+    K.MUL: _binary(_raw.Mul),
+    K.DIV: _by_dtype(_raw.RealDiv, _raw.TruncateDiv),
+    K.FLOOR_DIV: _binary(_raw.FloorDiv),
+    K.FLOOR_MOD: _binary(_raw.FloorMod),
+    K.TRUNC_MOD: _binary(_raw.Mod),
+    K.POW: _binary(_raw.Pow),
+    K.MAXIMUM: _binary(_raw.Maximum),
+    K.MINIMUM: _binary(_raw.Minimum),
+    K.ATAN2: lambda node, y, x, name: _raw.Atan2(y=y, x=x, name=name),
+    K.LESS: _binary(_raw.Less),
+    K.LESS_EQUAL: _binary(_raw.LessEqual),
+    K.GREATER: _binary(_raw.Greater),
+    K.GREATER_EQUAL: _binary(_raw.GreaterEqual),
+    K.EQUAL: _binary(_raw.Equal),
+    K.NOT_EQUAL: _binary(_raw.NotEqual),
+    K.AND: _by_dtype(None, _raw.BitwiseAnd, _raw.LogicalAnd),
+    K.OR: _by_dtype(None, _raw.BitwiseOr, _raw.LogicalOr),
+    K.XOR: _by_dtype(None, _raw.BitwiseXor, _raw.NotEqual),
+    K.SELECT: _select,
+    K.BROADCAST: _broadcast,
+    K.RESHAPE: _reshape,
+    K.TRANSPOSE: _transpose,
+    K.SLICE: _slice,
+    K.PAD: _pad,
+    K.CONCAT: _concat,
+    K.GATHER: _gather,
+    K.SUM: _reduction(_raw.Sum),
+    K.PROD: _reduction(_raw.Prod),
+    K.MAX: _reduction(_raw.Max),
+    K.MIN: _reduction(_raw.Min),
+    K.ANY: _reduction(_raw.Any),
+    K.ALL: _reduction(_raw.All),
+    K.ARGMAX: _arg_reduction(_raw.ArgMax),
+    K.ARGMIN: _arg_reduction(_raw.ArgMin),
+    K.CUMSUM: _cumsum,
+}

@@ -1,0 +1,88 @@
+"""An imported graph: TensorFlow nodes in order, each with its IR values or the reason it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tf_stitch.errors import SourceLoc, UnsupportedError
+from tf_stitch.ir.graph import Node
+
+
+@dataclass
+class ImportedNode:
+    """One TensorFlow node.
+
+    Attributes:
+        inputs: data inputs as canonical tensor names, "node:index".
+        control_inputs: names of nodes.
+        outputs: IR value of each output; None if the IR has no type for it, or nobody may use it.
+        reason: None if it was legalised, else why it stays a TensorFlow op.
+        reads: handles of the resource variables whose values it reads (names of handle tensors).
+        writes: handle -> the value the variable gets.
+        weight: 0 for a node that costs nothing, else 1.
+    """
+
+    name: str
+    op: str
+    device: str
+    inputs: tuple[str, ...]
+    control_inputs: tuple[str, ...]
+    outputs: tuple[Node | None, ...]
+    reason: str | None
+    reads: tuple[str, ...] = ()
+    writes: dict[str, Node] = field(default_factory=dict)
+    weight: int = 1
+
+
+@dataclass
+class ImportedGraph:
+    """`nodes` in topological order over data and control edges (back edges of loops cut). `owner` gives the
+    canonical name of the first TensorFlow output that has an IR value."""
+
+    nodes: dict[str, ImportedNode] = field(default_factory=dict)
+    owner: dict[Node, str] = field(default_factory=dict)
+
+    def value(self, tensor: str) -> Node | None:
+        """IR value of a tensor ("node:index", canonical), None if it has none."""
+        name, _, index = tensor.rpartition(":")
+        outputs = self.nodes[name].outputs
+        return outputs[int(index)] if int(index) < len(outputs) else None
+
+
+def canonical_tensor(name: str) -> str:
+    """ "node" -> "node:0"; "node:1" stays."""
+    return name if ":" in name else f"{name}:0"
+
+
+def topological(defs: dict[str, Any]) -> Iterator[Any]:
+    """Nodes after all they depend on; the edge from a NextIteration to its Merge is cut."""
+    state: dict[str, bool] = {}
+    for root in defs:
+        stack = [(root, iter(_dependencies(defs, root)))] if root not in state else []
+        state.setdefault(root, False)
+        while stack:
+            name, pending = stack[-1]
+            for other in pending:
+                if other not in state:
+                    state[other] = False
+                    stack.append((other, iter(_dependencies(defs, other))))
+                    break
+                if not state[other]:
+                    raise UnsupportedError("the graph has a cycle that is not a loop", SourceLoc(other, defs[other].op))
+            else:
+                state[name] = True
+                stack.pop()
+                yield defs[name]
+
+
+def _dependencies(defs: dict[str, Any], name: str) -> list[str]:
+    found = []
+    for edge in defs[name].input:
+        other = edge.lstrip("^").rpartition(":")[0] or edge.lstrip("^")
+        if other not in defs:
+            raise UnsupportedError(f"input {edge} is not a node of the graph", SourceLoc(name, defs[name].op))
+        if not (defs[name].op in ("Merge", "RefMerge") and defs[other].op in ("NextIteration", "RefNextIteration")):
+            found.append(other)
+    return found

@@ -1,0 +1,234 @@
+"""GraphDef -> tensor IR: every node becomes IR values or stays a TensorFlow op, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
+from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
+from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor, topological
+from tf_stitch.frontend.tensorflow.node_context import (
+    NodeContext,
+    Operand,
+    StaticValue,
+    TensorSpec,
+    fresh_symbol,
+    is_known,
+)
+from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.types import Dim, Shape, Symbol
+
+TypesOf: TypeAlias = Callable[[str], list[tuple[int, tuple[int, ...] | None]]]
+"""Node name -> per output (tensorflow.DataType, dims or None). A negative dim is unknown; equal ones below -1
+are equal sizes, as Grappler infers them."""
+
+__all__ = ["SHAPE_ARITHMETIC", "ImportedGraph", "ImportedNode", "TensorSpec", "TypesOf", "canonical_tensor",
+           "import_graph"]
+
+SHAPE_ARITHMETIC = "shape arithmetic, evaluated at rewrite time"
+_MAX_SHAPE_VALUE = 64  # elements; a longer integer tensor is data, not a shape
+# Importing these registers every legalisation and every rule of shape arithmetic.
+_RULES = (legalize, static_arithmetic, static_rules)
+_PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot"})
+
+
+def import_graph(graph_def: Any, types_of: TypesOf) -> ImportedGraph:
+    """Imports a GraphDef.
+
+    Args:
+        types_of: types of every node's outputs.
+
+    Raises:
+        UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
+    """
+    return _Importer(graph_def, types_of).run()
+
+
+class _Importer:
+    def __init__(self, graph_def: Any, types_of: TypesOf) -> None:
+        self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
+        self._types_of = types_of
+        self._graph = ImportedGraph()
+        self._statics: dict[str, StaticValue] = {}
+        self._specs: dict[str, tuple[TensorSpec, ...]] = {}
+        self._enums: dict[str, tuple[int, ...]] = {}
+        self._handles: dict[str, str] = {}
+        self._variable_shapes: dict[str, Shape | None] = {}
+        self._shape_nodes: set[str] = set()
+
+    def run(self) -> ImportedGraph:
+        order = list(topological(self._defs))
+        for node in order:
+            types = self._types_of(node.name)
+            self._specs[node.name] = tuple(_spec(node.name, i, *t) for i, t in enumerate(types))
+            self._enums[node.name] = tuple(enum for enum, _ in types)
+            self._trace_handle(node)
+        for node in order:
+            imported = self._import(node)
+            self._graph.nodes[node.name] = imported
+            for index, value in enumerate(imported.outputs):
+                if value is not None:
+                    self._graph.owner.setdefault(value, f"{node.name}:{index}")
+        return self._graph
+
+    def _trace_handle(self, node: Any) -> None:
+        """Follows a handle through Identity, and notes the shapes that variables show when they are read."""
+        data = [canonical_tensor(i) for i in node.input if not i.startswith("^")]
+        if DT_RESOURCE in self._enums[node.name] and node.op in _PASS_HANDLE and data:
+            self._handles[f"{node.name}:0"] = self._handles.get(data[0], data[0])
+        if node.op == "ReadVariableOp":
+            handle = self._handles.get(data[0], data[0])
+            shape = self._specs[node.name][0].shape
+            known = self._variable_shapes.get(handle)
+            if known is None or (shape is not None and _unknown_dims(shape) < _unknown_dims(known)):
+                self._variable_shapes[handle] = shape
+        if node.op == "VarHandleOp":
+            shape = NodeAttrs(node).shape("shape")
+            if shape is not None and all(isinstance(d, int) and d >= 0 for d in shape):
+                self._variable_shapes[f"{node.name}:0"] = shape
+
+    def _import(self, node: Any) -> ImportedNode:
+        inputs = tuple(canonical_tensor(i) for i in node.input if not i.startswith("^"))
+        controls = tuple(i[1:] for i in node.input if i.startswith("^"))
+        ctx = self._context(node, inputs)
+        for index, value in enumerate(static_values.evaluate(ctx)):
+            if value is not None:
+                self._statics[f"{node.name}:{index}"] = value
+        reason = self._why_opaque(node, ctx)
+        outputs: tuple[Node | None, ...] = ()
+        if reason is None:
+            try:
+                outputs = _as_tuple(LEGALIZATIONS[node.op].function(ctx))
+                _cross_check(ctx, outputs)
+            except (UnsupportedError, TypeRuleError) as error:
+                reason = error.message
+        if reason is not None:
+            weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
+            return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
+                                weight=weight)
+        return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
+                            tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs))
+
+    def _context(self, node: Any, inputs: tuple[str, ...]) -> NodeContext:
+        operands = tuple(
+            Operand(t, self._value(t), self._spec(t), self._statics.get(t), self._handles.get(t, t)) for t in inputs)
+        return NodeContext(node.name, node.op, _device_type(node.device) == "GPU", NodeAttrs(node), operands,
+                           self._specs[node.name], Builder(SourceLoc(node.name, node.op)), self._variable_shapes.get)
+
+    def _why_opaque(self, node: Any, ctx: NodeContext) -> str | None:
+        """The reason that needs no look at the legalisation itself, or None."""
+        if self._is_shape_arithmetic(node, ctx):
+            self._shape_nodes.add(node.name)
+            return SHAPE_ARITHMETIC
+        if node.op in BARRIERS:
+            return BARRIERS[node.op]
+        if node.op not in LEGALIZATIONS:
+            return f"{node.op} has no legalisation"
+        if _device_type(node.device) not in ("", "CPU", "GPU"):
+            return f"placed on {node.device}"
+        if ctx.attrs.is_for_xla():
+            return "XLA compiles it"
+        unknown = ctx.attrs.unknown()
+        if unknown is not None:
+            return f"attribute {unknown} is not known to this TensorFlow"
+        for index, (spec, enum) in enumerate(zip(ctx.output_specs, self._enums[node.name], strict=True)):
+            if spec.dtype is None and enum != DT_RESOURCE:
+                return f"dtype {enum_name(enum)} is not in the IR"
+            if enum == DT_RESOURCE:
+                return f"output {index} is a resource"
+        return None
+
+    def _is_shape_arithmetic(self, node: Any, ctx: NodeContext) -> bool:
+        """All results are known, and come from shapes: whoever needs them has them already."""
+        values = [self._statics.get(f"{node.name}:{i}") for i in range(len(ctx.output_specs))]
+        if node.op in static_values.SHAPE_OPS:
+            return True
+        return (node.op == "Size" or self._from_shapes(ctx)) and bool(values) and all(
+            v is not None and is_known(v) and v.size <= _MAX_SHAPE_VALUE for v in values)
+
+    def _from_shapes(self, ctx: NodeContext) -> bool:
+        return any(o.tensor.rpartition(":")[0] in self._shape_nodes for o in ctx.operands)
+
+    def _weight(self, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> int:
+        """Shape arithmetic that symbols kept from being evaluated is scalars: it costs nothing either."""
+        if self._from_shapes(ctx) and outputs and all(
+                o is not None and o.type.dtype.is_integer and o.type.rank <= 1 for o in outputs):
+            self._shape_nodes.add(ctx.name)
+            return 0
+        return LEGALIZATIONS[ctx.op].weight
+
+    def _opaque(self, ctx: NodeContext) -> tuple[Node | None, ...]:
+        return tuple(
+            None if s.dtype is None or s.shape is None else ctx.b.input(f"{ctx.name}:{i}", s.dtype, s.shape)
+            for i, s in enumerate(ctx.output_specs))
+
+    def _value(self, tensor: str) -> Node | None:
+        name, _, _ = tensor.rpartition(":")
+        return self._graph.value(tensor) if name in self._graph.nodes else None  # not yet: a loop's back edge
+
+    def _spec(self, tensor: str) -> TensorSpec:
+        name, _, index = tensor.rpartition(":")
+        specs = self._specs[name]
+        return specs[int(index)] if int(index) < len(specs) else TensorSpec(None, None)
+
+
+_FREE = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder", "_Arg", "_Retval", "VarHandleOp", "Reshape",
+                   "Squeeze", "ExpandDims", "ReadVariableOp", "StopGradient", "Assert"})
+
+
+def _as_tuple(outputs: Node | Sequence[Node | None]) -> tuple[Node | None, ...]:
+    return (outputs,) if isinstance(outputs, Node) else tuple(outputs)
+
+
+def _cross_check(ctx: NodeContext, outputs: tuple[Node | None, ...]) -> None:
+    """Raises UnsupportedError if a result contradicts TensorFlow's own inference."""
+    if len(outputs) != len(ctx.output_specs):
+        raise UnsupportedError(f"{len(outputs)} results for {len(ctx.output_specs)} outputs")
+    for index, (value, spec) in enumerate(zip(outputs, ctx.output_specs, strict=True)):
+        if value is None:
+            continue
+        if spec.dtype is not value.type.dtype:
+            raise UnsupportedError(f"output {index} is {spec.dtype}, the IR's is {value.type.dtype}")
+        if spec.shape is None:
+            continue
+        fits = len(spec.shape) == value.type.rank and all(
+            a == b or isinstance(a, Symbol) or isinstance(b, Symbol)
+            for a, b in zip(spec.shape, value.type.shape, strict=True))
+        if not fits:
+            raise UnsupportedError(f"output {index} has the shape {_text(spec.shape)}, the IR's is {value.type}")
+
+
+def _spec(node: str, index: int, enum: int, dims: tuple[int, ...] | None) -> TensorSpec:
+    if dims is None:
+        return TensorSpec(of_enum(enum), None)
+
+    def dim(axis: int, size: int) -> Dim:
+        if size >= 0:
+            return size
+        return fresh_symbol(node, f"{index}_{axis}") if size == -1 else Symbol(f"s{-size}")
+
+    return TensorSpec(of_enum(enum), tuple(dim(axis, size) for axis, size in enumerate(dims)))
+
+
+def _text(shape: Shape) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _unknown_dims(shape: Shape) -> int:
+    return sum(isinstance(d, Symbol) for d in shape)
+
+
+def _device_type(device: str) -> str:
+    """ "/job:localhost/replica:0/task:0/device:GPU:0" -> "GPU"; "" if the device names none."""
+    for part in device.split("/"):
+        fields = part.split(":")
+        if fields[0].lower() == "device" and len(fields) > 1:
+            return fields[1].upper()
+        if fields[0].lower() in ("cpu", "gpu"):
+            return fields[0].upper()
+    return ""

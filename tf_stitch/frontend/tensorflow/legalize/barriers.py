@@ -1,0 +1,41 @@
+"""Ops that stay TensorFlow ops by design, and the reason the user reads."""
+
+from tf_stitch.frontend.tensorflow.registry import barrier
+
+barrier("{op} is a library call",
+        "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "SparseMatMul", "_FusedMatMul",
+        "_MklMatMul", "Conv2D", "Conv3D", "_FusedConv2D", "_FusedConv3D", "DepthwiseConv2dNative",
+        "_FusedDepthwiseConv2dNative", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInputV2",
+        "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
+        "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3",
+        "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr", "TopKV2", "Unique")
+barrier("{op} is a pooling library call",
+        "MaxPool", "MaxPoolV2", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad",
+        "MaxPool3DGrad", "AvgPool3DGrad", "MaxPoolWithArgmax", "MaxPoolGradGrad")
+barrier("{op} bounds a branch or a loop",
+        "Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefMerge", "RefSwitch",
+        "RefNextIteration", "If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase")
+barrier("{op} calls a function",
+        "PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient", "RemoteCall", "XlaLaunch", "MapDefun",
+        "PyFunc", "EagerPyFunc", "PyFuncStateless")
+barrier("{op} draws random numbers",
+        "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial",
+        "RandomGamma", "StatelessRandomUniform", "StatelessRandomUniformV2", "StatelessRandomUniformFullIntV2",
+        "StatelessRandomUniformInt", "StatelessRandomUniformIntV2", "StatelessRandomNormal", "StatelessRandomNormalV2",
+        "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "StatelessRandomGetKeyCounter",
+        "StatelessRandomGetAlg", "StatelessRandomGetKeyCounterAlg", "RngReadAndSkip", "RngSkip", "StatefulUniform",
+        "StatefulStandardNormalV2", "StatefulUniformFullInt", "StatefulUniformInt", "StatefulTruncatedNormal")
+barrier("{op} is a reference variable", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub",
+        "TemporaryVariable", "ApplyGradientDescent", "ApplyMomentum", "ApplyAdam", "ApplyAdagrad", "ApplyRMSProp")
+barrier("{op} scatters", "ScatterNd", "TensorScatterUpdate", "TensorScatterAdd", "ScatterAdd", "ResourceScatterAdd",
+        "ResourceScatterUpdate", "ResourceScatterNdUpdate", "UnsortedSegmentSum", "SegmentSum", "SparseSegmentSum",
+        "DynamicStitch", "DynamicPartition")
+barrier("{op} reads a variable by rows", "ResourceGather", "ResourceGatherNd")
+barrier("{op} keeps a list of tensors",
+        "TensorListPushBack", "TensorListPopBack", "EmptyTensorList", "TensorListFromTensor", "TensorListGetItem",
+        "TensorListSetItem", "TensorListReserve", "TensorListStack", "TensorListElementShape", "TensorListLength",
+        "TensorListConcatV2", "TensorListGather", "TensorListResize")
+barrier("{op} checks values at run time", "CheckNumerics", "Assert", "CheckNumericsV2")
+barrier("{op} is where values enter or leave the graph", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval",
+        "_DeviceArg", "_DeviceRetval", "VarHandleOp", "_HostSend", "_HostRecv", "_Send", "_Recv")
+barrier("{op} groups control edges", "NoOp")

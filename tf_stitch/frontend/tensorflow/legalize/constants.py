@@ -1,0 +1,92 @@
+"""Constants and what is made of nothing but a shape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tensorflow import make_ndarray
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_known
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.types import Dim
+
+MAX_CONSTANT = 65536  # elements; larger ones stay TensorFlow constants, which a region reads
+
+
+@legalize("Const", weight=0)
+def const(ctx: NodeContext) -> Node:
+    dtype = ctx.attrs.dtype("dtype")
+    array = make_ndarray(ctx.attrs.tensor("value"))
+    if array.size > 1 and _is_splat(array):
+        return ctx.b.broadcast(ctx.b.constant(array.flat[0], dtype), tuple(array.shape))
+    if array.size > MAX_CONSTANT:
+        raise UnsupportedError(f"a constant of {array.size} elements is read, not compiled in")
+    return ctx.b.constant(array, dtype)
+
+
+def _is_splat(array: NDArray[Any]) -> bool:
+    """All elements have the same bits (NaN and -0.0 included)."""
+    if array.strides and not any(array.strides):
+        return True
+    data = np.ascontiguousarray(array).reshape(-1)
+    return data[:1].tobytes() * 2 == data[:2].tobytes() and bool(
+        (data.view(np.uint8).reshape(data.size, -1) == data[:1].view(np.uint8)).all())
+
+
+@legalize("Fill")
+def fill(ctx: NodeContext) -> Node:
+    return ctx.b.broadcast(ctx.value(1), ctx.known_shape(0))
+
+
+@legalize("Size", weight=0)
+def size(ctx: NodeContext) -> Node:
+    shape = ctx.shape_of(0)
+    if shape is None:
+        raise UnsupportedError("the rank of the input is unknown")
+    return ctx.b.extent(shape, ctx.attrs.dtype("out_type"))
+
+
+@legalize("Range")
+def range_(ctx: NodeContext) -> Node:
+    """start + i delta; the length from the operands if they are known, else from shape inference."""
+    start, _, delta = ctx.values()
+    index = ctx.b.iota((_range_size(ctx),), 0, start.type.dtype)
+    return ctx.b.add(ctx.b.mul(index, delta), start)
+
+
+def _range_size(ctx: NodeContext) -> Dim:
+    dtype = ctx.value(0).type.dtype
+    if dtype.is_float:
+        start, limit, delta = (ctx.array(i, "the range").item() for i in range(3))
+        return max(0, math.ceil((float(limit) - float(start)) / float(delta)))
+    values = [ctx.static(i) for i in range(3)]
+    known: list[Any] = [v.flat[0] if v is not None and v.size == 1 and is_known(v) else None for v in values]
+    if known[0] == 0 and known[2] == 1 and known[1] is not None:
+        dim: Dim = known[1] if not isinstance(known[1], int) else max(0, known[1])
+        return dim
+    if all(isinstance(k, int) for k in known) and known[2] != 0:
+        return len(range(*known))
+    shape = ctx.output_specs[0].shape
+    if shape is not None and isinstance(shape[0], int):
+        return shape[0]
+    raise UnsupportedError("the length of the range is decided at run time")
+
+
+@legalize("LinSpace")
+def lin_space(ctx: NodeContext) -> Node:
+    """start + i step, the last element being stop itself (sequence_ops.cc)."""
+    start, stop = ctx.array(0, "the start"), ctx.array(1, "the stop")
+    count = ctx.scalar(2, "the number of elements")
+    if not 1 <= count <= MAX_CONSTANT:
+        raise UnsupportedError(f"{count} elements")
+    dtype = ctx.attrs.dtype("T")
+    step = (stop - start) / dtype.numpy.type(count - 1) if count > 1 else stop * 0
+    line = start + step * np.arange(count).astype(dtype.numpy)
+    if count > 1:
+        line[-1] = stop
+    return ctx.b.constant(line, dtype)

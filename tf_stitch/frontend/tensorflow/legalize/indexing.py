@@ -1,0 +1,123 @@
+"""Slices, and look-ups by index."""
+
+from __future__ import annotations
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.frontend.tensorflow.strided_slice import slice_plan
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.types import Dim, Shape
+
+
+@legalize("Slice")
+def slice_(ctx: NodeContext) -> Node:
+    x, begin = ctx.value(0), ctx.ints(1, "the begin of the slice")
+    asked = ctx.static(2)
+    sizes: list[Dim] = []
+    for axis, dim in enumerate(x.type.shape):
+        size = None if asked is None else asked.flat[axis]
+        if size == -1:
+            size = dim - begin[axis] if isinstance(dim, int) else dim if begin[axis] == 0 else None
+        inferred = ctx.output_specs[0].shape
+        if size is None and inferred is not None and isinstance(inferred[axis], int):
+            size = inferred[axis]
+        if size is None:
+            raise UnsupportedError("the size of the slice is decided at run time")
+        sizes.append(size)
+    return ctx.b.slice(x, begin, [1] * x.type.rank, tuple(sizes))
+
+
+@legalize("StridedSlice")
+def strided_slice(ctx: NodeContext) -> Node:
+    x = ctx.value(0)
+    plan = slice_plan(ctx, x.type.shape)
+    sliced = x if plan.sizes == x.type.shape and set(plan.strides) <= {1} else ctx.b.slice(
+        x, plan.begin, plan.strides, plan.sizes)
+    return ctx.b.reshape(sliced, plan.shape)
+
+
+@legalize("StridedSliceGrad")
+def strided_slice_grad(ctx: NodeContext) -> Node:
+    """Zeros of the sliced tensor's shape with dy where the slice took its elements: a pad, after gaps of
+    zeros between the elements of axes with a stride."""
+    shape = ctx.known_shape(0)
+    plan = slice_plan(ctx, shape, first=1)
+    dy = ctx.b.reshape(ctx.value(4), plan.sizes)
+    low = list(plan.begin)
+    high = [0] * len(shape)
+    for axis, (dim, size, stride) in enumerate(zip(shape, plan.sizes, plan.strides, strict=True)):
+        if dim == size and stride == 1:
+            continue
+        if not isinstance(dim, int) or not isinstance(size, int):
+            raise UnsupportedError("padding of an axis of a size that is decided at run time")
+        if stride < 0:
+            raise UnsupportedError("a negative stride")
+        extent = size if stride == 1 or size == 0 else (size - 1) * stride + 1
+        dy = _dilate(ctx.b, dy, axis, stride, extent) if extent != size else dy
+        high[axis] = dim - low[axis] - extent
+    if not any(low) and not any(high):
+        return dy
+    return ctx.b.pad(dy, ctx.b.scalar_like(0, dy), low, high)
+
+
+def _dilate(b: Builder, x: Node, axis: int, stride: int, extent: int) -> Node:
+    """Puts stride - 1 zeros between the elements of an axis; `extent` is the size that gives."""
+    shape = x.type.shape
+    rank = len(shape) + 1
+    size = shape[axis]
+    assert isinstance(size, int)
+    spread = b.reshape(x, shape[:axis + 1] + (1,) + shape[axis + 1:])
+    spread = b.pad(spread, b.scalar_like(0, x), [0] * rank, [stride - 1 if a == axis + 1 else 0 for a in range(rank)])
+    flat = b.reshape(spread, shape[:axis] + (size * stride,) + shape[axis + 1:])
+    return b.slice(flat, [0] * (rank - 1), [1] * (rank - 1), shape[:axis] + (extent,) + shape[axis + 1:])
+
+
+@legalize("Gather")
+def gather(ctx: NodeContext) -> Node:
+    return ctx.b.op(K.GATHER, ctx.value(0), ctx.value(1))
+
+
+@legalize("GatherV2")
+def gather_v2(ctx: NodeContext) -> Node:
+    """The gathered axis goes to the front, where the IR gathers, and its indices back to where it was."""
+    if ctx.attrs.integer("batch_dims") != 0:
+        raise UnsupportedError("GatherV2 with batch dimensions")
+    b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
+    rank = params.type.rank
+    axis = ctx.scalar(2, "the axis") % rank
+    gathered = b.op(K.GATHER, b.transpose(params, [axis] + [a for a in range(rank) if a != axis]), indices)
+    own = list(range(indices.type.rank))
+    rest = list(range(len(own), gathered.type.rank))
+    return b.transpose(gathered, rest[:axis] + own + rest[axis:])
+
+
+@legalize("MatrixBandPart")
+def matrix_band_part(ctx: NodeContext) -> Node:
+    """Element [m, n] of each matrix where m - n <= lower and n - m <= upper (a negative bound is none), else 0."""
+    b, x = ctx.b, ctx.value(0)
+    lower, upper = ctx.scalar(1, "the lower bound"), ctx.scalar(2, "the upper bound")
+    row, column = (b.iota((d, 1) if axis == 0 else (1, d), axis, DType.I64) for axis, d in enumerate(x.type.shape[-2:]))
+    below = b.sub(row, column)
+    for distance, bound in ((below, lower), (b.neg(below), upper)):
+        if bound >= 0:
+            inside = b.op(K.LESS_EQUAL, distance, b.scalar_like(bound, distance))
+            x = b.select(inside, x, b.scalar_like(0, x))
+    return x
+
+
+@legalize("OneHot")
+def one_hot(ctx: NodeContext) -> Node:
+    """on where the position along the new axis is the index, else off; an index outside has no on."""
+    b, indices = ctx.b, ctx.value(0)
+    depth = ctx.dim(1, "the depth")
+    rank = indices.type.rank + 1
+    axis = ctx.attrs.integer("axis") % rank
+    own = indices.type.shape
+    positions: Shape = tuple(depth if a == axis else 1 for a in range(rank))
+    expanded = b.reshape(indices, own[:axis] + (1,) + own[axis:])
+    hit = b.op(K.EQUAL, expanded, b.iota(positions, axis, indices.type.dtype))
+    return b.select(hit, ctx.value(2), ctx.value(3))

@@ -1,0 +1,78 @@
+"""Softmax and the losses made of it (softmax_op_functor.h, xent_op.h, sparse_xent_op.h).
+
+Half types compute in float32: sums of exponentials are their kernels' accumulators on a GPU too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.reductions import accumulate
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.types import broadcast_shapes
+
+
+@dataclass(frozen=True)
+class _Exponentials:
+    """Of logits [..., classes]: logits - max, exp of that, and its sum [..., 1]."""
+
+    shifted: Node
+    exp: Node
+    total: Node
+
+
+def _exponentials(b: Builder, logits: Node) -> _Exponentials:
+    if logits.type.rank == 0:
+        raise UnsupportedError("softmax of a scalar")
+    shifted = b.sub(logits, b.reduce(K.MAX, logits, [-1], keepdims=True))
+    exp = b.exp(shifted)
+    return _Exponentials(shifted, exp, b.sum(exp, [-1], keepdims=True))
+
+
+@legalize("Softmax")
+def softmax(ctx: NodeContext) -> Node:
+    b, x = ctx.b, ctx.value(0)
+    e = _exponentials(b, accumulate(b, x))
+    return b.cast(b.div(e.exp, e.total), x.type.dtype)
+
+
+@legalize("LogSoftmax")
+def log_softmax(ctx: NodeContext) -> Node:
+    b, x = ctx.b, ctx.value(0)
+    e = _exponentials(b, accumulate(b, x))
+    return b.cast(b.sub(e.shifted, b.op(K.LOG, e.total)), x.type.dtype)
+
+
+@legalize("SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
+    """loss = sum(labels (log(total) - shifted)); backprop = softmax - labels."""
+    b, features, labels = ctx.b, ctx.value(0), ctx.value(1)
+    shape = broadcast_shapes([features.type.shape, labels.type.shape])
+    e = _exponentials(b, accumulate(b, b.broadcast(features, shape)))
+    wanted = accumulate(b, b.broadcast(labels, shape))
+    loss = b.sum(b.mul(wanted, b.sub(b.op(K.LOG, e.total), e.shifted)), [-1])
+    backprop = b.sub(b.div(e.exp, e.total), wanted)
+    return [b.cast(loss, features.type.dtype), b.cast(backprop, features.type.dtype)]
+
+
+@legalize("SparseSoftmaxCrossEntropyWithLogits")
+def sparse_softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
+    """As above for one class a row; a label outside gives NaN, as on a GPU (the CPU kernel raises)."""
+    b, features, labels = ctx.b, ctx.value(0), ctx.value(1)
+    e = _exponentials(b, accumulate(b, features))
+    dtype = e.exp.type.dtype
+    classes = features.type.shape[-1]
+    column = b.reshape(labels, labels.type.shape + (1,))
+    hit = b.op(K.EQUAL, column, b.iota((1, classes), 1, labels.type.dtype))
+    inside = b.op(K.AND, b.op(K.GREATER_EQUAL, labels, b.scalar_like(0, labels)),
+                  b.op(K.LESS, labels, b.extent((classes,), labels.type.dtype)))
+    zero, nan = b.constant(0, dtype), b.constant(float("nan"), dtype)
+    loss = b.sum(b.select(hit, b.sub(b.op(K.LOG, e.total), e.shifted), zero), [-1])
+    backprop = b.sub(b.div(e.exp, e.total), b.cast(hit, dtype))
+    checked = b.select(b.reshape(inside, column.type.shape), backprop, nan)
+    return [b.cast(b.select(inside, loss, nan), features.type.dtype), b.cast(checked, features.type.dtype)]

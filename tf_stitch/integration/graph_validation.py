@@ -1,0 +1,102 @@
+"""Checks a rewritten graph before TensorFlow gets it: some of these mistakes crash TensorFlow, others fail the step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.errors import SourceLoc, VerifyError
+
+_BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
+_STITCH_OPS = frozenset({"StitchOp", "StitchStateOp"})
+
+
+def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:
+    """Checks that `after` can stand for `before`.
+
+    Raises:
+        VerifyError: naming the node: a name twice, an input that does not exist, a cycle, a node gone that must
+            stay, or a device that differs from before.
+    """
+    nodes = {node.name: node for node in after.node}
+    if len(nodes) != len(after.node):
+        raise VerifyError("two nodes have the same name")
+    _check_kept(before, nodes, preserved)
+    _check_devices(before, after)
+    for node in after.node:
+        _check_inputs(node, nodes)
+    _check_acyclic(after, nodes)
+
+
+def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozenset[str]) -> None:
+    for node in before.node:
+        kept = nodes.get(node.name)
+        if node.op in _BOUNDARY_OPS:
+            if kept is None or kept.op != node.op:
+                raise VerifyError("the rewrite lost a function boundary", _loc(node))
+        elif kept is None and node.name in preserved:
+            raise VerifyError("the rewrite lost a node that must stay", _loc(node))
+
+
+def _check_devices(before: GraphDef, after: GraphDef) -> None:
+    devices = {node.name: node.device for node in before.node}
+    used = set(devices.values())
+    for node in after.node:
+        if devices.get(node.name, node.device) != node.device:
+            raise VerifyError(f"moved from {devices[node.name]!r} to {node.device!r}", _loc(node))
+        if node.device not in used:
+            raise VerifyError(f"is on {node.device!r}, which the graph did not use", _loc(node))
+
+
+def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
+    control = False
+    for name in node.input:
+        if control and not name.startswith("^"):
+            raise VerifyError(f"data input {name!r} after a control input", _loc(node))
+        control = name.startswith("^")
+        producer = nodes.get(_producer(name))
+        if producer is None:
+            raise VerifyError(f"input {name!r} does not exist", _loc(node))
+        if producer.op in _STITCH_OPS and not control:
+            index = int(name.rpartition(":")[2]) if ":" in name else 0
+            if index >= len(producer.attr["Tout"].list.type):
+                raise VerifyError(f"input {name!r} is beyond the outputs of its node", _loc(node))
+    if node.op in _STITCH_OPS:
+        wanted = len(node.attr["Tin"].list.type) + node.attr["N"].i
+        given = sum(not name.startswith("^") for name in node.input)
+        if wanted != given:
+            raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))
+
+
+def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
+    """Kahn's algorithm; the edges out of NextIteration are the back edges that loops are made of."""
+    waiting: dict[str, int] = {}
+    consumers: dict[str, list[str]] = defaultdict(list)
+    for node in after.node:
+        producers = [_producer(name) for name in node.input]
+        producers = [name for name in producers if nodes[name].op not in ("NextIteration", "RefNextIteration")]
+        waiting[node.name] = len(producers)
+        for name in producers:
+            consumers[name].append(node.name)
+    ready = [name for name, count in waiting.items() if count == 0]
+    done = 0
+    while ready:
+        done += 1
+        for name in consumers[ready.pop()]:
+            waiting[name] -= 1
+            if waiting[name] == 0:
+                ready.append(name)
+    if done != len(nodes):
+        stuck = next(name for name, count in waiting.items() if count)
+        raise VerifyError("is on, or behind, a cycle", _loc(nodes[stuck]))
+
+
+def _producer(name: str) -> str:
+    """The node an input comes from: "^a", "a:1" and "a" are all "a"."""
+    return name.removeprefix("^").partition(":")[0]
+
+
+def _loc(node: NodeDef) -> SourceLoc:
+    return SourceLoc(node.name, node.op)

@@ -1,0 +1,68 @@
+"""Tensor graphs as text: for people, goldens and structural keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+
+
+def format_graph(graph: TensorGraph) -> str:
+    """One line a node, operands by number, with the user's node names."""
+    nodes = graph.nodes()
+    number = {n: i for i, n in enumerate(nodes)}
+    lines = [f"graph {graph.name}"]
+    for n in nodes:
+        where = f"  // {n.loc}" if n.loc.node else ""
+        lines.append(f"  %{number[n]} = {_call(n, number)} : {n.type}{where}")
+    lines += [f"  out {key} = %{number[n]}" for key, n in graph.outputs]
+    return "\n".join(lines) + "\n"
+
+
+def structural_key(nodes: Sequence[Node], outputs: Iterable[Node]) -> str:
+    """Text equal for two sets of nodes exactly if they compute the same from values that come in the same order.
+
+    Args:
+        nodes: operands first; operands outside become numbered inputs of their type.
+    """
+    number: dict[Node, int] = {}
+    lines: list[str] = []
+
+    def visit(node: Node) -> None:
+        if node in number:
+            return
+        number[node] = len(number)
+        lines.append(f"in {node.type}")
+
+    members = set(nodes)
+    for n in nodes:
+        for o in n.operands:
+            if o not in members:
+                visit(o)
+        if n.kind in (OpKind.INPUT, OpKind.VARIABLE):
+            visit(n)
+            continue
+        lines.append(f"{_call(n, number)} : {n.type}")
+        number[n] = len(number)
+    return "\n".join([*lines, "out " + ",".join(str(number[n]) for n in outputs)])
+
+
+def _call(node: Node, number: dict[Node, int]) -> str:
+    operands = ", ".join(f"%{number[o]}" for o in node.operands)
+    attrs = ", ".join(f"{f.name}={_text(getattr(node.attrs, f.name))}" for f in fields(node.attrs))
+    return f"{node.kind.value}({operands})" + (f" {{{attrs}}}" if attrs else "")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        if value.size <= 8:
+            return str(value.tolist())
+        return f"array{list(value.shape)}#{hash(oa.ConstantAttrs(value)) & 0xffffffff:08x}:{value.tobytes().hex()[:64]}"
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(str, value)) + "]"
+    return str(getattr(value, "value", value))

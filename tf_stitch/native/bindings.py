@@ -1,0 +1,240 @@
+"""Typed wrappers of the native op's C exports.
+
+An executable travels from Python to the op as int64 words:
+
+    [abi = 1, arena bytes,
+     outputs, {rank, dims..., candidates, inputs whose buffer may be taken over...} each,
+     state entries, {variable, mode: 0 in place, 1 a fresh buffer that becomes the value} each,
+     modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life
+     steps, step...]
+
+    step: [0, function pointer, n, {space, index} * n]                                  CPU launch
+          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n]
+          [2, space, index, bytes, byte value]                                          memset
+          [3, target space, target index, source space, source index, bytes]            copy
+
+    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset
+
+A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
+pointer is a multiple of 64 bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.errors import NativeError
+from tf_stitch.native.build import STITCH_OP, build_library
+
+BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
+FallbackFunction = Callable[[int, "FallbackCall"], None]
+
+# TensorFlow's DataType -> NumPy.
+_DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.float32), 2: np.dtype(np.float64), 3: np.dtype(np.int32), 4: np.dtype(np.uint8),
+    5: np.dtype(np.int16), 6: np.dtype(np.int8), 8: np.dtype(np.complex64), 9: np.dtype(np.int64),
+    10: np.dtype(np.bool_), 14: np.dtype(ml_dtypes.bfloat16), 17: np.dtype(np.uint16), 18: np.dtype(np.complex128),
+    19: np.dtype(np.float16), 22: np.dtype(np.uint32), 23: np.dtype(np.uint64),
+    24: np.dtype(ml_dtypes.float8_e5m2), 25: np.dtype(ml_dtypes.float8_e4m3fn),
+}  # fmt: skip
+
+_BUILD_TYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
+)
+_FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
+_DIMS = ctypes.POINTER(ctypes.c_int64)
+
+
+class FallbackCall:
+    """One run of a region by other means than its kernels.
+
+    `inputs` and `variables` are views of memory that is the caller's only until the callback returns: copy what is
+    kept.
+    """
+
+    def __init__(self, library: ctypes.CDLL, handle: int) -> None:
+        self._library = library
+        self._handle = handle
+        self.device: int = library.tfs_call_device(handle)  # -1 for the CPU, else the CUDA ordinal
+        self.reason: str = library.tfs_call_reason(handle).decode(errors="replace")
+        self.num_outputs: int = library.tfs_call_num_outputs(handle)
+        num_inputs: int = library.tfs_call_num_inputs(handle)
+        num_variables: int = library.tfs_call_num_variables(handle)
+        values = [self._value(i) for i in range(num_inputs + num_variables)]
+        self.inputs = values[:num_inputs]
+        self.variables = values[num_inputs:]
+
+    def set_output(self, index: int, array: Any) -> None:
+        """Copies `array`, converted to the output's type, into output `index`."""
+        if not 0 <= index < self.num_outputs:
+            raise NativeError(f"output {index} of {self.num_outputs}")
+        dtype = _numpy_type(self._library.tfs_call_output_type(self._handle, index))
+        self._store(self._library.tfs_call_output, index, np.asarray(array).astype(dtype, copy=False))
+
+    def set_state(self, index: int, array: Any) -> None:
+        """Copies `array`, converted to the variable's type, as the new value of variable `index`."""
+        if not 0 <= index < len(self.variables):
+            raise NativeError(f"variable {index} of {len(self.variables)}")
+        value = np.asarray(array).astype(self.variables[index].dtype, copy=False)
+        self._store(self._library.tfs_call_state, index, value)
+
+    def _value(self, index: int) -> NDArray[Any]:
+        code, rank, dims = ctypes.c_int32(), ctypes.c_int32(), _DIMS()
+        data = self._library.tfs_call_input(
+            self._handle, index, ctypes.byref(code), ctypes.byref(rank), ctypes.byref(dims)
+        )
+        view = _view(data, tuple(dims[: rank.value]), _numpy_type(code.value))
+        view.flags.writeable = False
+        return view
+
+    def _store(self, allocate: Callable[..., int | None], index: int, array: NDArray[Any]) -> None:
+        dims = (ctypes.c_int64 * array.ndim)(*array.shape)
+        data = allocate(self._handle, index, array.ndim, dims)
+        if not data:
+            raise NativeError(f"no buffer for value {index} of shape {array.shape}")
+        _view(data, array.shape, array.dtype)[...] = array
+
+
+class OpLibrary:
+    """The loaded op library.
+
+    Attributes:
+        raw_ops: TensorFlow's generated module with `stitch_op` and `stitch_state_op`.
+    """
+
+    def __init__(self, path: Path, raw_ops: ModuleType) -> None:
+        self.path = path
+        self.raw_ops = raw_ops
+        self._library = _declare(ctypes.CDLL(str(path)))
+        self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
+
+    def set_callbacks(self, build: BuildFunction, fallback: FallbackFunction) -> None:
+        """Installs what the op calls, on any thread, when it has no executable or cannot run it.
+
+        `build(region, device, key)` returns an executable's words, or None for "use the fallback". An exception in
+        it counts as None, with its message as FallbackCall.reason. An exception in `fallback` fails the user's step
+        with its message.
+        """
+        library = self._library
+
+        def on_build(region: int, device: int, key: Any, n: int, result: int) -> int:
+            try:
+                words = build(region, device, tuple(key[:n]))
+                if words is None:
+                    return 1
+                array = (ctypes.c_int64 * len(words))(*words)
+                library.tfs_result_set(result, array, len(words))
+                return 0
+            except Exception as error:  # cannot cross C++; the op calls `fallback` with this reason
+                library.tfs_result_error(result, _message(error))
+                return 2
+
+        def on_fallback(region: int, handle: int) -> int:
+            try:
+                fallback(region, FallbackCall(library, handle))
+                return 0
+            except Exception as error:  # becomes the message of the user's TensorFlow error
+                library.tfs_call_error(handle, _message(error))
+                return 1
+
+        callbacks = (_BUILD_TYPE(on_build), _FALLBACK_TYPE(on_fallback))
+        library.tfs_set_callbacks(*callbacks)
+        self._callbacks += callbacks  # kept for good: another thread may be inside an older one
+
+    def clear_callbacks(self) -> None:
+        """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
+        self._library.tfs_set_callbacks(_BUILD_TYPE(), _FALLBACK_TYPE())
+
+    def stats(self) -> dict[str, int]:
+        """Counts since the process started: executable runs, key misses, builds and fallback runs."""
+        names = ("runs", "misses", "builds", "fallbacks")
+        return {name: int(self._library.tfs_stat(i)) for i, name in enumerate(names)}
+
+    def region_runs(self, region: int) -> int:
+        """How often an executable of `region` ran, over all devices."""
+        return int(self._library.tfs_region_runs(region))
+
+    def region_fallbacks(self, region: int) -> int:
+        """How often `region` ran through the fallback, over all devices."""
+        return int(self._library.tfs_region_fallbacks(region))
+
+
+_loaded: OpLibrary | None = None
+_load_lock = threading.Lock()
+
+
+def load_op(cache_dir: Path) -> OpLibrary:
+    """Builds (if needed) and loads the op; the same object ever after, for an op can be registered only once.
+
+    Raises:
+        NativeError: it cannot be built or loaded.
+    """
+    global _loaded
+    import tensorflow as tf
+
+    with _load_lock:
+        if _loaded is None:
+            path = build_library(STITCH_OP, cache_dir)
+            try:
+                _loaded = OpLibrary(path, tf.load_op_library(str(path)))
+            except (OSError, tf.errors.OpError) as error:
+                raise NativeError(f"{path} could not be loaded: {error}; remove it to build it anew") from error
+        return _loaded
+
+
+def _message(error: Exception) -> bytes:
+    return f"{type(error).__name__}: {error}".encode(errors="replace")
+
+
+def _numpy_type(code: int) -> np.dtype[Any]:
+    if code not in _DTYPES:
+        raise NativeError(f"no NumPy type for TensorFlow type {code}")
+    return _DTYPES[code]
+
+
+def _view(data: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array over `data` without a copy; empty arrays have memory of their own."""
+    count = int(np.prod(shape, dtype=np.int64))
+    if count == 0 or not data:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(data)
+    return np.ndarray(shape, dtype, buffer=memoryview(memory))
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    c = ctypes
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "tfs_set_callbacks": (None, [_BUILD_TYPE, _FALLBACK_TYPE]),
+        "tfs_result_set": (None, [c.c_void_p, _DIMS, c.c_int64]),
+        "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
+        "tfs_stat": (c.c_int64, [c.c_int]),
+        "tfs_region_runs": (c.c_int64, [c.c_int64]),
+        "tfs_region_fallbacks": (c.c_int64, [c.c_int64]),
+        "tfs_call_num_inputs": (c.c_int32, [c.c_void_p]),
+        "tfs_call_num_variables": (c.c_int32, [c.c_void_p]),
+        "tfs_call_num_outputs": (c.c_int32, [c.c_void_p]),
+        "tfs_call_output_type": (c.c_int32, [c.c_void_p, c.c_int]),
+        "tfs_call_device": (c.c_int32, [c.c_void_p]),
+        "tfs_call_reason": (c.c_char_p, [c.c_void_p]),
+        "tfs_call_input": (
+            c.c_void_p,
+            [c.c_void_p, c.c_int, c.POINTER(c.c_int32), c.POINTER(c.c_int32), c.POINTER(_DIMS)],
+        ),
+        "tfs_call_output": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, _DIMS]),
+        "tfs_call_state": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, _DIMS]),
+        "tfs_call_error": (None, [c.c_void_p, c.c_char_p]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library

@@ -1,0 +1,158 @@
+"""Builds the native libraries against the installed TensorFlow, once per TensorFlow version and source.
+
+Nothing is built at install time, when TensorFlow may not be there (pip isolates builds): the first use builds, in
+about half a minute on one core. A file serves the CPU and the GPU wheel of its TensorFlow version, so a cache folder
+can be carried to a machine without a compiler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tf_stitch.errors import NativeError
+
+SOURCE_DIR = Path(__file__).parent
+COMPILERS = ("g++", "c++", "clang++")
+COMPILE_SECONDS = 600
+_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-shared", "-w")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library made from sources of this folder.
+
+    Attributes:
+        name: the stem of its file name.
+        sources: file names in SOURCE_DIR, the slowest to compile first.
+        links_tensorflow: resolves TensorFlow's symbols (the op does; the graph hook must not).
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    links_tensorflow: bool
+
+
+STITCH_OP = Library(
+    "stitch_op",
+    ("stitch_op.cc", "executable.cc", "region_runtime.cc", "gpu_modules.cc", "cuda_driver.cc", "exports.cc"),
+    links_tensorflow=True,
+)
+GRAPH_HOOK = Library("graph_hook", ("graph_hook.cc",), links_tensorflow=False)
+
+
+def build_library(library: Library, cache_dir: Path) -> Path:
+    """Returns the library's file, compiled unless `cache_dir`/native has it for this TensorFlow and these sources.
+
+    Raises:
+        NativeError: no compiler, or it rejected the sources; the message says what to do.
+    """
+    import tensorflow as tf
+
+    flags = [*_FLAGS, *tf.sysconfig.get_compile_flags()]
+    libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
+    version = tf.version.VERSION
+    digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *libraries])
+    folder = _private_folder(cache_dir.expanduser() / "native")
+    target = folder / f"{library.name}-tf{version}-{digest[:16]}.so"
+    with _locked(folder / f"{library.name}.lock"):
+        if not target.exists():
+            _compile(library, flags, libraries, target)
+    return target
+
+
+def _digest(library: Library, settings: list[str]) -> str:
+    """Hex sha256 of everything that decides what the compiler makes."""
+    # Where TensorFlow lies does not matter: its version is among the settings.
+    settings = [setting for setting in settings if not setting.startswith(("-I", "-L"))]
+    digest = hashlib.sha256("\0".join(settings).encode())
+    for path in [*(SOURCE_DIR / name for name in library.sources), *sorted(SOURCE_DIR.glob("*.h"))]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _private_folder(wanted: Path) -> Path:
+    """`wanted`, created for this user alone, or a temporary folder where that cannot be."""
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = wanted.stat()
+        if status.st_uid != os.getuid():
+            reason = "belongs to another user"
+        elif stat.S_IMODE(status.st_mode) & 0o022:
+            reason = "can be written by other users"
+        elif not os.access(wanted, os.W_OK):
+            reason = "is read-only"
+        else:
+            return wanted
+    except OSError as error:
+        reason = error.strerror or str(error)
+    return _temporary_folder(f"{wanted}: {reason}")
+
+
+@cache
+def _temporary_folder(reason: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tf_stitch-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _say(f"native libraries go to a temporary folder ({reason}); TF_STITCH_CACHE names a lasting one")
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keeps other processes out; they find the finished file afterwards."""
+    with open(path, "w") as file:
+        # Without lock support (some network folders) both compile, and the atomic rename keeps that right.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(library: Library, flags: list[str], libraries: list[str], target: Path) -> None:
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise NativeError(
+            f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or set "
+            "TF_STITCH_WRAP=py_function"
+        )
+    _say(f"building {library.name} for this TensorFlow, once (kept in {target.parent})")
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    sources = [str(SOURCE_DIR / name) for name in library.sources]
+    try:
+        run = subprocess.run(
+            [compiler, *flags, *sources, "-o", str(partial), *libraries],
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_SECONDS,
+        )
+        if run.returncode != 0:
+            raise NativeError(
+                f"{compiler} could not build {library.name} (exit {run.returncode}); it needs C++17 and the headers of "
+                f"the installed TensorFlow:\n{_first_errors(run.stderr)}"
+            )
+        partial.replace(target)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NativeError(f"{compiler} could not build {library.name}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _first_errors(output: str, limit: int = 12) -> str:
+    lines = output.splitlines()
+    errors = [line for line in lines if "error" in line]
+    return "\n".join((errors or lines)[:limit])
+
+
+def _say(message: str) -> None:
+    print(f"[tf_stitch] {message}", file=sys.stderr)

@@ -1,0 +1,59 @@
+// The way from a kernel into Python: building an executable, and running a region with TensorFlow's own ops.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "callback_gate.h"
+
+namespace tf_stitch {
+
+// One fallback run as Python sees it. All buffers are host memory and live until the callback returns.
+class FallbackCall {
+ public:
+  struct View {
+    const void* data;
+    std::int32_t type;  // TensorFlow's DataType
+    std::vector<std::int64_t> dims;
+  };
+
+  virtual ~FallbackCall() = default;
+  // Host buffers to fill, or null for a bad index or shape.
+  virtual void* Output(int index, std::vector<std::int64_t> dims) = 0;
+  virtual void* State(int variable, std::vector<std::int64_t> dims) = 0;
+
+  std::vector<View> values;  // inputs, then variables
+  int num_inputs = 0;
+  std::vector<std::int32_t> output_types;
+  int device = -1;
+  std::string reason;  // why the native kernels were not used
+  std::string error;   // set by Python
+};
+
+// What Python answers to a build request.
+struct BuildResult {
+  std::vector<std::int64_t> words;
+  std::string error;
+};
+
+extern "C" {
+typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                            void* result);
+typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
+}
+
+struct Callbacks {
+  tfs_build_fn build;
+  tfs_fallback_fn fallback;
+};
+
+inline CallbackGate<Callbacks>& Gate() {
+  static auto* gate = new CallbackGate<Callbacks>;
+  return *gate;
+}
+
+constexpr char kNoCallbacks[] =
+    "tf_stitch is not active in this process any more (or never was), and this region has not been built for these "
+    "shapes; import tensorflow with TF_STITCH=1, or rebuild the graph without tf_stitch";
+
+}  // namespace tf_stitch

@@ -1,0 +1,54 @@
+#include "cuda_driver.h"
+
+#include <dlfcn.h>
+
+namespace tf_stitch {
+namespace {
+
+template <typename Function>
+bool Resolve(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+CudaDriver Load() {
+  CudaDriver driver{};
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return driver;
+  driver.loaded = Resolve(library, "cuCtxGetCurrent", &driver.CtxGetCurrent) &&
+                  Resolve(library, "cuCtxPushCurrent_v2", &driver.CtxPushCurrent) &&
+                  Resolve(library, "cuCtxPopCurrent_v2", &driver.CtxPopCurrent) &&
+                  Resolve(library, "cuCtxGetDevice", &driver.CtxGetDevice) &&
+                  Resolve(library, "cuStreamGetCtx", &driver.StreamGetCtx) &&
+                  Resolve(library, "cuStreamSynchronize", &driver.StreamSynchronize) &&
+                  Resolve(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute) &&
+                  Resolve(library, "cuModuleLoadData", &driver.ModuleLoadData) &&
+                  Resolve(library, "cuModuleGetFunction", &driver.ModuleGetFunction) &&
+                  Resolve(library, "cuFuncGetAttribute", &driver.FuncGetAttribute) &&
+                  Resolve(library, "cuFuncSetAttribute", &driver.FuncSetAttribute) &&
+                  Resolve(library, "cuLaunchKernel", &driver.LaunchKernel) &&
+                  Resolve(library, "cuLaunchCooperativeKernel", &driver.LaunchCooperativeKernel) &&
+                  Resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &driver.OccupancyMaxActiveBlocks) &&
+                  Resolve(library, "cuMemsetD8Async", &driver.MemsetD8Async) &&
+                  Resolve(library, "cuMemcpyDtoDAsync_v2", &driver.MemcpyDtoDAsync) &&
+                  Resolve(library, "cuMemcpyDtoH_v2", &driver.MemcpyDtoH) &&
+                  Resolve(library, "cuMemcpyHtoDAsync_v2", &driver.MemcpyHtoDAsync) &&
+                  Resolve(library, "cuGetErrorString", &driver.GetErrorString);
+  return driver;
+}
+
+}  // namespace
+
+const CudaDriver& Cuda() {
+  static const CudaDriver driver = Load();
+  return driver;
+}
+
+std::string CudaError(const char* call, CUresult code) {
+  if (code == 0) return "";
+  const char* words = nullptr;
+  Cuda().GetErrorString(code, &words);
+  return std::string(call) + ": " + (words != nullptr ? words : "unknown error") + " (" + std::to_string(code) + ")";
+}
+
+}  // namespace tf_stitch

@@ -1,0 +1,221 @@
+#include "executable.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace tf_stitch {
+namespace {
+
+using Words = std::vector<std::int64_t>;
+
+constexpr std::int64_t kAbi = 1;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+constexpr std::int64_t kMaxRank = 254;
+
+void Require(bool condition, const std::string& message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+class Decoder {
+ public:
+  Decoder(const Words& words, const Extents& extents, Executable* executable)
+      : words_(words), extents_(extents), executable_(*executable) {}
+
+  void Run() {
+    Require(Next("abi") == kAbi, "unknown abi");
+    executable_.arena_bytes = Ranged("arena bytes", 0, kMaxBytes);
+    Outputs();
+    State();
+    Modules();
+    const std::int64_t steps = Count("steps");
+    for (std::int64_t i = 0; i < steps; ++i) executable_.steps.push_back(NextStep());
+    Require(position_ == words_.size(), "words are left over");
+  }
+
+ private:
+  std::int64_t Next(const char* what) {
+    Require(position_ < words_.size(), std::string("ends before ") + what);
+    return words_[position_++];
+  }
+
+  std::int64_t Ranged(const char* what, std::int64_t low, std::int64_t high) {
+    const std::int64_t value = Next(what);
+    Require(low <= value && value <= high, std::string(what) + " is out of range: " + std::to_string(value));
+    return value;
+  }
+
+  // A count of things that take at least one word each, so it bounds what we allocate.
+  std::int64_t Count(const char* what) {
+    return Ranged(what, 0, static_cast<std::int64_t>(words_.size() - position_));
+  }
+
+  template <typename Pointer>
+  Pointer NextPointer(const char* what) {
+    const std::int64_t value = Next(what);
+    Require(value != 0, std::string(what) + " is null");
+    return reinterpret_cast<Pointer>(value);
+  }
+
+  void Outputs() {
+    const std::int64_t count = Count("outputs");
+    Require(count == static_cast<std::int64_t>(extents_.output_items.size()), "wrong number of outputs");
+    for (std::int64_t i = 0; i < count; ++i) {
+      OutputPlan plan;
+      std::int64_t bytes = extents_.output_items[i];
+      const std::int64_t rank = Ranged("output rank", 0, kMaxRank);
+      for (std::int64_t axis = 0; axis < rank; ++axis) {
+        plan.dims.push_back(Ranged("output dimension", 0, kMaxBytes));
+        Require(!__builtin_mul_overflow(bytes, plan.dims.back(), &bytes) && bytes <= kMaxBytes, "output too large");
+      }
+      const std::int64_t candidates = Count("forward candidates");
+      for (std::int64_t k = 0; k < candidates; ++k) {
+        plan.forward.push_back(static_cast<int>(Ranged("forwarded input", 0, Last(extents_.inputs.size()))));
+      }
+      output_bytes_.push_back(bytes);
+      executable_.outputs.push_back(std::move(plan));
+    }
+  }
+
+  void State() {
+    const std::int64_t count = Count("state entries");
+    updated_.resize(extents_.variables.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t variable = Ranged("state variable", 0, Last(extents_.variables.size()));
+      Require(!updated_[variable], "a variable has two state entries");
+      updated_[variable] = true;
+      executable_.state.push_back({static_cast<int>(variable), Ranged("state mode", 0, 1) == 1});
+    }
+  }
+
+  void Modules() {
+    const std::int64_t count = Count("modules");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto* image = NextPointer<const void*>("module image");
+      executable_.modules.push_back({image, Ranged("module bytes", 1, kMaxBytes)});
+    }
+  }
+
+  Step NextStep() {
+    switch (Next("step kind")) {
+      case 0: {
+        Require(!extents_.on_gpu, "a CPU launch on a GPU");
+        const auto kernel = NextPointer<tfs_cpu_kernel>("kernel");
+        return CpuLaunch{kernel, Operands()};
+      }
+      case 1:
+        Require(extents_.on_gpu, "a GPU launch on the CPU");
+        return NextGpuLaunch();
+      case 2: {
+        const Operand target = NextOperand();
+        const std::int64_t bytes = Ranged("memset bytes", 0, Room(target));
+        RequireWritable(target);
+        return Fill{target, bytes, static_cast<int>(Ranged("memset value", 0, 255))};
+      }
+      case 3: {
+        const Operand target = NextOperand();
+        const Operand source = NextOperand();
+        RequireWritable(target);
+        return Copy{target, source, Ranged("copy bytes", 0, std::min(Room(target), Room(source)))};
+      }
+      default:
+        throw std::invalid_argument("unknown step kind " + std::to_string(words_[position_ - 1]));
+    }
+  }
+
+  GpuLaunch NextGpuLaunch() {
+    constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
+    GpuLaunch launch{};
+    launch.module = static_cast<int>(Ranged("module", 0, Last(executable_.modules.size())));
+    launch.symbol = NextPointer<const char*>("symbol");
+    for (int axis = 0; axis < 3; ++axis) {
+      launch.grid[axis] = static_cast<unsigned>(Ranged("grid", 1, axis == 0 ? kMaxGrid : 65535));
+    }
+    for (unsigned& extent : launch.block) extent = static_cast<unsigned>(Ranged("block", 1, 1024));
+    launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
+    launch.cooperative = Ranged("cooperative", 0, 1) == 1;
+    launch.args = Operands();
+    return launch;
+  }
+
+  std::vector<Operand> Operands() {
+    const std::int64_t count = Count("arguments");
+    std::vector<Operand> operands;
+    for (std::int64_t i = 0; i < count; ++i) operands.push_back(NextOperand());
+    return operands;
+  }
+
+  Operand NextOperand() {
+    const Space space{Ranged("space", 0, 4)};
+    const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
+    return {space, index};
+  }
+
+  static std::int64_t Last(std::size_t count) { return static_cast<std::int64_t>(count) - 1; }
+
+  std::int64_t LastIndex(Space space) const {
+    switch (space) {
+      case Space::kInput:
+        return Last(extents_.inputs.size());
+      case Space::kOutput:
+        return Last(executable_.outputs.size());
+      case Space::kVariable:
+        return Last(extents_.variables.size());
+      case Space::kFresh:
+        return Last(executable_.state.size());
+      case Space::kArena:
+        return executable_.arena_bytes;
+    }
+    return -1;
+  }
+
+  // Bytes from the operand to the end of its buffer.
+  std::int64_t Room(const Operand& operand) const {
+    switch (operand.space) {
+      case Space::kInput:
+        return extents_.inputs[operand.index];
+      case Space::kOutput:
+        return output_bytes_[operand.index];
+      case Space::kVariable:
+        return extents_.variables[operand.index];
+      case Space::kFresh:
+        return extents_.variables[executable_.state[operand.index].variable];
+      case Space::kArena:
+        return executable_.arena_bytes - operand.index;
+    }
+    return 0;
+  }
+
+  void RequireWritable(const Operand& operand) const {
+    Require(operand.space != Space::kInput, "a step writes an input");
+    Require(operand.space != Space::kVariable || InPlace(operand.index), "a step writes a variable that is only read");
+  }
+
+  bool InPlace(std::int64_t variable) const {
+    for (const StatePlan& plan : executable_.state) {
+      if (plan.variable == variable) return !plan.fresh;
+    }
+    return false;
+  }
+
+  const Words& words_;
+  const Extents& extents_;
+  Executable& executable_;
+  std::size_t position_ = 0;
+  std::vector<std::int64_t> output_bytes_;
+  std::vector<bool> updated_;
+};
+
+}  // namespace
+
+std::string Decode(const Words& words, const Extents& extents, Executable* executable) {
+  try {
+    Decoder(words, extents, executable).Run();
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+}  // namespace tf_stitch

@@ -1,0 +1,91 @@
+// What runs for one shape signature of a region: decoded once from the words that Python sends, then only read.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cuda_driver.h"
+#include "stitch_abi.h"
+
+namespace tf_stitch {
+
+// Where a kernel operand lives; the numbers are part of the encoding.
+enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4 };
+
+struct Operand {
+  Space space;
+  std::int64_t index;  // input, output, variable or state entry; for kArena the offset in bytes
+};
+
+struct OutputPlan {
+  std::vector<std::int64_t> dims;
+  std::vector<int> forward;  // inputs whose buffer the output may take over
+};
+
+struct StatePlan {
+  int variable;
+  bool fresh;  // written to a new buffer that becomes the value; else updated in place
+};
+
+struct ModuleImage {
+  const void* image;  // stays valid for the process's life
+  std::int64_t bytes;
+};
+
+struct CpuLaunch {
+  tfs_cpu_kernel kernel;
+  std::vector<Operand> args;
+};
+
+struct GpuLaunch {
+  int module;
+  const char* symbol;  // stays valid for the process's life
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned dynamic_shared_bytes;
+  bool cooperative;
+  std::vector<Operand> args;
+  CUfunction function = nullptr;  // set by PrepareGpu
+};
+
+struct Fill {
+  Operand target;
+  std::int64_t bytes;
+  int value;
+};
+
+struct Copy {
+  Operand target;
+  Operand source;
+  std::int64_t bytes;
+};
+
+using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy>;
+
+struct Executable {
+  std::int64_t arena_bytes = 0;
+  std::vector<OutputPlan> outputs;
+  std::vector<StatePlan> state;
+  std::vector<ModuleImage> modules;
+  std::vector<Step> steps;
+};
+
+// Sizes that an executable is checked against, in bytes; shapes are those of its key.
+struct Extents {
+  std::vector<std::int64_t> inputs;
+  std::vector<std::int64_t> variables;
+  std::vector<std::int64_t> output_items;  // of one element
+  std::vector<std::int32_t> variable_types;
+  bool on_gpu = false;
+};
+
+// Decodes and checks `words` (bindings.py describes the encoding).
+// Returns "" or what is wrong; after an error `executable` must not be used.
+std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
+
+// Loads modules and resolves kernels in `context`, which must be current. Returns "" or what is wrong, among it a
+// cooperative launch whose blocks cannot all be resident: its grid barrier would never end.
+std::string PrepareGpu(CUcontext context, Executable* executable);
+
+}  // namespace tf_stitch

@@ -1,0 +1,81 @@
+// What Python calls through ctypes; typed and described in bindings.py.
+#include <cstdint>
+
+#include "callbacks.h"
+#include "region_runtime.h"
+
+#define TFS_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using tf_stitch::FallbackCall;
+
+constexpr auto kExitPatience = std::chrono::seconds(5);
+
+FallbackCall& Call(void* call) { return *static_cast<FallbackCall*>(call); }
+
+std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { return {dims, dims + rank}; }
+
+}  // namespace
+
+TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_fallback_fn fallback) {
+  if (build == nullptr || fallback == nullptr) {
+    tf_stitch::Gate().Clear(kExitPatience);
+  } else {
+    tf_stitch::Gate().Set({build, fallback});
+  }
+}
+
+TFS_EXPORT void tfs_result_set(void* result, const std::int64_t* words, std::int64_t n) {
+  static_cast<tf_stitch::BuildResult*>(result)->words.assign(words, words + n);
+}
+TFS_EXPORT void tfs_result_error(void* result, const char* message) {
+  static_cast<tf_stitch::BuildResult*>(result)->error = message;
+}
+
+TFS_EXPORT std::int64_t tfs_stat(int which) {
+  switch (which) {
+    case 0:
+      return tf_stitch::SumRuns(-1);
+    case 1:
+      return tf_stitch::GlobalCounters().misses.load();
+    case 2:
+      return tf_stitch::GlobalCounters().builds.load();
+    case 3:
+      return tf_stitch::SumFallbacks(-1);
+    default:
+      return -1;
+  }
+}
+
+TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch::SumRuns(region); }
+TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
+
+TFS_EXPORT std::int32_t tfs_call_num_inputs(void* call) { return Call(call).num_inputs; }
+TFS_EXPORT std::int32_t tfs_call_num_variables(void* call) {
+  return static_cast<std::int32_t>(Call(call).values.size()) - Call(call).num_inputs;
+}
+TFS_EXPORT std::int32_t tfs_call_num_outputs(void* call) {
+  return static_cast<std::int32_t>(Call(call).output_types.size());
+}
+TFS_EXPORT std::int32_t tfs_call_output_type(void* call, int index) { return Call(call).output_types.at(index); }
+TFS_EXPORT std::int32_t tfs_call_device(void* call) { return Call(call).device; }
+
+TFS_EXPORT const char* tfs_call_reason(void* call) { return Call(call).reason.c_str(); }
+
+TFS_EXPORT const void* tfs_call_input(void* call, int index, std::int32_t* type, std::int32_t* rank,
+                                      const std::int64_t** dims) {
+  const FallbackCall::View& view = Call(call).values.at(index);
+  *type = view.type;
+  *rank = static_cast<std::int32_t>(view.dims.size());
+  *dims = view.dims.data();
+  return view.data;
+}
+
+TFS_EXPORT void* tfs_call_output(void* call, int index, std::int32_t rank, const std::int64_t* dims) {
+  return Call(call).Output(index, Dims(rank, dims));
+}
+TFS_EXPORT void* tfs_call_state(void* call, int variable, std::int32_t rank, const std::int64_t* dims) {
+  return Call(call).State(variable, Dims(rank, dims));
+}
+TFS_EXPORT void tfs_call_error(void* call, const char* message) { Call(call).error = message; }

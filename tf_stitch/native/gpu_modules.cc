@@ -1,0 +1,111 @@
+// Modules are kept per (CUcontext, image) for the process's life: contexts die before static destructors run.
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "executable.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr unsigned kDefaultSharedBytes = 48 * 1024;
+
+struct LoadedModule {
+  ModuleImage image;
+  CUmodule module;
+};
+
+class ModuleCache {
+ public:
+  std::string Get(CUcontext context, const ModuleImage& image, CUmodule* module) {
+    const std::string_view bytes(static_cast<const char*>(image.image), image.bytes);
+    const auto key = std::make_tuple(context, std::hash<std::string_view>()(bytes), image.bytes);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto range = modules_.equal_range(key);
+    for (auto it = range.first; it != range.second; ++it) {
+      if (std::memcmp(it->second.image.image, image.image, image.bytes) == 0) {
+        *module = it->second.module;
+        return "";
+      }
+    }
+    const std::string error = CudaError("cuModuleLoadData", Cuda().ModuleLoadData(module, image.image));
+    if (error.empty()) modules_.emplace(key, LoadedModule{image, *module});
+    return error;
+  }
+
+  // Only ever raises the limit: another executable may launch the same function with more.
+  std::string AllowShared(CUfunction function, unsigned dynamic_bytes) {
+    int static_bytes = 0;
+    std::string error =
+        CudaError("cuFuncGetAttribute", Cuda().FuncGetAttribute(&static_bytes, kFunctionStaticSharedBytes, function));
+    if (!error.empty() || static_bytes + dynamic_bytes <= kDefaultSharedBytes) return error;
+    std::lock_guard<std::mutex> lock(mutex_);
+    unsigned& allowed = allowed_[function];
+    if (dynamic_bytes <= allowed) return "";
+    error = CudaError("cuFuncSetAttribute",
+                      Cuda().FuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, dynamic_bytes));
+    if (error.empty()) allowed = dynamic_bytes;
+    return error;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<std::tuple<CUcontext, std::size_t, std::int64_t>, LoadedModule> modules_;
+  std::unordered_map<CUfunction, unsigned> allowed_;
+};
+
+ModuleCache& Modules() {
+  static auto* cache = new ModuleCache;
+  return *cache;
+}
+
+std::string CheckResidency(const GpuLaunch& launch) {
+  CUdevice device = 0;
+  int processors = 0, supported = 0, blocks = 0;
+  std::string error = CudaError("cuCtxGetDevice", Cuda().CtxGetDevice(&device));
+  if (error.empty()) {
+    error = CudaError("cuDeviceGetAttribute",
+                      Cuda().DeviceGetAttribute(&processors, kDeviceMultiprocessorCount, device));
+  }
+  if (error.empty()) {
+    error = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&supported, kDeviceCooperativeLaunch, device));
+  }
+  if (error.empty()) {
+    const int threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
+    error = CudaError("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                      Cuda().OccupancyMaxActiveBlocks(&blocks, launch.function, threads, launch.dynamic_shared_bytes));
+  }
+  if (!error.empty()) return error;
+  if (supported == 0) return "the device has no cooperative launch";
+  const std::int64_t wanted = std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  const std::int64_t resident = std::int64_t{processors} * blocks;
+  if (wanted <= resident) return "";
+  return std::string("cooperative launch of ") + launch.symbol + " wants " + std::to_string(wanted) +
+         " blocks, the device holds " + std::to_string(resident);
+}
+
+}  // namespace
+
+std::string PrepareGpu(CUcontext context, Executable* executable) {
+  std::vector<CUmodule> modules(executable->modules.size());
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
+    if (!error.empty()) return error;
+  }
+  for (Step& step : executable->steps) {
+    auto* launch = std::get_if<GpuLaunch>(&step);
+    if (launch == nullptr) continue;
+    std::string error = CudaError(
+        "cuModuleGetFunction", Cuda().ModuleGetFunction(&launch->function, modules[launch->module], launch->symbol));
+    if (error.empty()) error = Modules().AllowShared(launch->function, launch->dynamic_shared_bytes);
+    if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
+    if (!error.empty()) return error;
+  }
+  return "";
+}
+
+}  // namespace tf_stitch

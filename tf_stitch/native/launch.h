@@ -1,0 +1,102 @@
+// Runs the steps of an executable on buffers that are already there.
+#pragma once
+#include "absl/container/inlined_vector.h"
+#include "executable.h"
+#include "placement.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/threadpool.h"
+
+namespace tf_stitch {
+
+struct Buffers {
+  using Pointers = absl::InlinedVector<void*, 16>;
+  Pointers inputs;
+  Pointers outputs;
+  Pointers variables;
+  Pointers fresh;
+  char* arena = nullptr;
+
+  void* At(const Operand& operand) const {
+    switch (operand.space) {
+      case Space::kInput:
+        return inputs[operand.index];
+      case Space::kOutput:
+        return outputs[operand.index];
+      case Space::kVariable:
+        return variables[operand.index];
+      case Space::kFresh:
+        return fresh[operand.index];
+      case Space::kArena:
+        return arena + operand.index;
+    }
+    return nullptr;
+  }
+};
+
+class Launcher {
+ public:
+  Launcher(tensorflow::OpKernelContext* ctx, const Placement& placement, const Buffers& buffers)
+      : placement_(placement), buffers_(buffers) {
+    if (placement.on_gpu) return;
+    const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
+    env_ = {workers->workers, workers->num_threads, &ParallelFor};
+  }
+
+  absl::Status Run(const std::vector<Step>& steps) const {
+    for (const Step& step : steps) {
+      TF_RETURN_IF_ERROR(std::visit([this](const auto& one) { return RunStep(one); }, step));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  using Arguments = absl::InlinedVector<void*, 32>;
+
+  static void ParallelFor(void* impl, std::int64_t total, std::int64_t cost, tfs_range_fn fn, void* arg) {
+    static_cast<tensorflow::thread::ThreadPool*>(impl)->ParallelFor(
+        total, cost, [fn, arg](std::int64_t begin, std::int64_t end) { fn(arg, begin, end); });
+  }
+
+  Arguments Collect(const std::vector<Operand>& operands) const {
+    Arguments arguments(operands.size());
+    for (std::size_t i = 0; i < operands.size(); ++i) arguments[i] = buffers_.At(operands[i]);
+    return arguments;
+  }
+
+  absl::Status RunStep(const CpuLaunch& launch) const {
+    const int code = launch.kernel(&env_, Collect(launch.args).data());
+    if (code == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("tf_stitch: a generated kernel returned ", code));
+  }
+
+  absl::Status RunStep(const GpuLaunch& launch) const {
+    Arguments values = Collect(launch.args);
+    Arguments addresses(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) addresses[i] = &values[i];
+    const unsigned* grid = launch.grid;
+    const unsigned* block = launch.block;
+    if (launch.cooperative) {
+      return CudaStatus("cuLaunchCooperativeKernel",
+                        Cuda().LaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                                                       block[2], launch.dynamic_shared_bytes, placement_.stream,
+                                                       addresses.data()));
+    }
+    return CudaStatus("cuLaunchKernel", Cuda().LaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0],
+                                                            block[1], block[2], launch.dynamic_shared_bytes,
+                                                            placement_.stream, addresses.data(), nullptr));
+  }
+
+  absl::Status RunStep(const Fill& fill) const {
+    return FillBytes(placement_, buffers_.At(fill.target), fill.value, fill.bytes);
+  }
+
+  absl::Status RunStep(const Copy& copy) const {
+    return CopyBytes(placement_, buffers_.At(copy.target), buffers_.At(copy.source), copy.bytes);
+  }
+
+  const Placement& placement_;
+  const Buffers& buffers_;
+  tfs_env env_{};
+};
+
+}  // namespace tf_stitch

@@ -1,0 +1,109 @@
+#include "region_runtime.h"
+
+#include <tuple>
+
+namespace tf_stitch {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::tuple<std::int64_t, int, CUcontext>, std::unique_ptr<RegionRuntime>> runtimes;
+};
+
+Registry& Runtimes() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+std::int64_t Sum(std::int64_t region, std::atomic<std::int64_t> RegionRuntime::*counter) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::int64_t total = 0;
+  for (const auto& [key, runtime] : registry.runtimes) {
+    if (region < 0 || runtime->region() == region) total += (runtime.get()->*counter).load(std::memory_order_relaxed);
+  }
+  return total;
+}
+
+bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
+  return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
+}
+
+}  // namespace
+
+Counters& GlobalCounters() {
+  static auto* counters = new Counters;
+  return *counters;
+}
+
+const Slot* RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
+  const Slot* last = last_.load(std::memory_order_acquire);
+  if (last != nullptr && SameKey(*last, key, n)) return last;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = slots_.find(std::vector<std::int64_t>(key, key + n));
+  if (it == slots_.end() || !it->second->built) return nullptr;
+  last_.store(it->second.get(), std::memory_order_release);
+  return it->second.get();
+}
+
+const Slot* RegionRuntime::Resolve(const std::vector<std::int64_t>& key, const Extents& extents) {
+  GlobalCounters().misses.fetch_add(1, std::memory_order_relaxed);
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  Slot* slot = nullptr;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto it = slots_.find(key);
+    if (it != slots_.end()) {
+      slot = it->second.get();
+      built_.wait(lock, [slot] { return slot->built; });
+      return slot;
+    }
+    if (entry.get() == nullptr) return nullptr;
+    slot = slots_.emplace(key, std::make_unique<Slot>()).first->second.get();
+    slot->key = key;
+    slot->variable_types = extents.variable_types;
+  }
+  Build(*entry.get(), extents, slot);
+  if (slot->updates_state) updates_state.store(true);
+  std::lock_guard<std::mutex> lock(mutex_);
+  slot->built = true;
+  built_.notify_all();
+  return slot;
+}
+
+void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
+  GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
+  BuildResult result;
+  const auto n = static_cast<std::int64_t>(slot->key.size());
+  if (callbacks.build(region_, device_, slot->key.data(), n, &result) != 0 || result.words.empty()) {
+    slot->reason = result.error.empty() ? "nothing was built for these shapes" : result.error;
+    return;
+  }
+  auto executable = std::make_unique<Executable>();
+  slot->reason = Decode(result.words, extents, executable.get());
+  if (!slot->reason.empty()) {
+    slot->invalid = true;
+    return;
+  }
+  if (context_ != nullptr) {
+    ScopedContext current(context_);
+    slot->reason = PrepareGpu(context_, executable.get());
+    if (!slot->reason.empty()) return;
+  }
+  slot->updates_state = !executable->state.empty();
+  slot->executable = std::move(executable);
+}
+
+RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
+                           const std::vector<std::int32_t>& signature) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  auto& runtime = registry.runtimes[{region, device, context}];
+  if (runtime == nullptr) runtime = std::make_unique<RegionRuntime>(region, device, context, signature);
+  return runtime->signature() == signature ? runtime.get() : nullptr;
+}
+
+std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
+std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
+
+}  // namespace tf_stitch

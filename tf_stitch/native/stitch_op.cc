@@ -1,0 +1,285 @@
+// StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
+#include "fallback.h"
+#include "launch.h"
+#include "region_runtime.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "variables.h"
+
+namespace tf_stitch {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+absl::Status OutputShapes(tensorflow::shape_inference::InferenceContext* c) {
+  std::vector<PartialTensorShape> hints;
+  TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &hints));
+  const bool known = static_cast<int>(hints.size()) == c->num_outputs();
+  for (int i = 0; i < c->num_outputs(); ++i) {
+    tensorflow::shape_inference::ShapeHandle shape = c->UnknownShape();
+    if (known) TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(hints[i], &shape));
+    c->set_output(i, shape);
+  }
+  return absl::OkStatus();
+}
+
+#define TFS_SIGNATURE(name)                  \
+  REGISTER_OP(name)                          \
+      .Input("inputs: Tin")                  \
+      .Input("variables: N * resource")      \
+      .Output("outputs: Tout")               \
+      .Attr("Tin: list(type) >= 0")          \
+      .Attr("N: int >= 0")                   \
+      .Attr("Tout: list(type) >= 0")         \
+      .Attr("region: int")                   \
+      .Attr("output_shapes: list(shape) = []") \
+      .SetShapeFn(OutputShapes)
+
+TFS_SIGNATURE("StitchOp");
+TFS_SIGNATURE("StitchStateOp").SetIsStateful();
+
+// What selects an executable: flags, then rank and dimensions of every input and of every variable's value.
+using ShapeKey = absl::InlinedVector<std::int64_t, 96>;
+
+constexpr std::int64_t kAllAligned = 1;  // every data pointer is a multiple of kAlignment
+constexpr std::uintptr_t kAlignment = 64;
+
+class StitchOp final : public tensorflow::OpKernel {
+ public:
+  explicit StitchOp(OpKernelConstruction* c)
+      : OpKernel(c), on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)) {
+    OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
+    OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
+    num_inputs_ = c->num_inputs() - num_variables_;
+    signature_ = {num_inputs_, num_variables_};
+    const auto add = [&](DataType type) {
+      OP_REQUIRES(c, tensorflow::DataTypeCanUseMemcpy(type),
+                  absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " has a tensor of type ",
+                                                          tensorflow::DataTypeString(type))));
+      signature_.push_back(type);
+    };
+    for (int i = 0; i < num_inputs_; ++i) add(c->input_type(i));
+    for (int i = 0; i < c->num_outputs(); ++i) add(c->output_type(i));
+  }
+
+  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  absl::Status Run(OpKernelContext* ctx) {
+    TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
+    TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
+    VariableSet variables;
+    TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
+    TF_ASSIGN_OR_RETURN(const Slot* slot, LockAndFind(ctx, runtime, &variables));
+    if (slot->invalid) {
+      return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
+    }
+    if (slot->executable == nullptr) return Fallback(ctx, placement, runtime, &variables, slot->reason);
+
+    bool can_fall_back = false;
+    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
+    if (status.ok()) runtime->runs.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok() || !can_fall_back) return status;
+    return Fallback(ctx, placement, runtime, &variables, std::string(status.message()));
+  }
+
+  // A kernel instance lives on one device, whose context never changes.
+  absl::StatusOr<RegionRuntime*> Runtime(const Placement& placement) {
+    RegionRuntime* runtime = runtime_.load(std::memory_order_acquire);
+    if (TF_PREDICT_TRUE(runtime != nullptr)) return runtime;
+    CUcontext context = nullptr;
+    CUdevice device = -1;
+    if (on_gpu_) {
+      TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(placement.stream, &context)));
+      const ScopedContext current(context);
+      TF_RETURN_IF_ERROR(CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(&device)));
+    }
+    runtime = FindRuntime(region_, device, context, signature_);
+    if (runtime == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region_));
+    }
+    runtime_.store(runtime, std::memory_order_release);
+    return runtime;
+  }
+
+  // Returns with the variables locked as the executable needs it, so that its key still holds.
+  absl::StatusOr<const Slot*> LockAndFind(OpKernelContext* ctx, RegionRuntime* runtime, VariableSet* variables) const {
+    while (true) {
+      const bool exclusive = runtime->updates_state.load(std::memory_order_acquire);
+      variables->Lock(exclusive);
+      TF_RETURN_IF_ERROR(variables->CheckValues(ctx, num_inputs_));
+      const ShapeKey key = Key(ctx, *variables);
+      const Slot* slot = runtime->Find(key.data(), key.size());
+      if (TF_PREDICT_TRUE(slot != nullptr && (exclusive || !slot->updates_state))) {
+        TF_RETURN_IF_ERROR(CheckVariables(*slot, *variables));
+        return slot;
+      }
+      const Extents extents = slot == nullptr ? ExtentsOf(ctx, *variables) : Extents{};
+      variables->Unlock();  // Python is called: whoever holds its lock may want a variable
+      if (slot != nullptr) continue;
+      if (runtime->Resolve({key.begin(), key.end()}, extents) == nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
+      }
+    }
+  }
+
+  ShapeKey Key(OpKernelContext* ctx, const VariableSet& variables) const {
+    ShapeKey key(1);
+    std::uintptr_t bits = 0;
+    const auto add = [&](const Tensor& tensor) {
+      bits |= reinterpret_cast<std::uintptr_t>(tensor.data());
+      const int rank = tensor.dims();
+      key.push_back(rank);
+      for (int axis = 0; axis < rank; ++axis) key.push_back(tensor.dim_size(axis));
+    };
+    for (int i = 0; i < num_inputs_; ++i) add(ctx->input(i));
+    for (int i = 0; i < num_variables_; ++i) add(variables.tensor(i));
+    key[0] = bits % kAlignment == 0 ? kAllAligned : 0;
+    return key;
+  }
+
+  Extents ExtentsOf(OpKernelContext* ctx, const VariableSet& variables) const {
+    Extents extents;
+    extents.on_gpu = on_gpu_;
+    for (int i = 0; i < num_inputs_; ++i) extents.inputs.push_back(ctx->input(i).TotalBytes());
+    for (int i = 0; i < num_variables_; ++i) {
+      extents.variables.push_back(variables.tensor(i).TotalBytes());
+      extents.variable_types.push_back(variables.tensor(i).dtype());
+    }
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      extents.output_items.push_back(tensorflow::DataTypeSize(ctx->expected_output_dtype(i)));
+    }
+    return extents;
+  }
+
+  absl::Status CheckVariables(const Slot& slot, const VariableSet& variables) const {
+    for (int i = 0; i < num_variables_; ++i) {
+      if (variables.tensor(i).dtype() != slot.variable_types[i]) {
+        return absl::InvalidArgumentError(absl::StrCat("tf_stitch: variable ", i, " of ", name(), " changed its type"));
+      }
+    }
+    if (!slot.updates_state || slot.executable == nullptr) return absl::OkStatus();
+    for (const StatePlan& plan : slot.executable->state) {
+      if (variables.Duplicated(plan.variable)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("tf_stitch: ", name(), " updates a variable that is passed to it twice"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // `can_fall_back`: only launching failed, and nothing that a second attempt reads was overwritten.
+  absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
+                       const Slot& slot, VariableSet* variables, bool* can_fall_back) const {
+    const Executable& executable = *slot.executable;
+    Buffers buffers;
+    bool overwrites = false;
+    for (int i = 0; i < num_inputs_; ++i) buffers.inputs.push_back(ctx->input(i).data());
+    for (int i = 0; i < static_cast<int>(executable.outputs.size()); ++i) {
+      const OutputPlan& plan = executable.outputs[i];
+      const TensorShape shape(plan.dims);
+      Tensor* output = nullptr;
+      int forwarded = -1;
+      if (plan.forward.empty()) {
+        TF_RETURN_IF_ERROR(ctx->allocate_output(i, shape, &output));
+      } else {
+        TF_RETURN_IF_ERROR(ctx->forward_input_or_allocate_output(plan.forward, i, shape, &output, &forwarded));
+      }
+      overwrites |= forwarded >= 0;
+      buffers.outputs.push_back(output->data());
+    }
+    Tensor arena;
+    if (executable.arena_bytes != 0) {
+      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({executable.arena_bytes}), &arena));
+      buffers.arena = static_cast<char*>(arena.data());
+    }
+
+    std::optional<ScopedContext> current;
+    if (on_gpu_) current.emplace(runtime.context());
+    absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      const StatePlan& plan = executable.state[i];
+      if (plan.fresh) {
+        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]));
+      } else {
+        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
+        overwrites = true;
+      }
+      buffers.fresh.push_back(fresh[i].data());
+    }
+    for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
+
+    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable.steps);
+    if (!launched.ok()) {
+      *can_fall_back = !overwrites;
+      return launched;
+    }
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      if (executable.state[i].fresh) variables->Assign(executable.state[i].variable, fresh[i]);
+    }
+    return absl::OkStatus();
+  }
+
+  // Takes locked variables, and leaves them unlocked: values are read and written back each under one lock, as
+  // TensorFlow's own read, compute and assign nodes would.
+  absl::Status Fallback(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime,
+                        VariableSet* variables, const std::string& reason) const {
+    std::optional<ScopedContext> current;
+    if (on_gpu_) current.emplace(runtime->context());
+    std::vector<Tensor> inputs, values(num_variables_);
+    for (int i = 0; i < num_inputs_; ++i) inputs.push_back(ctx->input(i));
+    for (int i = 0; i < num_variables_; ++i) {
+      TF_RETURN_IF_ERROR(variables->Snapshot(ctx, placement, i, &values[i]));
+    }
+    variables->Unlock();
+
+    HostFallback call(ctx, placement, runtime->device());
+    call.reason = reason;
+    TF_RETURN_IF_ERROR(call.Stage(inputs, values));
+    {
+      const CallbackGate<Callbacks>::Entry entry(&Gate());
+      if (entry.get() == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
+      if (entry.get()->fallback(region_, &call) != 0) {
+        return absl::InternalError(
+            absl::StrCat("tf_stitch: the fallback of ", name(), " failed: ", call.error, " (", reason, ")"));
+      }
+    }
+    runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
+    TF_RETURN_IF_ERROR(call.SetOutputs());
+    std::vector<std::optional<Tensor>> updates;
+    for (int i = 0; i < num_variables_; ++i) {
+      TF_ASSIGN_OR_RETURN(std::optional<Tensor> update, call.NewState(i));
+      updates.push_back(std::move(update));
+    }
+    variables->Lock(/*exclusive=*/true);
+    for (int i = 0; i < num_variables_; ++i) {
+      if (updates[i]) variables->Assign(i, *updates[i]);
+    }
+    variables->Unlock();
+    return absl::OkStatus();
+  }
+
+  const bool on_gpu_;
+  std::int64_t region_ = 0;
+  int num_inputs_ = 0;
+  int num_variables_ = 0;
+  std::vector<std::int32_t> signature_;
+  std::atomic<RegionRuntime*> runtime_{nullptr};
+};
+
+#define TFS_KERNEL(name)                                                                              \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), StitchOp);                       \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_GPU).HostMemory("variables"), StitchOp)
+
+TFS_KERNEL("StitchOp");
+TFS_KERNEL("StitchStateOp");
+
+}  // namespace
+}  // namespace tf_stitch

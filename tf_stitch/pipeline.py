@@ -1,0 +1,194 @@
+"""The table of contents: how a static region becomes an executable."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.cpu import emit_cpu
+from tf_stitch.emit.cuda import Packed, dynamic_shared_bytes, emit_cuda
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.text_format import structural_key
+from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.lowering import LoweredKernel, lower
+from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.planner import PlanOptions, plan_region
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
+from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, HostLaunch, Step
+from tf_stitch.schedule.rules import RULES
+from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.split_reductions import SplitReductions
+
+MAX_PACKED_POINTERS = 480
+"""Kernel parameters end at 4 KiB."""
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile one region.
+
+    Attributes:
+        aligned: every buffer starts at a multiple of 16 bytes.
+    """
+
+    device: DeviceSpec
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    aligned: bool = True
+
+
+@dataclass(frozen=True)
+class CompiledRegion:
+    """Source and steps of a region, not yet built; and what the report says of it."""
+
+    executable: Executable
+    source: str
+    plan: StitchPlan
+    kernels: tuple[LoweredKernel, ...]
+    seconds: dict[str, float]
+
+
+def passes(device: DeviceSpec) -> tuple[Pass, ...]:
+    """Tensor passes in order."""
+    return (
+        FoldConstants(),  # sizes become numbers, which the rest relies on
+        SimplifyMovement(),
+        SplitReductions(tasks=4 * device.processors, shortest=256 if device.is_gpu else 8192,
+                        column_tile=128 if device.is_gpu else 512),
+        SimplifyMovement(),  # splitting reshapes
+        EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
+    )
+
+
+def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
+                   options: CompileOptions, instrument: Instrument | None = None) -> CompiledRegion:
+    """Compiles a static graph down to source.
+
+    Args:
+        inputs, variables: keys and handles in the order in which the op gets them.
+
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    start = time.perf_counter()
+    graph = run_passes(graph, passes(options.device), instrument)
+    verify_graph(graph, static=True)
+    compiler = _PatternCompiler(options)
+    plan = plan_region(graph, compiler.time_of, options.plan)
+    planned = time.perf_counter()
+    buffers = plan_buffers(graph, [compiler.compile(p) for p in plan.patterns], inputs, variables)
+    outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
+    steps, source = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
+    executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
+                            (*steps, *buffers.copies), None)
+    seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
+    return CompiledRegion(executable, source, plan, tuple(buffers.kernels), seconds)
+
+
+class _PatternCompiler:
+    """Schedules and lowers patterns, each structure once."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self._options = options
+        self._times: dict[str, float | None] = {}
+
+    def compile(self, pattern: Pattern) -> LoweredKernel:
+        """The first schedule of the first rule that can be lowered.
+
+        Raises:
+            ScheduleError: none; the message holds every rule's reason.
+        """
+        reasons: list[str] = []
+        for rule in RULES:
+            try:
+                for schedule in rule(pattern, self._options.device, self._options.aligned):
+                    try:
+                        return lower(schedule)
+                    except ScheduleError as error:
+                        reasons.append(error.message)
+            except ScheduleError as error:
+                reasons.append(error.message)
+        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
+
+    def time_of(self, pattern: Pattern) -> float | None:
+        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
+        key = structural_key(pattern.nodes, pattern.outputs)
+        if key not in self._times:
+            try:
+                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
+            except ScheduleError:
+                self._times[key] = None
+        return self._times[key]
+
+
+def _unique(kernels: list[LoweredKernel]) -> tuple[list[tuple[str, Program]], list[int]]:
+    """Programs without repetition (F13), named, and the program number of every kernel."""
+    numbers: dict[Program, int] = {}
+    which = [numbers.setdefault(kernel.program, len(numbers)) for kernel in kernels]
+    return [(f"stitch_{i}", program) for i, program in enumerate(numbers)], which
+
+
+def _args(buffers: BufferPlan, kernel: LoweredKernel) -> tuple[BufferRef, ...]:
+    return tuple(buffers.argument(node, mode) for node, mode in kernel.arguments)
+
+
+def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str]:
+    programs, which = _unique(buffers.kernels)
+    steps: list[Step] = [HostLaunch(programs[i][0], _args(buffers, kernel))
+                         for kernel, i in zip(buffers.kernels, which, strict=True)]
+    return steps, emit_cpu(programs) if programs else ""
+
+
+def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str]:
+    programs, which = _unique(buffers.kernels)
+    steps: list[Step] = []
+    launches: dict[tuple[int, ...], Packed] = {}
+    for group in _pack(buffers.kernels):
+        members = tuple(which[i] for i in group)
+        launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        kernels = [buffers.kernels[i] for i in group]
+        steps.append(DeviceLaunch(launch.name, sum(kernel.program.grid for kernel in kernels), kernels[0].program.threads,
+                                  max(dynamic_shared_bytes(kernel.program) for kernel in kernels),
+                                  tuple(a for kernel in kernels for a in _args(buffers, kernel))))
+    return steps, emit_cuda(programs, list(launches.values())) if programs else ""
+
+
+def _pack(kernels: list[LoweredKernel]) -> list[list[int]]:
+    """Kernel packing (FusionStitching section 5.1): kernels with nothing between them that either waits for share a
+    launch, if their blocks have equal threads and no dynamic shared memory. Groups in the order they run."""
+    level = _levels(kernels)
+    groups: dict[tuple[int, int, int], list[list[int]]] = {}
+    for i, kernel in enumerate(kernels):
+        alone = i if dynamic_shared_bytes(kernel.program) else -1
+        packs = groups.setdefault((level[i], kernel.program.threads, alone), [[]])
+        pointers = sum(len(kernels[j].arguments) for j in packs[-1]) + len(kernel.arguments)
+        if packs[-1] and pointers > MAX_PACKED_POINTERS:
+            packs.append([])
+        packs[-1].append(i)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))
+    return [pack for _, packs in ordered for pack in packs]
+
+
+def _levels(kernels: list[LoweredKernel]) -> list[int]:
+    """Launch round of each kernel: after everything it reads was written, and after earlier readers of a variable
+    that it updates."""
+    written: dict[Node, int] = {}
+    level: list[int] = []
+    for i, kernel in enumerate(kernels):
+        after = [level[written[n]] + 1 for n, _ in kernel.arguments if n in written]
+        updated = {n for (n, _), b in zip(kernel.arguments, kernel.program.parameters, strict=True)
+                   if b.mode is Mode.UPDATE and n.kind is OpKind.VARIABLE}
+        after += [level[j] + 1 for j in range(i) if any(n in updated for n, _ in kernels[j].arguments)]
+        level.append(max(after, default=0))
+        for node, mode in kernel.arguments:
+            if mode is Mode.WRITE:
+                written[node] = i
+    return level
+

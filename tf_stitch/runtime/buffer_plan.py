@@ -1,0 +1,146 @@
+"""Places every value of a region: outputs, variables in place where that is safe, the rest in one arena by lifetime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
+from tf_stitch.schedule.kernel_schedule import Rule
+
+
+@dataclass
+class BufferPlan:
+    """Where values live. `kernels` are the given ones, parameters updated in place marked so."""
+
+    kernels: list[LoweredKernel]
+    inputs: tuple[str, ...]
+    variables: tuple[str, ...]
+    place: dict[Node, BufferRef] = field(default_factory=dict)
+    state: list[tuple[int, StateMode]] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)  # after all kernels
+    arena_bytes: int = 0
+
+    def argument(self, node: Node, mode: k.Mode) -> BufferRef:
+        """Where a kernel finds or leaves `node`."""
+        if mode is k.Mode.READ and isinstance(node.attrs, InputAttrs):
+            return BufferRef(Space.INPUT, self.inputs.index(node.attrs.key))
+        if mode is k.Mode.READ and isinstance(node.attrs, VariableAttrs):
+            return BufferRef(Space.VARIABLE, self.variables.index(node.attrs.handle))
+        return self.place[node]
+
+
+def plan_buffers(graph: TensorGraph, kernels: Sequence[LoweredKernel], inputs: tuple[str, ...],
+                 variables: tuple[str, ...]) -> BufferPlan:
+    """A place for every value that a kernel writes, and copies for outputs that no kernel writes itself.
+
+    Args:
+        kernels: in the order they run.
+        inputs, variables: keys and handles in the op's order.
+    """
+    plan = BufferPlan(list(kernels), inputs, variables)
+    output_number = 0
+    copies: list[tuple[BufferRef, Node]] = []
+    for _, node in graph.outputs:
+        if node.kind is not OpKind.ASSIGN:
+            _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
+            output_number += 1
+    for _, node in graph.outputs:
+        if isinstance(node.attrs, AssignAttrs):
+            _assign(plan, copies, node, variables.index(node.attrs.handle))
+    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), node.type.nbytes) for target, node in copies]
+    _plan_arena(plan)
+    return plan
+
+
+def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
+    if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
+        copies.append((target, node))
+    else:
+        plan.place[node] = target
+
+
+def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int) -> None:
+    value = assign.operands[0]
+    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE):
+        mode = StateMode.FRESH
+    else:
+        mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
+    plan.state.append((variable, mode))
+    target = BufferRef(Space.VARIABLE, variable) if mode is StateMode.IN_PLACE else \
+        BufferRef(Space.FRESH, len(plan.state) - 1)
+    _deliver(plan, copies, value, target)
+
+
+def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
+    """Whether the kernel that writes `value` may write over the variable: it is the last to read it, and reads each
+    element only in the iteration that writes it. If so, the kernel's parameters are marked as updated."""
+    handle = plan.variables[variable]
+    writer = next(i for i, kernel in enumerate(plan.kernels) if (value, k.Mode.WRITE) in kernel.arguments)
+    readers = [i for i, kernel in enumerate(plan.kernels) if any(_is_variable(n, handle) for n, _ in kernel.arguments)]
+    if any(i > writer for i in readers):
+        return False
+    kernel = plan.kernels[writer]
+    names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
+             if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
+    if writer in readers:
+        if kernel.schedule.rule is not Rule.ELEMENTWISE or len(set(_accesses(kernel.program.body, set(names)))) != 1:
+            return False
+    buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
+    plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
+    return True
+
+
+def _is_variable(node: Node, handle: str) -> bool:
+    return isinstance(node.attrs, VariableAttrs) and node.attrs.handle == handle
+
+
+def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[Index]:
+    """Indices at which buffers of `names` are read or written (vectors by their first element)."""
+    found: list[Index] = []
+    for stmt in body:
+        if isinstance(stmt, k.For):
+            found += _accesses(stmt.body, names)
+        elif isinstance(stmt, k.If):
+            found += _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
+        elif isinstance(stmt, k.LoadVector | k.StoreVector):
+            found += [stmt.index] if stmt.buffer in names else []
+        elif isinstance(stmt, k.Store):
+            found += ([stmt.index] if stmt.buffer in names else []) + _loads(stmt.value, names)
+        elif isinstance(stmt, k.Let | k.Assign | k.SetElement):
+            found += _loads(stmt.value, names)
+    return found
+
+
+def _loads(expr: k.Expr, names: set[str]) -> list[Index]:
+    if isinstance(expr, k.Load):
+        return [expr.index] if expr.buffer in names else []
+    return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
+
+
+def _plan_arena(plan: BufferPlan) -> None:
+    """First fit by decreasing size over lifetimes measured in kernels."""
+    life: dict[Node, list[int]] = {}
+    for i, kernel in enumerate(plan.kernels):
+        for node, mode in kernel.arguments:
+            if node in plan.place or (mode is k.Mode.READ and node not in life):
+                continue
+            life.setdefault(node, []).append(i)
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    for node in sorted(life, key=lambda n: (-n.type.nbytes, life[n][0])):
+        first, last = min(life[node]), max(life[node])
+        size = -(-max(node.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        offset = 0
+        for begin, end in sorted((b, e) for b, e, f, l in placed if f <= last and first <= l):
+            if begin >= offset + size:
+                break
+            offset = max(offset, end)
+        placed.append((offset, offset + size, first, last))
+        plan.place[node] = BufferRef(Space.ARENA, offset)
+        plan.arena_bytes = max(plan.arena_bytes, offset + size)

@@ -1,0 +1,124 @@
+"""What a region runs: steps over buffers, as data; and its encoding for the native op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from tf_stitch.ir.types import TensorType
+
+ABI_VERSION = 1
+ALIGNMENT = 256
+"""Bytes; cudaMalloc's, and a multiple of a cache line."""
+
+
+class Space(IntEnum):
+    """Where a buffer lives; the numbers are the native op's."""
+
+    INPUT = 0
+    OUTPUT = 1
+    VARIABLE = 2
+    FRESH = 3
+    ARENA = 4
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """A buffer: a number within its space, or a byte offset into the arena."""
+
+    space: Space
+    index: int
+
+
+class StateMode(IntEnum):
+    """How a variable gets its new value: written over, or a fresh buffer takes its place."""
+
+    IN_PLACE = 0
+    FRESH = 1
+
+
+@dataclass(frozen=True)
+class HostLaunch:
+    """Calls a CPU kernel: `symbol` of the executable's library."""
+
+    symbol: str
+    args: tuple[BufferRef, ...]
+
+
+@dataclass(frozen=True)
+class DeviceLaunch:
+    """Launches a CUDA kernel: `symbol` of the executable's cubin."""
+
+    symbol: str
+    grid: int
+    threads: int
+    shared_bytes: int
+    args: tuple[BufferRef, ...]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies `nbytes` bytes."""
+
+    target: BufferRef
+    source: BufferRef
+    nbytes: int
+
+
+Step: TypeAlias = HostLaunch | DeviceLaunch | Copy
+
+
+@dataclass(frozen=True)
+class Executable:
+    """Steps in order.
+
+    Attributes:
+        inputs: keys of the region's inputs, as the op's inputs are ordered.
+        variables: handles of the region's variables, as the op's variables are ordered.
+        outputs: types of the region's outputs.
+        state: (variable number, mode) of every variable that gets a new value.
+        binary: shared library (CPU) or cubin (GPU) that holds the kernels.
+    """
+
+    inputs: tuple[str, ...]
+    variables: tuple[str, ...]
+    outputs: tuple[TensorType, ...]
+    state: tuple[tuple[int, StateMode], ...]
+    arena_bytes: int
+    steps: tuple[Step, ...]
+    binary: bytes | str | None
+
+
+def encode(executable: Executable, function_address: dict[str, int], image: tuple[int, int] | None) -> list[int]:
+    """The native op's words (see native/executable.h).
+
+    Args:
+        function_address: CPU: address of each kernel; GPU: address of each symbol's NUL-terminated name.
+        image: GPU: address and bytes of the cubin, which have to stay.
+    """
+    words = [ABI_VERSION, executable.arena_bytes, len(executable.outputs)]
+    for t in executable.outputs:
+        words += [t.rank, *t.dims, 0]
+    words.append(len(executable.state))
+    for variable, mode in executable.state:
+        words += [variable, int(mode)]
+    words += [0] if image is None else [1, *image]
+    words.append(len(executable.steps))
+    for step in executable.steps:
+        words += _encode_step(step, function_address)
+    return words
+
+
+def _encode_step(step: Step, address: dict[str, int]) -> list[int]:
+    if isinstance(step, HostLaunch):
+        return [0, address[step.symbol], *_args(step.args)]
+    if isinstance(step, DeviceLaunch):
+        return [1, 0, address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes, 0,
+                *_args(step.args)]
+    return [3, int(step.target.space), step.target.index, int(step.source.space), step.source.index, step.nbytes]
+
+
+def _args(refs: Sequence[BufferRef]) -> list[int]:
+    return [len(refs), *(w for r in refs for w in (int(r.space), r.index))]

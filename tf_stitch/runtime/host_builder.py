@@ -1,0 +1,80 @@
+"""Builds C kernels with the system compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from tf_stitch.errors import BuildError
+from tf_stitch.runtime.cache_key import cache_key
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+# NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel.
+OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
+           "-ffp-contract=fast", "-fopenmp-simd", "-fvisibility=default", "-w")
+TIMEOUT_SECONDS = 300
+
+
+@lru_cache(maxsize=1)
+def compiler() -> str | None:
+    """Path of the C compiler, or None."""
+    return next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
+
+
+def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
+    """A shared library of the C source `emit_cpu` made, from the cache or the compiler.
+
+    Raises:
+        BuildError: no compiler, or the compiler's message.
+    """
+    cc = compiler()
+    if cc is None:
+        raise BuildError("no C compiler found (gcc, cc or clang); install one, e.g. `apt-get install gcc`")
+    options = (*OPTIONS, f"-march={architecture}")
+    key = cache_key(source + _headers(), "cpu", architecture, options, _version(cc), _cpu_features())
+    return cache.get(key, ".so") or cache.put(key, ".so", _compile(cc, source, options))
+
+
+def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="tf_stitch_") as folder:
+        file, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
+        file.write_text(source)
+        includes = [f"-I{resources.files('tf_stitch') / part}" for part in ("emit", "native")]
+        try:
+            result = subprocess.run([cc, *options, *includes, str(file), "-o", str(library), "-lm"],
+                                    capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BuildError(f"{cc} did not finish: {error}") from None
+        if result.returncode:
+            raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
+        return library.read_bytes()
+
+
+@lru_cache(maxsize=4)
+def _version(cc: str) -> str:
+    try:
+        return subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{cc} --version failed: {error}") from None
+
+
+@lru_cache(maxsize=1)
+def _headers() -> str:
+    package = resources.files("tf_stitch")
+    return (package / "emit" / "cpu_math.h").read_text() + (package / "native" / "stitch_abi.h").read_text()
+
+
+@lru_cache(maxsize=1)
+def _cpu_features() -> str:
+    """-march=native means this machine: its features are part of the key."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    kept = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()

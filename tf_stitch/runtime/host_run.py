@@ -1,0 +1,91 @@
+"""Runs a CPU executable on NumPy arrays, in the calling thread: for tests and the py_function wrapping."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.errors import BuildError
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Executable, HostLaunch, Space
+
+_RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
+                                 ctypes.c_void_p)
+
+
+class _Env(ctypes.Structure):
+    _fields_ = [("impl", ctypes.c_void_p), ("num_threads", ctypes.c_int64), ("parallel_for", _PARALLEL_FOR)]
+
+
+@_PARALLEL_FOR
+def _serial_for(impl: int, total: int, cost: int, function: int, arg: int) -> None:
+    _RANGE(function)(arg, 0, total)
+
+
+_ENV = _Env(None, 1, _serial_for)
+
+
+class HostExecutable:
+    """A CPU executable with its library loaded."""
+
+    def __init__(self, executable: Executable, library: Path) -> None:
+        self.executable = executable
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise BuildError(f"cannot load {library}: {error}") from None
+
+    def addresses(self) -> dict[str, int]:
+        """Address of every kernel that a step calls."""
+        names = {s.symbol for s in self.executable.steps if isinstance(s, HostLaunch)}
+        return {n: ctypes.cast(getattr(self._library, n), ctypes.c_void_p).value or 0 for n in sorted(names)}
+
+    def run(self, inputs: Mapping[str, NDArray[Any]], variables: Mapping[str, NDArray[Any]]
+            ) -> tuple[list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Outputs, and the new value of every variable that got one; the arrays given are not written to.
+
+        Raises:
+            BuildError: a kernel reports failure (an index out of range).
+        """
+        e = self.executable
+        ins = [aligned_copy(inputs[key]) for key in e.inputs]
+        current = [aligned_copy(variables[key]) for key in e.variables]
+        outs = [aligned_empty(t.dims, t.dtype.numpy) for t in e.outputs]
+        fresh = [aligned_empty(current[v].shape, current[v].dtype) for v, _ in e.state]
+        arena = aligned_empty((max(e.arena_bytes, 1),), np.dtype(np.uint8))
+        spaces = {Space.INPUT: ins, Space.OUTPUT: outs, Space.VARIABLE: current, Space.FRESH: fresh}
+
+        def address(ref: BufferRef) -> int:
+            if ref.space is Space.ARENA:
+                return arena.ctypes.data + ref.index
+            return int(spaces[ref.space][ref.index].ctypes.data)
+
+        for step in e.steps:
+            if isinstance(step, HostLaunch):
+                args = (ctypes.c_void_p * max(len(step.args), 1))(*(address(a) for a in step.args))
+                if getattr(self._library, step.symbol)(ctypes.byref(_ENV), args):
+                    raise BuildError("a stitched kernel met an index out of range")
+            elif isinstance(step, Copy):
+                ctypes.memmove(address(step.target), address(step.source), step.nbytes)
+        state = {e.variables[v]: current[v] if mode == 0 else fresh[i] for i, (v, mode) in enumerate(e.state)}
+        return outs, state
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An uninitialised array at a multiple of ALIGNMENT bytes."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start:start + nbytes].view(dtype).reshape(shape)
+
+
+def aligned_copy(x: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous copy at a multiple of ALIGNMENT bytes."""
+    out = aligned_empty(x.shape, x.dtype)
+    out[...] = x
+    return out

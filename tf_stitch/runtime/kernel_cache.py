@@ -1,0 +1,80 @@
+"""Built kernels on disk: private, written atomically, verified when read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from tf_stitch.errors import BuildError
+
+
+class KernelCache:
+    """A folder of artefacts `<key><suffix>`, each with its own digest beside it.
+
+    A folder that cannot be written is replaced by a private temporary one; `problem` then says why.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.problem: str | None = None
+        self.hits = self.misses = self.corrupt = 0
+        try:
+            self.folder = _private_folder(folder)
+        except OSError as error:
+            self.problem = f"cache folder {folder}: {error.strerror or error}; kernels are kept for this run only"
+            self.folder = Path(tempfile.mkdtemp(prefix="tf_stitch_"))
+
+    def get(self, key: str, suffix: str) -> Path | None:
+        """The artefact's path, or None if it is missing or damaged (a damaged one is removed)."""
+        path = self.folder / (key + suffix)
+        try:
+            expected = path.with_suffix(".sha256").read_text().strip()
+            data = path.read_bytes()
+        except OSError:
+            self.misses += 1
+            return None
+        if hashlib.sha256(data).hexdigest() != expected:
+            self.corrupt += 1
+            self.misses += 1
+            path.unlink(missing_ok=True)
+            return None
+        self.hits += 1
+        return path
+
+    def put(self, key: str, suffix: str, data: bytes) -> Path:
+        """Stores an artefact; a reader sees all of it or nothing.
+
+        Raises:
+            BuildError: the disk is full or the folder vanished.
+        """
+        path = self.folder / (key + suffix)
+        try:
+            _write_atomically(path, data)
+            _write_atomically(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+        except OSError as error:
+            raise BuildError(f"cannot store a built kernel in {self.folder}: {error.strerror or error}") from None
+        return path
+
+
+def _private_folder(folder: Path) -> Path:
+    folder = folder.expanduser()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(1, "belongs to another user")
+    if folder.stat().st_mode & 0o022:
+        folder.chmod(0o700)
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp_")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o700)
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

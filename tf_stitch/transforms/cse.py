@@ -1,0 +1,34 @@
+"""Common subexpressions become one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.pass_manager import PassResult
+
+_KEEP = (OpKind.ASSIGN,)
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpressions:
+    """Nodes of equal kind, attributes and operands are merged; the first one's name stays."""
+
+    name: str = "cse"
+
+    def run(self, graph: TensorGraph) -> PassResult:
+        new: dict[Node, Node] = {}
+        seen: dict[object, Node] = {}
+        modified = False
+        for node in graph.nodes():
+            operands = tuple(new[o] for o in node.operands)
+            same = all(a is b for a, b in zip(operands, node.operands, strict=True))
+            key = (node.kind, operands, node.attrs)
+            if node.kind in _KEEP:
+                new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+            elif key in seen:
+                new[node], modified = seen[key], True
+            else:
+                new[node] = seen[key] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+        return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)

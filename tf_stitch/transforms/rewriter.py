@@ -1,0 +1,38 @@
+"""Applies node-to-node rules bottom up until none applies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.pass_manager import PassResult
+
+NodeRule: TypeAlias = Callable[[Node], Node | None]
+LIMIT = 64
+
+
+def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult:
+    """The graph with every node replaced by what the first rule that applies gives, repeatedly.
+
+    Raises:
+        VerifyError: rules that never come to rest.
+    """
+    new: dict[Node, Node] = {}
+    modified = False
+    for node in graph.nodes():
+        operands = tuple(new[o] for o in node.operands)
+        same = all(a is b for a, b in zip(operands, node.operands, strict=True))
+        current = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+        for _ in range(LIMIT):
+            result = next((r for rule in rules if (r := rule(current)) is not None), None)
+            if result is None:
+                break
+            if result.type != current.type:
+                raise VerifyError(f"a rule turned {current.type} into {result.type}", node.loc)
+            current, modified = result, True
+        else:
+            raise VerifyError("rules do not come to rest", node.loc)
+        new[node] = current
+    return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)

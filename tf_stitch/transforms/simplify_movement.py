@@ -1,0 +1,64 @@
+"""Movement ops that undo or repeat each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import ShapeAttrs, TransposeAttrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.pass_manager import PassResult
+from tf_stitch.transforms.rewriter import rewrite
+
+
+@dataclass(frozen=True)
+class SimplifyMovement:
+    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type."""
+
+    name: str = "simplify_movement"
+
+    def run(self, graph: TensorGraph) -> PassResult:
+        return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _broadcast_of_broadcast,
+                               _broadcast_operand))
+
+
+def _no_movement(node: Node) -> Node | None:
+    if node.kind in (OpKind.RESHAPE, OpKind.BROADCAST, OpKind.CAST) and node.type == node.operands[0].type:
+        return node.operands[0]
+    if node.kind is OpKind.TRANSPOSE and list(cast(TransposeAttrs, node.attrs).perm) == list(range(node.type.rank)):
+        return node.operands[0]
+    return None
+
+
+def _reshape_of_reshape(node: Node) -> Node | None:
+    if node.kind is not OpKind.RESHAPE or node.operands[0].kind is not OpKind.RESHAPE:
+        return None
+    return Builder(node.loc).reshape(node.operands[0].operands[0], cast(ShapeAttrs, node.attrs).shape)
+
+
+def _broadcast_of_broadcast(node: Node) -> Node | None:
+    if node.kind is not OpKind.BROADCAST or node.operands[0].kind is not OpKind.BROADCAST:
+        return None
+    return Builder(node.loc).broadcast(node.operands[0].operands[0], cast(ShapeAttrs, node.attrs).shape)
+
+
+def _transpose_of_transpose(node: Node) -> Node | None:
+    inner = node.operands[0] if node.operands else None
+    if node.kind is not OpKind.TRANSPOSE or inner is None or inner.kind is not OpKind.TRANSPOSE:
+        return None
+    outer_perm, inner_perm = cast(TransposeAttrs, node.attrs).perm, cast(TransposeAttrs, inner.attrs).perm
+    return Builder(node.loc).transpose(inner.operands[0], [inner_perm[p] for p in outer_perm])
+
+
+def _broadcast_operand(node: Node) -> Node | None:
+    """An element-wise op broadcasts by itself if another operand has the full shape."""
+    if node.category is not Category.ELEMENTWISE or len(node.operands) < 2:
+        return None
+    for i, operand in enumerate(node.operands):
+        others = [o for j, o in enumerate(node.operands) if j != i]
+        if operand.kind is OpKind.BROADCAST and any(o.type.shape == node.type.shape for o in others):
+            operands = (*node.operands[:i], operand.operands[0], *node.operands[i + 1:])
+            return Builder(node.loc).op(node.kind, *operands)
+    return None
