@@ -46,10 +46,15 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class CompiledRegion:
-    """Source and steps of a region, not yet built; and what the report says of it."""
+    """Source and steps of a region, not yet built; and what the report says of it.
+
+    Attributes:
+        programs: what the symbol of each launch runs, in the order of its arguments.
+    """
 
     executable: Executable
     source: str
+    programs: dict[str, tuple[Program, ...]]
     plan: StitchPlan
     kernels: tuple[LoweredKernel, ...]
     seconds: dict[str, float]

@@ -110,6 +110,12 @@ def test_gradient_from_output(op: str, dtype: str) -> None:
     check(lambda y, dy: getattr(RAW, op)(y=y, dy=dy), positive((3, 4), dtype), normal((3, 4), dtype, 1))
 
 
+@pytest.mark.parametrize("op", ["SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad"])
+def test_gradient_from_special_output(op: str) -> None:
+    y, dy = np.meshgrid(np.float32([np.inf, np.nan, 0, 1e30, 2]), np.float32([0, -0.0, 1, np.inf, np.nan]))
+    check(lambda y, dy: getattr(RAW, op)(y=y, dy=dy), y, dy, graphs=False)
+
+
 def test_gelu_forward_and_backward() -> None:
     def function(x):
         with tf.GradientTape(persistent=True) as tape:

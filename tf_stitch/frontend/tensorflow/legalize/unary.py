@@ -65,25 +65,31 @@ def zeros_like(ctx: NodeContext) -> Node:
     return ctx.b.broadcast(ctx.b.scalar_like(0, x), x.type.shape)
 
 
+def _no_gradient_no_matter(ctx: NodeContext, dy: Node, gradient: Node) -> Node:
+    """0 where dy is: these three functors of Eigen say so even where y is infinite or NaN."""
+    zero = ctx.b.scalar_like(0, dy)
+    return ctx.b.select(ctx.b.op(K.EQUAL, dy, zero), zero, gradient)
+
+
 @legalize("SqrtGrad")
 def sqrt_grad(ctx: NodeContext) -> Node:
     """dy / (2 y): Eigen scalar_sqrt_gradient_op."""
     b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
-    return b.div(b.mul(dy, b.scalar_like(0.5, y)), y)
+    return _no_gradient_no_matter(ctx, dy, b.div(b.mul(dy, b.scalar_like(0.5, y)), y))
 
 
 @legalize("RsqrtGrad")
 def rsqrt_grad(ctx: NodeContext) -> Node:
     """dy (-y / 2) y^2: scalar_rsqrt_gradient_op."""
     b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
-    return b.mul(b.mul(dy, b.mul(b.scalar_like(-0.5, y), y)), b.square(y))
+    return _no_gradient_no_matter(ctx, dy, b.mul(b.mul(dy, b.mul(b.scalar_like(-0.5, y), y)), b.square(y)))
 
 
 @legalize("ReciprocalGrad", "InvGrad")
 def reciprocal_grad(ctx: NodeContext) -> Node:
     """-dy y^2: scalar_inverse_gradient_op."""
     b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
-    return b.mul(dy, b.mul(b.neg(y), y))
+    return _no_gradient_no_matter(ctx, dy, b.mul(dy, b.mul(b.neg(y), y)))
 
 
 @legalize("TanhGrad")

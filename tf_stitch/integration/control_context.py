@@ -1,0 +1,55 @@
+"""Loop frames and conditional branches of lowered control flow: where a node can be dead or run more than once."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+
+Context: TypeAlias = frozenset[tuple[str, object]]
+"""Frames a node is in, and (predicate, branch) pairs it depends on; nodes of equal context live and die together."""
+
+_SWITCHES = ("Switch", "RefSwitch", "_SwitchN")
+_MERGES = ("Merge", "RefMerge")
+
+
+def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, Context]:
+    """The context of every node.
+
+    Args:
+        frames: frame name of every Enter node.
+    """
+    contexts: dict[str, Context] = {}
+    for name, node in graph.nodes.items():
+        sources = [_of_tensor(graph, contexts, t) for t in node.inputs if t.rpartition(":")[0] in contexts]
+        sources += [contexts[c] for c in node.control_inputs if c in contexts]
+        if node.op in _MERGES and sources:
+            contexts[name] = frozenset.intersection(*sources)
+            continue
+        merged: Context = frozenset().union(*sources)
+        if name in frames:
+            merged |= {("frame", frames[name])}
+        elif node.op in ("Exit", "RefExit"):
+            frame = graph_frame(merged)
+            merged = frozenset(c for c in merged if c != ("frame", frame) and not _of_loop(c))
+        contexts[name] = merged
+    return contexts
+
+
+def graph_frame(context: Context) -> object:
+    """One of the frames of a context, None outside loops. Frame names carry their nesting, the longest is innermost."""
+    return max((str(value) for kind, value in context if kind == "frame"), key=len, default=None)
+
+
+def _of_loop(condition: tuple[str, object]) -> bool:
+    return condition[0].startswith("loop:")
+
+
+def _of_tensor(graph: ImportedGraph, contexts: dict[str, Context], tensor: str) -> Context:
+    name, _, port = tensor.rpartition(":")
+    producer = graph.nodes[name]
+    if producer.op not in _SWITCHES:
+        return contexts[name]
+    predicate = producer.inputs[1]
+    in_loop = graph.nodes[predicate.rpartition(":")[0]].op == "LoopCond"
+    return contexts[name] | {(f"{'loop' if in_loop else 'if'}:{predicate}", port)}

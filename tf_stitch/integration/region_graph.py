@@ -1,0 +1,166 @@
+"""Cuts the tensor graph of a region out of an imported graph: inputs where values come in, variables followed from
+their first read to their last write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tf_stitch.errors import SourceLoc, UnsupportedError
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
+from tf_stitch.ir.bind import unbound_symbols
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.planning.stitch_plan import LARGEST_INLINE_CONSTANT
+
+
+@dataclass(frozen=True)
+class RegionGraph:
+    """A region, ready to be registered.
+
+    Attributes:
+        graph: inputs have keys "i0", "i1", ..., variables "v0", ..., outputs "o0", ..., assigns the variable's name.
+        members: names of the TensorFlow nodes it replaces, in topological order.
+        inputs, outputs: TensorFlow tensor names behind the graph's inputs and outputs.
+        handles: tensor names of the resource handles behind the variables.
+    """
+
+    graph: TensorGraph
+    members: tuple[str, ...]
+    inputs: tuple[str, ...]
+    handles: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str]) -> RegionGraph:
+    """The region of `members`.
+
+    Args:
+        members: TensorFlow nodes in topological order.
+        wanted: tensor names that the region has to deliver.
+
+    Raises:
+        UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
+    """
+    return _Cutter(imported, members).cut(wanted)
+
+
+class _Cutter:
+    def __init__(self, imported: ImportedGraph, members: Sequence[str]) -> None:
+        self._imported, self._members = imported, list(members)
+        self._inside = set(members)
+        self._new: dict[Node, Node] = {}
+        self._inputs: dict[str, Node] = {}
+        self._state: dict[str, Node] = {}  # current value of each variable
+        self._variables: dict[str, Node] = {}
+        self._written: dict[str, Node] = {}
+
+    def cut(self, wanted: Sequence[str]) -> RegionGraph:
+        for name in self._members:
+            self._node(self._imported.nodes[name])
+        outputs: list[tuple[str, Node]] = []
+        for tensor in wanted:
+            value = self._imported.value(tensor)
+            if value is None or value not in self._new:
+                raise UnsupportedError(f"{tensor} has no value in the region")
+            outputs.append((f"o{len(outputs)}", self._new[value]))
+        for handle, value in self._written.items():
+            variable = self._variables[handle]
+            assert isinstance(variable.attrs, VariableAttrs)
+            outputs.append((variable.attrs.handle, Builder(value.loc).assign(variable.attrs.handle, value)))
+        graph = TensorGraph(self._members[-1], outputs)
+        used = set(graph.inputs())
+        self._check(graph)
+        return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
+                         [h for h, n in self._variables.items() if n in used], tuple(wanted))
+
+    def _node(self, node: ImportedNode) -> None:
+        """Rebuilds what one TensorFlow node computes; its variable reads see the region's earlier writes."""
+        for value in node.outputs:
+            if value is not None:
+                self._rebuild(value)
+        for handle, value in node.writes.items():
+            self._written[handle] = self._rebuild(value)
+        for handle in node.writes:
+            if handle not in self._variables:
+                raise UnsupportedError("writes a variable that the region does not read", SourceLoc(node.name, node.op))
+            self._state[handle] = self._written[handle]
+
+    def _rebuild(self, root: Node) -> Node:
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in self._new:
+                stack.pop()
+                continue
+            leaf = self._leaf(node)
+            if leaf is not None:
+                self._new[node] = leaf
+                continue
+            missing = [o for o in node.operands if o not in self._new]
+            if missing:
+                stack.extend(missing)
+                continue
+            operands = tuple(self._new[o] for o in node.operands)
+            same = all(a is b for a, b in zip(operands, node.operands, strict=True))
+            self._new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+        return self._new[root]
+
+    def _leaf(self, node: Node) -> Node | None:
+        if isinstance(node.attrs, VariableAttrs):
+            handle = node.attrs.handle
+            owner = self._imported.owner.get(node)
+            if owner is not None and owner.rpartition(":")[0] not in self._inside:
+                return self._input(owner, node)
+            if handle not in self._state:
+                self._state[handle] = self._variables[handle] = node
+            return self._state[handle]
+        tensor = self._imported.owner.get(node)
+        if tensor is None or tensor.rpartition(":")[0] in self._inside:
+            if isinstance(node.attrs, InputAttrs):
+                raise UnsupportedError("a value of its own cannot be computed", node.loc)
+            return None
+        if _is_small_constant(node):
+            return None
+        return self._input(tensor, node)
+
+    def _input(self, tensor: str, node: Node) -> Node:
+        if tensor not in self._inputs:
+            self._inputs[tensor] = Builder(node.loc).input(tensor, node.type.dtype, node.type.shape)
+        return self._inputs[tensor]
+
+    def _check(self, graph: TensorGraph) -> None:
+        if not graph.inputs():
+            raise UnsupportedError("reads nothing from outside")
+        for name, node in unbound_symbols(graph).items():
+            raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
+
+
+def _is_small_constant(node: Node) -> bool:
+    """Constants (and what is broadcast from one) are copied into the region."""
+    if isinstance(node.attrs, ConstantAttrs):
+        return node.attrs.value.size <= LARGEST_INLINE_CONSTANT
+    return node.kind is OpKind.BROADCAST and _is_small_constant(node.operands[0])
+
+
+def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str], handles: Sequence[str],
+              outputs: tuple[str, ...]) -> RegionGraph:
+    """Keys by number: regions of equal structure become equal graphs."""
+    keys: Mapping[str, str] = {t: f"i{i}" for i, t in enumerate(tensors)}
+    names: Mapping[str, str] = {h: f"v{i}" for i, h in enumerate(handles)}
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        b = Builder(node.loc)
+        if isinstance(node.attrs, InputAttrs):
+            new[node] = b.input(keys[node.attrs.key], node.type.dtype, node.type.shape)
+        elif isinstance(node.attrs, VariableAttrs):
+            new[node] = b.variable(names[node.attrs.handle], node.type.dtype, node.type.shape)
+        elif isinstance(node.attrs, AssignAttrs):
+            new[node] = b.assign(names[node.attrs.handle], new[node.operands[0]])
+        else:
+            new[node] = make_node(node.kind, [new[o] for o in node.operands], node.attrs, node.loc)
+    renamed = [(names.get(key, key), new[n]) for key, n in graph.outputs]
+    return RegionGraph(TensorGraph(graph.name, renamed), members, tuple(tensors), tuple(handles), outputs)
+

@@ -1,0 +1,184 @@
+"""Regions of this process: registered when a graph is rewritten, compiled when shapes are known."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import BindError
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.report import BuildEntry, KernelEntry, Report
+from tf_stitch.ir.bind import bind
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.kernel_ir.cost import buffer_bytes
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.runtime.device_query import compute_capability, cpu_count
+from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_run import HostExecutable
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+
+CPU_ORDINAL = -1
+
+
+@dataclass(frozen=True)
+class Key:
+    """A shape signature as the native op gives it: alignment, then the shape of every input and variable."""
+
+    aligned: bool
+    shapes: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def parse(words: Sequence[int]) -> Key:
+        shapes: list[tuple[int, ...]] = []
+        at = 1
+        while at < len(words):
+            rank = words[at]
+            shapes.append(tuple(words[at + 1:at + 1 + rank]))
+            at += 1 + rank
+        return Key(bool(words[0] & 1), tuple(shapes))
+
+
+@dataclass
+class Built:
+    """An executable with its binary loaded or at hand; `host` is None on a GPU."""
+
+    compiled: CompiledRegion
+    executable: Executable
+    words: list[int]
+    host: HostExecutable | None
+
+
+class RegionRegistry:
+    """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
+
+    def __init__(self, config: StitchConfig, report: Report) -> None:
+        self._config, self._report = config, report
+        self._regions: list[RegionGraph] = []
+        self._built: dict[tuple[object, ...], Built] = {}
+        self._locks: dict[tuple[object, ...], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._keep: list[Any] = []  # images and symbol names that the native op points to
+        self._executables: Counter[int] = Counter()
+        self.cache = KernelCache(config.cache_dir / "kernels")
+        if self.cache.problem:
+            report.fallback("cache", str(config.cache_dir), self.cache.problem)
+
+    def register(self, region: RegionGraph) -> int:
+        """The number that names the region in its op."""
+        with self._lock:
+            self._regions.append(region)
+            return len(self._regions) - 1
+
+    def region(self, number: int) -> RegionGraph:
+        return self._regions[number]
+
+    def executables(self, number: int) -> int:
+        """Shape signatures built for a region so far."""
+        return self._executables[number]
+
+    def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
+        """The region with its symbols replaced by what the shapes of its inputs and variables say.
+
+        Raises:
+            BindError: the shapes contradict the region.
+        """
+        region = self.region(number)
+        names = [f"i{i}" for i in range(len(region.inputs))] + [f"v{i}" for i in range(len(region.handles))]
+        return bind(region.graph, dict(zip(names, shapes, strict=True)))
+
+    def build(self, number: int, device: int, key: Key) -> Built:
+        """The executable of a region for one signature, built once.
+
+        Raises:
+            StitchError: it cannot be built; the message says why.
+        """
+        graph = self.bound(number, key.shapes)
+        for node in graph.nodes():
+            if node.type.numel == 0:
+                raise BindError("a tensor has no elements", node.loc)
+        aligned = key.aligned or device == CPU_ORDINAL
+        identity = (format_graph_anonymously(graph), device, aligned)
+        with self._lock:
+            lock = self._locks.setdefault(identity, threading.Lock())
+        with lock:
+            known = identity in self._built
+            if not known:
+                self._built[identity] = self._compile(number, graph, device, aligned)
+            built = self._built[identity]
+        self._executables[number] += 1
+        self._record(number, key, built, known)
+        return built
+
+    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool) -> Built:
+        region = self.region(number)
+        inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
+        variables = tuple(f"v{i}" for i in range(len(region.handles)))
+        options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
+        compiled = compile_region(graph, inputs, variables, options)
+        self._dump(number, graph, compiled)
+        if not compiled.source:
+            return Built(compiled, compiled.executable, encode(compiled.executable, {}, None), None)
+        if options.device.is_gpu:
+            return self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self.cache))
+        host = HostExecutable(compiled.executable,
+                              build_host(compiled.source, options.device.architecture, self.cache))
+        return Built(compiled, compiled.executable, encode(compiled.executable, host.addresses(), None), host)
+
+    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> Built:
+        data = cubin.read_bytes()
+        image = ctypes.create_string_buffer(data, len(data) + 1)
+        names = {s.symbol for s in compiled.executable.steps if isinstance(s, DeviceLaunch)}
+        symbols = {n: ctypes.create_string_buffer(n.encode()) for n in names}
+        self._keep += [image, *symbols.values()]
+        words = encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
+                       (ctypes.addressof(image), len(data)))
+        return Built(compiled, compiled.executable, words, None)
+
+    def _record(self, number: int, key: Key, built: Built, cached: bool) -> None:
+        compiled = built.compiled
+        device = "cpu" if built.host else "gpu"
+        solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
+        self._report.add(BuildEntry(number, [list(s) for s in key.shapes], cached, solver, dict(compiled.seconds)))
+        for kernel in compiled.kernels:
+            nodes = dict.fromkeys(n.loc.node for n in kernel.schedule.pattern.nodes if n.loc.node)
+            schemes = Counter(s.value for s in kernel.schedule.schemes.values())
+            spec = CPU if built.host else H200
+            self._report.add(KernelEntry(
+                number, device, kernel.program.title[:60], kernel.schedule.rule.value,
+                [kernel.schedule.domain.rows, kernel.schedule.domain.cols], list(nodes), dict(schemes),
+                round(predict_us(kernel.program, spec), 3), buffer_bytes(kernel.program)))
+
+    def _dump(self, number: int, graph: TensorGraph, compiled: CompiledRegion) -> None:
+        folder = self._config.dump_dir
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = f"region_{number}_{self._executables[number]}"
+        (folder / f"{stem}.graph.txt").write_text(format_graph(graph))
+        schedules = "\n".join(kernel.schedule.text() for kernel in compiled.kernels)
+        (folder / f"{stem}.plan.txt").write_text(f"{compiled.plan.solver}\n{schedules}\n")
+        (folder / f"{stem}.source.txt").write_text(compiled.source)
+
+
+def format_graph_anonymously(graph: TensorGraph) -> str:
+    """Text equal for regions that compute the same: no node names."""
+    lines = format_graph(replace(graph, name="")).splitlines()
+    return "\n".join(line.split("  // ")[0] for line in lines)
+
+
+def _spec(device: int) -> DeviceSpec:
+    if device == CPU_ORDINAL:
+        return replace(CPU, processors=cpu_count())
+    return replace(H200, architecture=compute_capability(device))

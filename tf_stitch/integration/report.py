@@ -1,0 +1,139 @@
+"""What tf_stitch did, for the user: counted while it happens, written once as report.json and one line on stderr."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tf_stitch import __version__
+
+
+@dataclass
+class GraphEntry:
+    """One graph the hook saw. `left_out` counts nodes by the reason they stayed TensorFlow ops."""
+
+    graph: str
+    device: str
+    nodes: int
+    stitched_nodes: int
+    regions: list[int]
+    left_out: dict[str, int]
+    milliseconds: float
+
+
+@dataclass
+class RegionEntry:
+    """One region. `wrap` is "native" or "py_function"; runs and fallbacks are filled in when the report is made."""
+
+    id: int
+    graph: str
+    device: str
+    wrap: str
+    nodes: dict[str, str]  # TensorFlow node -> op
+    inputs: int
+    variables: int
+    outputs: int
+    executables: int = 0
+    runs: int = 0
+    fallbacks: int = 0
+
+
+@dataclass
+class KernelEntry:
+    """One kernel of one executable of a region."""
+
+    region: int
+    device: str
+    symbol: str
+    rule: str
+    domain: list[int]
+    nodes: list[str]
+    schemes: dict[str, int]
+    predicted_us: float
+    bytes: int
+
+
+@dataclass
+class BuildEntry:
+    """One executable: a region for one shape signature."""
+
+    region: int
+    shapes: list[list[int]]
+    cached: bool
+    solver: dict[str, Any] | None
+    seconds: dict[str, float]
+
+
+@dataclass
+class Report:
+    """Collects entries from any thread."""
+
+    graphs: list[GraphEntry] = field(default_factory=list)
+    regions: list[RegionEntry] = field(default_factory=list)
+    kernels: list[KernelEntry] = field(default_factory=list)
+    builds: list[BuildEntry] = field(default_factory=list)
+    _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _said: set[str] = field(default_factory=set)
+
+    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry) -> None:
+        lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self.kernels,
+                                  BuildEntry: self.builds}
+        with self._lock:
+            lists[type(entry)].append(entry)
+
+    def fallback(self, stage: str, where: str, reason: str) -> None:
+        """Counts something that TensorFlow had to do instead, and says it on stderr the first time."""
+        with self._lock:
+            self._fallbacks[stage, where, reason] += 1
+            first = reason not in self._said
+            self._said.add(reason)
+        if first:
+            print(f"[tf_stitch] {stage}: {where}: {reason}; TensorFlow's own ops run instead", file=sys.stderr)
+
+    def document(self, region_counts: Callable[[int], tuple[int, int]] | None) -> dict[str, Any]:
+        """report.json as a dict.
+
+        Args:
+            region_counts: region -> (runs, fallbacks) of the native op.
+        """
+        with self._lock:
+            if region_counts is not None:
+                for region in self.regions:
+                    if region.wrap == "native":
+                        region.runs, region.fallbacks = region_counts(region.id)
+            fallbacks = [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in self._fallbacks.items()]
+            return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
+                    "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
+                    "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
+                    "fallbacks": fallbacks}
+
+    def status_line(self) -> str:
+        with self._lock:
+            nodes = sum(g.nodes for g in self.graphs)
+            stitched = sum(g.stitched_nodes for g in self.graphs)
+            return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} regions, "
+                    f"{len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")
+
+
+def write_report(document: dict[str, Any], folder: Path) -> Path:
+    """Writes report.json into `folder`, whole or not at all.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
+        json.dump(document, file, indent=1)
+    path = folder / "report.json"
+    Path(file.name).replace(path)
+    return path

@@ -1,0 +1,257 @@
+"""Replaces regions of a GraphDef by stitch ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.export_table import tf_dtype
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
+from tf_stitch.integration.control_context import control_contexts
+from tf_stitch.integration.region_graph import RegionGraph, cut_region
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.regions import RegionNode, find_regions
+
+MAX_ROUNDS = 8
+"""How often regions are formed anew without the nodes that turned out not to fit."""
+
+MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
+"""(region, device, control inputs) -> the node that runs it; its inputs named by original tensors."""
+
+
+@dataclass
+class Rewrite:
+    """What was found in a graph. `left_out` maps nodes to the reasons they stay TensorFlow ops."""
+
+    regions: list[RegionGraph] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+class GraphRewriter:
+    """Finds regions in an imported graph and replaces them.
+
+    Args:
+        preserved: names of nodes that must exist afterwards.
+        allow_state: whether regions may update variables.
+    """
+
+    def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
+                 allow_state: bool = True) -> None:
+        self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
+        self._min_weight, self._allow_state = min_weight, allow_state
+        self._users = _users(imported)
+        frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
+        self._contexts = control_contexts(imported, frames)
+        self.left_out = {n.name: n.reason for n in imported.nodes.values() if n.reason is not None and n.weight}
+
+    def find(self) -> Rewrite:
+        """Regions that can be cut out, in topological order."""
+        for _ in range(MAX_ROUNDS):
+            regions: list[RegionGraph] = []
+            refused: dict[str, str] = {}
+            for members in find_regions(self._region_nodes(), self._min_weight):
+                members = self._trim(members)
+                if sum(self._imported.nodes[m].weight for m in members) < self._min_weight:
+                    continue
+                try:
+                    regions.append(cut_region(self._imported, members, self._wanted(members)))
+                except (UnsupportedError, StitchError) as error:
+                    culprit = error.loc.node if error.loc and error.loc.node in members else members[-1]
+                    refused[culprit] = error.message
+            if not refused:
+                return Rewrite(regions, self.left_out)
+            self.left_out.update(refused)
+        return Rewrite(regions, self.left_out)
+
+    def _region_nodes(self) -> list[RegionNode]:
+        return [RegionNode(n.name, tuple(dict.fromkeys(t.rpartition(":")[0] for t in n.inputs)), n.control_inputs,
+                           self._place(n), n.weight, bool(n.writes), _nbytes(n))
+                for n in self._imported.nodes.values()]
+
+    def _place(self, node: ImportedNode) -> tuple[object, ...] | None:
+        """Where a node runs, None if no region may hold it."""
+        if node.reason is not None or node.name in self.left_out or node.op == "Const":
+            return None
+        if any(v is None for v in node.outputs) or not (node.outputs or node.writes):
+            return None
+        if node.writes and not self._allow_state:
+            return None
+        if node.op == "ReadVariableOp" and not self._read_belongs(node):
+            return None
+        if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
+            return None
+        return node.device, self._contexts[node.name]
+
+    def _read_belongs(self, node: ImportedNode) -> bool:
+        """A read is worth a place in a region only beside the update of its variable."""
+        handles = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
+        return self._allow_state and any(h in handles for h in node.reads)
+
+    def _trim(self, members: Sequence[str]) -> list[str]:
+        """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
+        inside = dict.fromkeys(members)
+        changed = True
+        while changed:
+            changed = False
+            for name in list(inside):
+                if self._droppable(self._imported.nodes[name], inside):
+                    del inside[name]
+                    changed = True
+        return list(inside)
+
+    def _droppable(self, node: ImportedNode, inside: dict[str, None]) -> bool:
+        if node.weight or node.writes:
+            return False
+        users = self._users.get(node.name, ())
+        if not any(u in inside for u in users):
+            return True
+        before = {t.rpartition(":")[0] for t in node.inputs} | set(node.control_inputs)
+        if any(b in inside for b in before):
+            return False
+        if node.op == "ReadVariableOp":
+            written = {h for n in inside for h in self._imported.nodes[n].writes}
+            if not any(h in written for h in node.reads):
+                return True
+        return node.name in self._preserved or any(u not in inside for u in users)
+
+    def _wanted(self, members: Sequence[str]) -> list[str]:
+        """Tensors of the region that somebody outside reads."""
+        inside = set(members)
+        wanted: dict[str, None] = {}
+        for node in self._imported.nodes.values():
+            if node.name not in inside:
+                for tensor in node.inputs:
+                    if tensor.rpartition(":")[0] in inside:
+                        wanted[tensor] = None
+        for name in members:
+            if name in self._preserved:
+                wanted.update(dict.fromkeys(f"{name}:{i}" for i in range(len(self._imported.nodes[name].outputs))))
+        return list(wanted)
+
+    def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
+        """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
+        region_of = {m: r for r in regions for m in r.members}
+        nodes = [make_node(r, self._imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
+        names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
+        tensor = {t: f"{names[id(r)]}:{i}" for r in regions for i, t in enumerate(r.outputs)}
+        control = {m: names[id(r)] for m, r in region_of.items()}
+        out = GraphDef()
+        out.CopyFrom(self._graph_def)
+        del out.node[:]
+        keep = [n for n in self._graph_def.node if n.name not in region_of]
+        for source in [*keep, *nodes]:
+            node = out.node.add()
+            node.CopyFrom(source)
+            node.input[:] = _rewired(source.input, tensor, control)
+            _drop_colocation(node, region_of)
+        for region in regions:
+            for member in region.members:
+                if member in self._preserved:
+                    out.node.append(self._stand_in(self._imported.nodes[member], names[id(region)], tensor))
+        _prune(out, self._graph_def, self._preserved)
+        return out
+
+    def _controls(self, region: RegionGraph) -> list[str]:
+        """Nodes the region has to follow. In a branch or loop also producers whose data it no longer reads: they
+        tell it when it is dead."""
+        inside = set(region.members)
+        found: dict[str, None] = {}
+        used = {t.rpartition(":")[0] for t in (*region.inputs, *region.handles)}
+        for name in region.members:
+            node = self._imported.nodes[name]
+            found.update(dict.fromkeys(c for c in node.control_inputs if c not in inside))
+            if self._contexts[name]:
+                producers = (t.rpartition(":")[0] for t in node.inputs)
+                found.update(dict.fromkeys(p for p in producers if p not in inside and p not in used))
+        return list(found)
+
+    def _stand_in(self, node: ImportedNode, region: str, tensor: dict[str, str]) -> NodeDef:
+        """A node of the same name for one that has to exist."""
+        if not node.outputs:
+            return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
+        inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]
+        original = next(n for n in self._graph_def.node if n.name == node.name)
+        stand_in = NodeDef(name=node.name, op="Identity" if len(inputs) == 1 else "IdentityN", device=node.device,
+                           input=inputs)
+        types = [tf_enum(v.type.dtype) for v in node.outputs if v is not None]
+        if len(types) == 1:
+            stand_in.attr["T"].type = types[0]
+        else:
+            stand_in.attr["T"].list.type.extend(types)
+        if "_class" in original.attr:
+            stand_in.attr["_class"].CopyFrom(original.attr["_class"])
+        return stand_in
+
+
+def tf_enum(dtype: DType) -> Any:
+    """TensorFlow's DataType of an IR dtype."""
+    return tf_dtype(dtype).as_datatype_enum
+
+
+def _users(imported: ImportedGraph) -> dict[str, set[str]]:
+    """Nodes that read a node's data."""
+    users: dict[str, set[str]] = {}
+    for node in imported.nodes.values():
+        for tensor in node.inputs:
+            users.setdefault(tensor.rpartition(":")[0], set()).add(node.name)
+    return users
+
+
+def _lives_on_host(value: Node) -> bool:
+    """TensorFlow keeps small int32 tensors of GPU graphs in host memory."""
+    return value.type.dtype is DType.I32 and value.type.rank <= 1
+
+
+def _nbytes(node: ImportedNode) -> int:
+    return sum(v.type.nbytes for v in (*node.outputs, *node.writes.values()) if v is not None and v.type.is_static)
+
+
+def _rewired(inputs: Iterable[str], tensor: dict[str, str], control: dict[str, str]) -> list[str]:
+    data: list[str] = []
+    controls: dict[str, None] = {}
+    for name in inputs:
+        if name.startswith("^"):
+            controls[f"^{control.get(name[1:], name[1:])}"] = None
+        else:
+            data.append(tensor.get(canonical_tensor(name), name))
+    return [*data, *controls]
+
+
+def _drop_colocation(node: NodeDef, gone: dict[str, RegionGraph]) -> None:
+    """Colocation with a node that is gone; placement is done already."""
+    if "_class" not in node.attr:
+        return
+    kept = [c for c in node.attr["_class"].list.s if c.decode().removeprefix("loc:@") not in gone]
+    if len(kept) != len(node.attr["_class"].list.s):
+        del node.attr["_class"]
+        if kept:
+            node.attr["_class"].list.s.extend(kept)
+
+
+def _prune(graph: GraphDef, before: GraphDef, preserved: frozenset[str]) -> None:
+    """Removes nodes that lost their last user (shapes that only regions needed)."""
+    had_users = {_producer(i) for n in before.node for i in n.input}
+    while True:
+        used = {_producer(i) for n in graph.node for i in n.input}
+        dead = {n.name for n in graph.node if n.name not in used and n.name in had_users
+                and n.name not in preserved and n.op in _PURE}
+        if not dead:
+            return
+        kept = [n for n in graph.node if n.name not in dead]
+        del graph.node[:]
+        graph.node.extend(kept)
+
+
+_PURE = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "Pack", "ConcatV2", "BroadcastGradientArgs", "Const",
+                   "Prod", "Cast", "Reshape", "Identity", "Fill", "Maximum", "FloorDiv", "Mul", "Sub", "AddV2",
+                   "ConcatOffset", "Slice", "GatherV2", "ExpandDims", "Squeeze", "Range", "Unpack", "ReadVariableOp"})
+
+
+def _producer(name: str) -> str:
+    return name.lstrip("^").rpartition(":")[0] or name.lstrip("^")

@@ -1,0 +1,180 @@
+"""One process with tf_stitch on: rewrites graphs, builds regions when they first run, falls back, reports."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.errors import StitchError
+from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
+from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.integration.graph_hook import suspended
+from tf_stitch.integration.graph_item import GraphItem
+from tf_stitch.integration.py_function import py_function_node
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
+from tf_stitch.integration.report import GraphEntry, RegionEntry, Report, write_report
+from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.integration.stitch_node import stitch_node
+from tf_stitch.native.bindings import FallbackCall, OpLibrary
+from tf_stitch.runtime.host_builder import compiler
+
+_PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
+
+
+class Session:
+    """Called by the graph hook and the native op, on any thread.
+
+    Args:
+        native: the op library; None wraps regions in py_function.
+    """
+
+    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+        self._config, self._native = config, native
+        self.report = Report()
+        self.registry = RegionRegistry(config, self.report)
+        self._names = itertools.count()
+        self._strict_error: Exception | None = None
+
+    def rewrite(self, item: GraphItem) -> GraphDef | None:
+        """The graph with regions replaced, or None to leave it."""
+        start = time.perf_counter()
+        why = self._why_leave(item)
+        if why is not None:
+            self._seen(item, 0, [], {why: len(item.graph_def.node)}, start)
+            return None
+        imported = import_graph(item.graph_def, item.output_types)
+        rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
+                                 allow_state=self._native is not None)
+        found = rewriter.find()
+        left_out = dict(Counter(found.left_out.values()))
+        if not found.regions:
+            self._seen(item, 0, [], left_out, start)
+            return None
+        numbers: list[int] = []
+
+        def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
+            number = self.registry.register(region)
+            numbers.append(number)
+            wrap = "native" if self._native is not None else "py_function"
+            self.report.add(RegionEntry(number, item.graph_id, device, wrap,
+                                        {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
+                                        len(region.handles), len(region.outputs)))
+            name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
+            if self._native is not None:
+                return stitch_node(name, region, number, device, controls)
+            return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
+
+        rewritten = rewriter.apply(found.regions, make_node)
+        self._seen(item, sum(len(r.members) for r in found.regions), numbers, left_out, start)
+        return rewritten
+
+    def _why_leave(self, item: GraphItem) -> str | None:
+        if item.is_tf_data:
+            return "a function of an input pipeline"
+        if any(n.op in _PYTHON_STATE for n in item.graph_def.node):
+            return "the graph holds Python functions"
+        if item.device_type == "CPU" and compiler() is None:
+            reason = "no C compiler (gcc, cc or clang) on this machine"
+            self.report.fallback("rewrite", item.graph_id, reason)
+            return reason
+        return None
+
+    def _seen(self, item: GraphItem, stitched: int, numbers: list[int], left_out: dict[str, int],
+              start: float) -> None:
+        milliseconds = (time.perf_counter() - start) * 1e3
+        self.report.add(GraphEntry(item.graph_id, item.device_type, len(item.graph_def.node), stitched, numbers,
+                                   left_out, round(milliseconds, 3)))
+        if self._config.verbose:
+            print(f"[tf_stitch] {item.graph_id}: {stitched} of {len(item.graph_def.node)} nodes in {len(numbers)} "
+                  f"regions, {milliseconds:.0f} ms", file=sys.stderr)
+
+    def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+        """Words of the executable for one signature, None to fall back."""
+        try:
+            return self.registry.build(region, device, Key.parse(key)).words
+        except Exception as error:
+            self.report.fallback("build", self._where(region), _reason(error))
+            if self._config.strict:
+                raise
+            return None
+
+    def fallback(self, region: int, call: FallbackCall) -> None:
+        """Runs a region by TensorFlow's own kernels, op by op."""
+        if self._config.strict:
+            raise StitchError(f"{self._where(region)}: {call.reason or 'could not be built'} (TF_STITCH=strict)")
+        if call.reason:
+            self.report.fallback("run", self._where(region), call.reason)
+        self._run_original(region, call)
+
+    def _run_original(self, region: int, call: FallbackCall) -> None:
+        values = self._values(call.inputs, call.variables)
+        graph = self.registry.bound(region, [v.shape for v in values.values()])
+        with suspended():
+            results = run_with_tensorflow(graph, values)
+        handles = {f"v{i}": i for i in range(len(call.variables))}
+        for key, value in results.items():
+            if key in handles:
+                call.set_state(handles[key], value)
+            else:
+                call.set_output(int(key[1:]), value)
+
+    def _values(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        values = {f"i{i}": np.asarray(x) for i, x in enumerate(inputs)}
+        return values | {f"v{i}": np.asarray(x) for i, x in enumerate(variables)}
+
+    def _run_in_python(self, region: int, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """A region of the py_function wrapping, on the CPU."""
+        values = self._values(arrays, ())
+        shapes = tuple(v.shape for v in values.values())
+        try:
+            built = self.registry.build(region, CPU_ORDINAL, Key(True, shapes))
+            if built.host is not None:
+                return built.host.run(values, {})[0]
+            reason = "nothing to compute"
+        except StitchError as error:
+            if self._config.strict:
+                raise
+            reason = _reason(error)
+        self.report.fallback("run", self._where(region), reason)
+        with suspended():
+            results = run_with_tensorflow(self.registry.bound(region, shapes), values)
+        return [results[f"o{i}"] for i in range(len(results))]
+
+    def _where(self, region: int) -> str:
+        members = self.registry.region(region).members
+        return f"region {region} ({members[0]} ... {members[-1]})" if len(members) > 1 else f"region {region}"
+
+    def hook_error(self, exc: Exception) -> None:
+        """A graph that could not be rewritten: TensorFlow runs it as it is."""
+        self.report.fallback("rewrite", "a graph", _reason(exc))
+        if self._config.strict:
+            self._strict_error = exc
+
+    def close(self) -> None:
+        """Says what was done, and writes the report."""
+        for entry in self.report.regions:
+            entry.executables = self.registry.executables(entry.id)
+        native = self._native
+        counts = None if native is None else (lambda r: (native.region_runs(r), native.region_fallbacks(r)))
+        line = self.report.status_line()
+        if self._config.report_dir is not None:
+            try:
+                line += f"; {write_report(self.report.document(counts), self._config.report_dir)}"
+            except OSError as error:
+                line += f"; no report: {error}"
+        print(line, file=sys.stderr)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, StitchError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,156 @@
+"""Invariants of a kernel program; a violation is a bug in lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+
+
+def verify_program(program: k.Program) -> None:
+    """Checks that names are declared before use and in scope, that buffers are used as declared, that arrays and
+    vectors fit, and that no barrier stands where threads part.
+
+    Raises:
+        VerifyError: the first violation.
+    """
+    names = [b.name for b in program.buffers]
+    _require(len(set(names)) == len(names), "two buffers have one name")
+    for b in program.buffers:
+        _require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
+    _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
+    scope = _Scope({k.BLOCK: program.grid, k.THREAD: program.threads})
+    _Verifier(program).body(program.body, scope, parted=False)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise VerifyError(message)
+
+
+@dataclass
+class _Scope:
+    """What is declared: index variables with their extents, scalars (True: may change), arrays with their sizes."""
+
+    indices: dict[str, int]
+    scalars: dict[str, bool] = field(default_factory=dict)
+    arrays: dict[str, int] = field(default_factory=dict)
+
+    def inner(self) -> _Scope:
+        return _Scope(dict(self.indices), dict(self.scalars), dict(self.arrays))
+
+
+class _Verifier:
+    def __init__(self, program: k.Program) -> None:
+        self.program = program
+        self.buffers = {b.name: b for b in program.buffers}
+
+    def body(self, body: Sequence[k.Stmt], scope: _Scope, parted: bool) -> None:
+        for stmt in body:
+            self._reads(stmt, scope)
+            self._statement(stmt, scope, parted)
+
+    def _statement(self, stmt: k.Stmt, scope: _Scope, parted: bool) -> None:
+        if isinstance(stmt, k.For):
+            inner = scope.inner()
+            inner.indices[stmt.var.name] = stmt.var.extent
+            self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit)))
+        elif isinstance(stmt, k.If):
+            for side in (stmt.body, stmt.orelse):
+                self.body(side, scope.inner(), parted=True)
+        elif isinstance(stmt, k.Let):
+            scope.scalars[stmt.name] = False
+        elif isinstance(stmt, k.Accumulator):
+            scope.scalars[stmt.name] = True
+        elif isinstance(stmt, k.LetIndex):
+            _require(stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
+            scope.indices[stmt.var.name] = stmt.var.extent
+        elif isinstance(stmt, k.Array):
+            _require(stmt.size > 0, f"array {stmt.name} is empty")
+            _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
+            scope.arrays[stmt.name] = stmt.size
+        elif isinstance(stmt, k.Update | k.Assign | k.AllReduce):
+            self._mutable(stmt.name, scope)
+        elif isinstance(stmt, k.ArgUpdate | k.ArgAllReduce):
+            self._mutable(stmt.best, scope)
+            self._mutable(stmt.at, scope)
+        elif isinstance(stmt, k.SetElement):
+            _require(stmt.array in scope.arrays, f"array {stmt.array} is not declared here")
+        elif isinstance(stmt, k.Store):
+            self._buffer(stmt.buffer, writes=True)
+        elif isinstance(stmt, k.LoadVector | k.StoreVector):
+            self._vector(stmt, scope)
+        if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
+            _require(not parted, f"{type(stmt).__name__} where threads part")
+        if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
+            _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
+                     f"a reduction over {stmt.width} of {self.program.threads} threads")
+
+    def _differs(self, index: Index) -> bool:
+        """Whether threads of one block may see different values."""
+        return any(v.name != k.BLOCK for v in index.variables()) and self.program.threads > 1
+
+    def _mutable(self, name: str, scope: _Scope) -> None:
+        _require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")
+
+    def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: _Scope) -> None:
+        self._buffer(stmt.buffer, writes=isinstance(stmt, k.StoreVector))
+        _require(scope.arrays.get(stmt.array, 0) >= stmt.width, f"{stmt.array} cannot hold {stmt.width} elements")
+        low, high = stmt.index.bounds
+        _require(low >= 0 and stmt.width & (stmt.width - 1) == 0, f"a vector of {stmt.width} at {stmt.index}")
+        _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
+                 f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
+
+    def _buffer(self, name: str, writes: bool) -> None:
+        _require(name in self.buffers, f"buffer {name} is not declared")
+        wrong = k.Mode.READ if writes else k.Mode.WRITE
+        _require(self.buffers[name].mode is not wrong, f"buffer {name} is declared as {self.buffers[name].mode.value}")
+
+    def _reads(self, stmt: k.Stmt, scope: _Scope) -> None:
+        for part in _parts(stmt):
+            if isinstance(part, Index):
+                self._index(part, scope)
+            else:
+                self._expr(part, scope)
+
+    def _index(self, index: Index, scope: _Scope) -> None:
+        for v in index.variables():
+            _require(scope.indices.get(v.name) == v.extent, f"index {v.name} is not declared here with {v.extent}")
+
+    def _expr(self, expr: k.Expr, scope: _Scope) -> None:
+        if isinstance(expr, k.Local):
+            _require(expr.name in scope.scalars, f"{expr.name} is not declared here")
+        elif isinstance(expr, k.Load):
+            self._buffer(expr.buffer, writes=False)
+            self._index(expr.index, scope)
+        elif isinstance(expr, k.Element):
+            _require(expr.array in scope.arrays, f"array {expr.array} is not declared here")
+            self._index(expr.index, scope)
+        elif isinstance(expr, k.FromIndex | k.InRange):
+            self._index(expr.index, scope)
+        elif isinstance(expr, k.Apply):
+            for arg in expr.args:
+                self._expr(arg, scope)
+
+
+def _parts(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
+    """Expressions and indices that a statement evaluates itself."""
+    if isinstance(stmt, k.Let | k.Update | k.Assign):
+        yield stmt.value
+    elif isinstance(stmt, k.ArgUpdate | k.SetElement | k.Store):
+        yield from (stmt.value, stmt.index)
+    elif isinstance(stmt, k.LetIndex):
+        yield stmt.source
+    elif isinstance(stmt, k.LoadVector):
+        yield from (stmt.at, stmt.index)
+    elif isinstance(stmt, k.StoreVector):
+        yield stmt.index
+    elif isinstance(stmt, k.If):
+        yield stmt.condition
+    elif isinstance(stmt, k.Fail):
+        yield stmt.unless
+    elif isinstance(stmt, k.For) and stmt.limit is not None:
+        yield stmt.limit

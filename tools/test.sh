@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Sets up a virtual environment and runs every check: ruff, mypy, pytest. Arguments go to pytest.
+# GPU tests are skipped, by name, where there is no GPU.
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+prepare dev
+cd "$root" || exit 1
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+unset TF_STITCH TF_STITCH_REPORT
+
+status=0
+"$venv/bin/python" -m ruff check . || status=1
+"$venv/bin/python" -m mypy || status=1
+# Last, so that its summary ends the output. A file's tests stay together: they share fixtures.
+"$venv/bin/python" -m pytest -n 2 --dist loadfile "$@" || status=1
+[ "$status" = 0 ] || echo "FAILED: see ruff, mypy and pytest above" >&2
+exit "$status"
