@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
-from tf_stitch.emit.cuda import Packed, dynamic_shared_bytes, emit_cuda
+from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering import LoweredKernel, lower
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
@@ -65,7 +67,7 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
         SimplifyMovement(),
-        SplitReductions(tasks=4 * device.processors, shortest=256 if device.is_gpu else 8192,
+        SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
                         column_tile=128 if device.is_gpu else 512),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
@@ -88,13 +90,14 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = _PatternCompiler(options)
     plan = plan_region(graph, compiler.time_of, options.plan)
     planned = time.perf_counter()
-    buffers = plan_buffers(graph, [compiler.compile(p) for p in plan.patterns], inputs, variables)
+    buffers = plan_buffers(graph, [compiler.compile(p) for p in plan.patterns], inputs, variables,
+                           packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
-    steps, source = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
+    steps, source, programs = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
-    return CompiledRegion(executable, source, plan, tuple(buffers.kernels), seconds)
+    return CompiledRegion(executable, source, programs, plan, tuple(buffers.kernels), seconds)
 
 
 class _PatternCompiler:
@@ -144,56 +147,45 @@ def _args(buffers: BufferPlan, kernel: LoweredKernel) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in kernel.arguments)
 
 
-def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str]:
+Launches: TypeAlias = dict[str, tuple[Program, ...]]
+
+
+def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = [HostLaunch(programs[i][0], _args(buffers, kernel))
-                         for kernel, i in zip(buffers.kernels, which, strict=True)]
-    return steps, emit_cpu(programs) if programs else ""
+                         for kernel, i in zip(buffers.kernels, which, strict=True) if kernel.program.grid]
+    return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
 
 
-def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str]:
+def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
-    for group in _pack(buffers.kernels):
+    for group in _pack(buffers.kernels, buffers.rounds):
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
         kernels = [buffers.kernels[i] for i in group]
         steps.append(DeviceLaunch(launch.name, sum(kernel.program.grid for kernel in kernels), kernels[0].program.threads,
                                   max(dynamic_shared_bytes(kernel.program) for kernel in kernels),
                                   tuple(a for kernel in kernels for a in _args(buffers, kernel))))
-    return steps, emit_cuda(programs, list(launches.values())) if programs else ""
+    runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
+    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
 
 
-def _pack(kernels: list[LoweredKernel]) -> list[list[int]]:
-    """Kernel packing (FusionStitching section 5.1): kernels with nothing between them that either waits for share a
-    launch, if their blocks have equal threads and no dynamic shared memory. Groups in the order they run."""
-    level = _levels(kernels)
+def _pack(kernels: list[LoweredKernel], rounds: Sequence[int]) -> list[list[int]]:
+    """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
+    threads and no dynamic shared memory, while their parameters and static shared memory fit. Groups in the order
+    they run."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     for i, kernel in enumerate(kernels):
+        if not kernel.program.grid:  # no elements: no work
+            continue
         alone = i if dynamic_shared_bytes(kernel.program) else -1
-        packs = groups.setdefault((level[i], kernel.program.threads, alone), [[]])
-        pointers = sum(len(kernels[j].arguments) for j in packs[-1]) + len(kernel.arguments)
-        if packs[-1] and pointers > MAX_PACKED_POINTERS:
+        packs = groups.setdefault((rounds[i], kernel.program.threads, alone), [[]])
+        together = [kernels[j] for j in packs[-1]] + [kernel]
+        if packs[-1] and (sum(len(one.arguments) for one in together) > MAX_PACKED_POINTERS
+                          or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
             packs.append([])
         packs[-1].append(i)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))
     return [pack for _, packs in ordered for pack in packs]
-
-
-def _levels(kernels: list[LoweredKernel]) -> list[int]:
-    """Launch round of each kernel: after everything it reads was written, and after earlier readers of a variable
-    that it updates."""
-    written: dict[Node, int] = {}
-    level: list[int] = []
-    for i, kernel in enumerate(kernels):
-        after = [level[written[n]] + 1 for n, _ in kernel.arguments if n in written]
-        updated = {n for (n, _), b in zip(kernel.arguments, kernel.program.parameters, strict=True)
-                   if b.mode is Mode.UPDATE and n.kind is OpKind.VARIABLE}
-        after += [level[j] + 1 for j in range(i) if any(n in updated for n, _ in kernels[j].arguments)]
-        level.append(max(after, default=0))
-        for node, mode in kernel.arguments:
-            if mode is Mode.WRITE:
-                written[node] = i
-    return level
-

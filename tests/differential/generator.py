@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,13 +18,14 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.types import broadcast_shapes
 
 K = OpKind
 FLOATS = (DType.F32, DType.F32, DType.F32, DType.F16, DType.BF16, DType.F64)
 INTEGERS = (DType.I32, DType.I64)
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 24, 33, 64)
-Draw = Callable[[st.SearchStrategy[object]], object]
+T = TypeVar("T")
 
 # Range into which the operand of an op is clamped first, so that errors stay small.
 UNARY_RANGE: dict[OpKind, tuple[float, float]] = {
@@ -59,24 +62,24 @@ class Value:
 class GraphMaker:
     """Draws one graph."""
 
-    def __init__(self, draw: Draw, max_elements: int) -> None:
-        self.draw, self.max_elements = draw, max_elements
+    def __init__(self, rng: random.Random, max_elements: int) -> None:
+        self.rng, self.max_elements = rng, max_elements
         self.b = Builder()
         self.values: list[Value] = []
         self.variables: list[Value] = []
 
-    def one(self, options: Sequence[object]) -> object:
-        return self.draw(st.sampled_from(list(options)))
+    def one(self, options: Sequence[T]) -> T:
+        return options[self.rng.randrange(len(options))]
 
     def number(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))  # type: ignore[return-value]
+        return self.rng.randint(low, high)
 
     # Sources.
     def shape(self) -> tuple[int, ...]:
         dims: list[int] = []
         for _ in range(self.number(0, 4)):
             room = self.max_elements // math.prod(dims)
-            dims.append(self.one([s for s in SIZES if s <= room]))  # type: ignore[arg-type]
+            dims.append(self.one([s for s in SIZES if s <= room]))
         return tuple(dims)
 
     def fresh(self, dtype: DType, shape: tuple[int, ...]) -> Value:
@@ -97,7 +100,7 @@ class GraphMaker:
         fitting = [v for v in self.values if v.dtype in dtypes and wanted(v)]
         if fitting and self.number(0, 7):
             return fitting[-1 - self.number(0, min(len(fitting) - 1, 6))]
-        dtype: DType = self.one(dtypes)  # type: ignore[assignment]
+        dtype: DType = self.one(dtypes)
         for _ in range(8):
             value = Value(self.b.input("probe", dtype, shape := self.shape()), True)
             if wanted(value):
@@ -111,13 +114,13 @@ class GraphMaker:
         """A value of the same dtype that broadcasts with v: another, a scalar, a new one of a similar shape."""
         def fits(other: Value) -> bool:
             try:
-                return math.prod(broadcast_shapes([v.dims, other.dims])) <= self.max_elements  # type: ignore[arg-type]
+                return math.prod(broadcast_shapes([v.dims, other.dims])) <= self.max_elements
             except TypeRuleError:
                 return False
 
         fitting = [o for o in self.values if o.dtype is v.dtype and fits(o)]
         if self.number(0, 2) and fitting:
-            return self.one(fitting)  # type: ignore[return-value]
+            return self.one(fitting)
         dims = [1 if self.number(0, 3) == 0 else d for d in v.dims]
         return self.fresh(v.dtype, tuple(dims[self.number(0, len(dims)):]))
 
@@ -127,7 +130,7 @@ class GraphMaker:
     # Ops.
     def unary(self) -> None:
         v = self.pick(lambda v: True, FLOATS)
-        kind: OpKind = self.one([*UNARY_RANGE, *EXACT_UNARY])  # type: ignore[assignment]
+        kind: OpKind = self.one([*UNARY_RANGE, *EXACT_UNARY])
         if kind in EXACT_UNARY:
             self.keep(self.b.op(kind, v.node), v.exact)
         else:
@@ -136,15 +139,15 @@ class GraphMaker:
     def step(self) -> None:
         v = self.pick(lambda v: v.exact, FLOATS)
         kind = self.one([*STEPS, K.IS_NAN, K.IS_INF, K.IS_FINITE])
-        self.keep(self.b.op(kind, v.node), True)  # type: ignore[arg-type]
+        self.keep(self.b.op(kind, v.node), True)
 
     def integer_unary(self) -> None:
         v = self.pick(lambda v: True, INTEGERS)
-        self.keep(self.b.op(self.one([K.NEG, K.ABS, K.SIGN, K.INVERT]), v.node), True)  # type: ignore[arg-type]
+        self.keep(self.b.op(self.one([K.NEG, K.ABS, K.SIGN, K.INVERT]), v.node), True)
 
     def float_binary(self) -> None:
         v = self.pick(lambda v: True, FLOATS)
-        kind: OpKind = self.one(FLOAT_BINARY)  # type: ignore[assignment]
+        kind: OpKind = self.one(FLOAT_BINARY)
         other = self.partner(v)
         x, y = v.node, other.node
         if kind is K.DIV:
@@ -160,7 +163,7 @@ class GraphMaker:
 
     def integer_binary(self) -> None:
         v = self.pick(lambda v: True, INTEGERS)
-        kind: OpKind = self.one(INTEGER_BINARY)  # type: ignore[assignment]
+        kind: OpKind = self.one(INTEGER_BINARY)
         y = self.partner(v).node
         if kind in DIVISIONS:
             y = self.b.op(K.OR, y, self.b.scalar_like(1, y))
@@ -170,11 +173,11 @@ class GraphMaker:
         v = self.pick(lambda v: v.exact, (*FLOATS, *INTEGERS))
         other = self.partner(v)
         if other.exact:
-            self.keep(self.b.op(self.one(COMPARISONS), v.node, other.node), True)  # type: ignore[arg-type]
+            self.keep(self.b.op(self.one(COMPARISONS), v.node, other.node), True)
 
     def boolean(self) -> None:
         v = self.pick(lambda v: True, (DType.BOOL,))
-        kind: OpKind = self.one([K.AND, K.OR, K.XOR, K.LOGICAL_NOT])  # type: ignore[assignment]
+        kind: OpKind = self.one([K.AND, K.OR, K.XOR, K.LOGICAL_NOT])
         operands = (v.node,) if kind is K.LOGICAL_NOT else (v.node, self.partner(v).node)
         self.keep(self.b.op(kind, *operands), True)
 
@@ -185,7 +188,7 @@ class GraphMaker:
 
         def fits(c: Value) -> bool:
             try:
-                return math.prod(broadcast_shapes([c.dims, shape])) <= self.max_elements  # type: ignore[arg-type]
+                return math.prod(broadcast_shapes([c.dims, shape])) <= self.max_elements
             except TypeRuleError:
                 return False
 
@@ -194,7 +197,7 @@ class GraphMaker:
             self.keep(self.b.select(condition.node, v.node, other.node), v.exact and other.exact)
 
     def cast(self) -> None:
-        target: DType = self.one([*FLOATS, *INTEGERS, DType.BOOL])  # type: ignore[assignment]
+        target: DType = self.one([*FLOATS, *INTEGERS, DType.BOOL])
         v = self.pick(lambda v: v.exact or target.is_float, (*FLOATS, *INTEGERS, DType.BOOL))
         node = v.node
         if target.is_float and v.dtype.is_integer:  # exact in every float type
@@ -208,7 +211,7 @@ class GraphMaker:
             return
         kind = self.one([K.BROADCAST, K.RESHAPE, K.TRANSPOSE, K.SLICE, K.PAD, K.CONCAT, K.GATHER])
         node = {K.BROADCAST: self._broadcast, K.RESHAPE: self._reshape, K.TRANSPOSE: self._transpose,
-                K.SLICE: self._slice, K.PAD: self._pad, K.CONCAT: self._concat, K.GATHER: self._gather}[kind](v)  # type: ignore[index]
+                K.SLICE: self._slice, K.PAD: self._pad, K.CONCAT: self._concat, K.GATHER: self._gather}[kind](v)
         if node.type.numel <= 2 * self.max_elements:
             self.keep(node, v.exact)
 
@@ -223,17 +226,17 @@ class GraphMaker:
         shape: list[int] = []
         while left > 1 and len(shape) < 3:
             divisors = [d for d in range(1, left + 1) if left % d == 0]
-            shape.append(self.one(divisors))  # type: ignore[arg-type]
+            shape.append(self.one(divisors))
             left //= shape[-1]
         return self.b.reshape(v.node, tuple([*shape, left]))
 
     def _transpose(self, v: Value) -> Node:
-        return self.b.transpose(v.node, self.draw(st.permutations(range(len(v.dims)))))  # type: ignore[arg-type]
+        return self.b.transpose(v.node, self.rng.sample(range(len(v.dims)), len(v.dims)))
 
     def _slice(self, v: Value) -> Node:
         begin, strides, sizes = [], [], []
         for dim in v.dims:
-            stride: int = self.one([1, 1, 2, 3, -1, -2])  # type: ignore[assignment]
+            stride: int = self.one([1, 1, 2, 3, -1, -2])
             first = self.number(0, dim - 1)
             most = (dim - 1 - first) // stride + 1 if stride > 0 else first // -stride + 1
             begin.append(first)
@@ -249,7 +252,7 @@ class GraphMaker:
         axis = self.number(0, len(v.dims) - 1)
         same = [o for o in self.values if o.dtype is v.dtype and len(o.dims) == len(v.dims) and o.exact >= v.exact
                 and all(i == axis or a == b for i, (a, b) in enumerate(zip(o.dims, v.dims, strict=True)))]
-        return self.b.concat([v.node, *(self.one(same).node for _ in range(self.number(1, 2)))], axis)  # type: ignore[attr-defined]
+        return self.b.concat([v.node, *(self.one(same).node for _ in range(self.number(1, 2)))], axis)
 
     def _gather(self, v: Value) -> Node:
         indices = self.pick(lambda i: i.node.type.numel <= 8, INTEGERS).node
@@ -260,13 +263,13 @@ class GraphMaker:
         v = self.pick(lambda v: len(v.dims) > 0, (*FLOATS, *INTEGERS, DType.BOOL))
         if not v.dims:
             return
-        axes = sorted(self.draw(st.sets(st.integers(0, len(v.dims) - 1), min_size=1)))  # type: ignore[arg-type, call-overload]
+        axes = sorted({self.number(0, len(v.dims) - 1) for _ in range(self.number(1, 3))})
         keep = self.number(0, 1) == 1
         node, exact = v.node, v.exact
         if v.dtype is DType.BOOL:
-            kind: OpKind = self.one([K.ANY, K.ALL])  # type: ignore[assignment]
+            kind: OpKind = self.one([K.ANY, K.ALL])
         else:
-            kind = self.one([K.SUM, K.SUM, K.SUM, K.MAX, K.MAX, K.MIN, K.PROD])  # type: ignore[assignment]
+            kind = self.one([K.SUM, K.SUM, K.SUM, K.MAX, K.MAX, K.MIN, K.PROD])
         if v.dtype.is_float and kind is K.PROD:
             node = self.clamp(node, 0.75, 1.25)
         if v.dtype.is_float and kind in (K.SUM, K.PROD):
@@ -277,7 +280,7 @@ class GraphMaker:
         v = self.pick(lambda v: v.exact and len(v.dims) > 0, (*FLOATS, *INTEGERS))
         if v.dims and v.exact:
             kind, dtype = self.one([K.ARGMAX, K.ARGMIN]), self.one(INTEGERS)
-            self.keep(self.b.arg_reduce(kind, v.node, self.number(0, len(v.dims) - 1), dtype), True)  # type: ignore[arg-type]
+            self.keep(self.b.arg_reduce(kind, v.node, self.number(0, len(v.dims) - 1), dtype), True)
 
     def scan(self) -> None:
         v = self.pick(lambda v: len(v.dims) > 0, (*FLOATS, *INTEGERS))
@@ -288,7 +291,7 @@ class GraphMaker:
     def iota(self) -> None:
         shape = self.shape()
         if shape:
-            self.keep(self.b.iota(shape, self.number(0, len(shape) - 1), self.one([*INTEGERS, DType.F32])), True)  # type: ignore[arg-type]
+            self.keep(self.b.iota(shape, self.number(0, len(shape) - 1), self.one([*INTEGERS, DType.F32])), True)
 
     def softmax(self) -> None:
         v = self.pick(lambda v: len(v.dims) > 0, FLOATS)
@@ -310,7 +313,7 @@ class GraphMaker:
     def update(self) -> None:
         """A value of a variable's type, from the variable."""
         if self.variables:
-            v: Value = self.one(self.variables)  # type: ignore[assignment]
+            v: Value = self.one(self.variables)
             if v.dtype.is_float:
                 self.keep(self.b.add(self.b.mul(v.node, self.b.scalar_like(0.5, v.node)), self.b.scalar_like(1, v.node)), False)
 
@@ -320,7 +323,7 @@ class GraphMaker:
 
     def graph(self, steps: int) -> TensorGraph:
         for _ in range(steps):
-            self.one(self.STEPS_BY_WEIGHT)(self)  # type: ignore[operator]
+            self.one(self.STEPS_BY_WEIGHT)(self)
         used = {o for v in self.values for o in v.node.operands}
         made = [v.node for v in self.values if v.node.operands]
         outputs = [n for n in made if n not in used or self.number(0, 7) == 0]
@@ -331,17 +334,32 @@ class GraphMaker:
         for variable in self.variables:
             fitting = [n for n in [*made, *(v.node for v in self.variables)] if n.type == variable.node.type]
             if fitting and self.number(0, 3):
-                assigns[key_of(variable.node)] = self.one(fitting)  # type: ignore[assignment]
+                assigns[key_of(variable.node)] = self.one(fitting)
         if self.variables and self.number(0, 5) == 0:
-            outputs.append(self.one(self.variables).node)  # type: ignore[attr-defined]
+            outputs.append(self.one(self.variables).node)
         return region("random", outputs, assigns)
 
 
-@st.composite
-def graphs(draw: Draw, max_steps: int = 14, max_elements: int = 400) -> tuple[TensorGraph, Values]:
-    """A graph and values for it."""
-    graph = GraphMaker(draw, max_elements).graph(draw(st.integers(1, max_steps)))  # type: ignore[arg-type]
-    return graph, values_for(graph, draw(st.integers(0, 1 << 16)))  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Case:
+    """A graph and values for it, printed as text."""
+
+    graph: TensorGraph
+    values: Values
+
+    def __repr__(self) -> str:
+        return "\n" + format_graph(self.graph)
+
+
+def make_case(rng: random.Random, max_steps: int, max_elements: int) -> Case:
+    """A graph of up to `max_steps` steps (a step makes one to seven nodes)."""
+    graph = GraphMaker(rng, max_elements).graph(rng.randint(1, max_steps))
+    return Case(graph, values_for(graph, rng.randint(0, 1 << 16)))
+
+
+def cases(max_steps: int = 14, max_elements: int = 400) -> st.SearchStrategy[Case]:
+    """Cases that hypothesis can shrink."""
+    return st.randoms(use_true_random=False).map(lambda rng: make_case(rng, max_steps, max_elements))
 
 
 def values_for(graph: TensorGraph, seed: int) -> Values:

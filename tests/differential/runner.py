@@ -35,7 +35,7 @@ Array = NDArray[Any]
 Values = dict[str, Array]
 
 RELATIVE = {DType.F16: 1e-2, DType.BF16: 6e-2, DType.F32: 3e-5, DType.F64: 1e-11}
-"""Error allowed per element, relative to itself and, an eighth of it, to the largest element of its tensor."""
+"""Error allowed per element, relative to itself and, an eighth of it, to the largest element of its tensor (or 1)."""
 
 
 @dataclass
@@ -140,10 +140,10 @@ def reference(graph: TensorGraph, values: Values) -> tuple[Values, Values]:
             noise = np.max(off[np.isfinite(off)], initial=0.0)
             largest = np.max(np.abs(want[finite]), initial=0.0)
             relative = RELATIVE[node.type.dtype]
-            allowed[key] = relative * np.abs(want) + relative / 8 * largest + 8 * noise
+            tolerance = relative * np.abs(want) + relative / 8 * max(largest, 1.0) + 8 * noise
             # Where the type itself overflows or the steps do not agree on NaN there is no single answer.
-            settled = (np.isfinite(stepwise[key].astype(np.float64)) == finite)
-            allowed[key][~settled] = np.inf
+            settled = np.isfinite(stepwise[key].astype(np.float64)) == finite
+            allowed[key] = np.where(settled, tolerance, np.inf)
     return exact, allowed
 
 

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import check
+from tests.frontend.check import check, trace, types_of_graph
 from tests.frontend.values import normal, positive
+from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import OpKind
 
 RAW = tf.raw_ops
 SHAPE = {"NHWC": (2, 3, 5, 4), "NCHW": (2, 4, 3, 5)}
@@ -37,10 +41,6 @@ def test_forward_of_the_older_ops() -> None:
 
 def test_channels_first_equals_channels_last() -> None:
     """Traced without TensorFlow's kernel, which the CPU lacks: the layout is checked by transposing."""
-    from tests.frontend.check import trace
-    from tf_stitch.ir.graph import TensorGraph
-    from tf_stitch.ir.interpreter import interpret
-
     x = normal(SHAPE["NHWC"])
     results = {}
     for data_format in ("NHWC", "NCHW"):
@@ -56,6 +56,32 @@ def test_channels_first_equals_channels_last() -> None:
         results[data_format + "mean"] = out["1"]
     np.testing.assert_allclose(results["NHWC"], results["NCHW"], 1e-5, 1e-5)
     np.testing.assert_allclose(results["NHWCmean"], results["NCHWmean"], 1e-5, 1e-5)
+
+
+def test_what_a_gpu_saves_is_what_its_gradient_reads() -> None:
+    """cuDNN's reserve is 1 / sqrt(variance + epsilon); forward and backward agree on it."""
+    def function(x, scale, offset):
+        with tf.GradientTape() as tape:
+            tape.watch([x, scale, offset])
+            y, _, _ = tf.compat.v1.nn.fused_batch_norm(x, scale, offset)
+            loss = tf.reduce_sum(tf.square(y) * tf.range(4, dtype=tf.float32))
+        return tape.gradient(loss, [x, scale, offset])
+
+    x = normal(SHAPE["NHWC"])
+    concrete = trace(function, tf.TensorSpec(x.shape), tf.TensorSpec([4]), tf.TensorSpec([4])).concrete
+    graph_def = concrete.graph.as_graph_def()
+    values = dict(zip([t.name for t in concrete.graph.inputs], (x, *_statistics()[:2]), strict=True))
+    results = []
+    for device in ("/device:CPU:0", "/device:GPU:0"):
+        for node in graph_def.node:
+            node.device = device
+        imported = import_graph(graph_def, types_of_graph(concrete.graph))
+        saved = imported.value(next(n for n in imported.nodes if imported.nodes[n].op == "FusedBatchNormV3") + ":4")
+        assert (saved.kind is OpKind.RSQRT) == ("GPU" in device)
+        nodes = [(t.name, imported.value(t.name)) for t in concrete.graph.outputs]
+        results.append(interpret(TensorGraph("bn", nodes), values))
+    for key, value in results[0].items():
+        np.testing.assert_allclose(value, results[1][key], 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -6,6 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
@@ -23,7 +25,7 @@ _FLOAT = {
     OpKind.EXPM1: "tfs_expm1{f}({0})", OpKind.LOG: "tfs_log{f}({0})", OpKind.LOG1P: "tfs_log1p{f}({0})",
     OpKind.SQRT: "sqrt{f}({0})", OpKind.RSQRT: "tfs_rsqrt{f}({0})", OpKind.RECIPROCAL: "({one} / {0})",
     OpKind.TANH: "tfs_tanh{f}({0})", OpKind.SIGMOID: "tfs_sigmoid{f}({0})", OpKind.ERF: "tfs_erf{f}({0})",
-    OpKind.ERFC: "erfc{f}({0})", OpKind.SIN: "sin{f}({0})", OpKind.COS: "cos{f}({0})", OpKind.TAN: "tan{f}({0})",
+    OpKind.ERFC: "tfs_erfc{f}({0})", OpKind.SIN: "sin{f}({0})", OpKind.COS: "cos{f}({0})", OpKind.TAN: "tan{f}({0})",
     OpKind.ASIN: "asin{f}({0})", OpKind.ACOS: "acos{f}({0})", OpKind.ATAN: "atan{f}({0})",
     OpKind.SINH: "sinh{f}({0})", OpKind.COSH: "cosh{f}({0})", OpKind.ASINH: "asinh{f}({0})",
     OpKind.ACOSH: "acosh{f}({0})", OpKind.ATANH: "atanh{f}({0})", OpKind.LGAMMA: "lgamma{f}({0})",
@@ -220,11 +222,19 @@ class CFamily(ABC):
             return f"tfs_to_bfloat16({text})"
         return f"({self.storage[dtype]})({text})" if dtype is DType.BOOL else text
 
+    def stored_literal(self, value: float | int | bool, dtype: DType) -> str:
+        """A constant as it lies in memory; a constant expression, which initialises a table."""
+        if self.storage[dtype] == "uint16_t":
+            return hex(int(np.asarray(value).astype(dtype.numpy).view(np.uint16)))
+        if dtype.is_float and not math.isfinite(value):
+            return "(0.0 / 0.0)" if math.isnan(value) else "(1.0 / 0.0)" if value > 0 else "(-1.0 / 0.0)"
+        return self.literal(value, dtype.compute)
+
     def constants(self, qualifier: str) -> Lines:
         """Tables of constant buffers."""
         for b in self.program.buffers:
             if b.constant is not None:
-                values = ", ".join(self.to_storage(self.literal(v, b.dtype.compute), b.dtype) for v in b.constant)
+                values = ", ".join(self.stored_literal(v, b.dtype) for v in b.constant)
                 yield f"{qualifier} {self.storage[b.dtype]} {b.name}[{b.size}] = {{{values}}};"
 
 

@@ -40,9 +40,14 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     return "\n".join(lines) + "\n"
 
 
+def shared_bytes(program: k.Program) -> int:
+    """Bytes of the program's shared arrays."""
+    return sum(_array_bytes(a) for a in _shared_arrays(program.body))
+
+
 def dynamic_shared_bytes(program: k.Program) -> int:
     """Bytes of dynamic shared memory a launch of the program needs."""
-    size = sum(_array_bytes(a) for a in _shared_arrays(program.body))
+    size = shared_bytes(program)
     return size if size > STATIC_SHARED_BYTES else 0
 
 

@@ -16,7 +16,7 @@ template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b
 #define TFS_UNARY(name) \
   __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
   __device__ __forceinline__ double tfs_##name(double x) { return name(x); }
-TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(rsqrt)
+TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(erfc) TFS_UNARY(rsqrt)
 __device__ __forceinline__ float tfs_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 __device__ __forceinline__ float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
@@ -66,18 +66,18 @@ struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T
 struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
 struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
 
-// Combines v over Width neighbouring threads (a power of two); above a warp, over the whole block of Width threads.
-// Shuffles within warps first; the partial results of warps meet in shared memory.
+// Combines v over Width neighbouring threads (a power of two); a block is one or several such groups.
+// Shuffles within warps first; the partial results of the warps of a group meet in shared memory.
 template <class Op, int Width, class T> __device__ __forceinline__ T tfs_all_reduce(T v) {
 #pragma unroll
   for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
   if (Width > 32) {
     constexpr int kWarps = Width > 32 ? Width / 32 : 1;
-    __shared__ T slot[kWarps];
+    __shared__ T slot[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (lane == 0) slot[warp] = v;
     __syncthreads();
-    v = slot[lane % kWarps];
+    v = slot[warp / kWarps * kWarps + lane % kWarps];
 #pragma unroll
     for (int o = kWarps / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
     __syncthreads();  // the slots are free again
@@ -100,13 +100,13 @@ __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
   }
   if (Width > 32) {
     constexpr int kWarps = Width > 32 ? Width / 32 : 1;
-    __shared__ T values[kWarps];
-    __shared__ I indices[kWarps];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __shared__ T values[32];
+    __shared__ I indices[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / kWarps * kWarps;
     if (lane == 0) { values[warp] = best; indices[warp] = at; }
     __syncthreads();
-    best = values[0]; at = indices[0];
-    for (int w = 1; w < kWarps; ++w) tfs_arg_combine<Largest>(best, at, values[w], indices[w]);
+    best = values[first]; at = indices[first];
+    for (int w = 1; w < kWarps; ++w) tfs_arg_combine<Largest>(best, at, values[first + w], indices[first + w]);
     __syncthreads();
   }
 }

@@ -14,6 +14,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.stitch_plan import LARGEST_INLINE_CONSTANT
+from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class RegionGraph:
     Attributes:
         graph: inputs have keys "i0", "i1", ..., variables "v0", ..., outputs "o0", ..., assigns the variable's name.
         members: names of the TensorFlow nodes it replaces, in topological order.
-        inputs, outputs: TensorFlow tensor names behind the graph's inputs and outputs.
+        inputs: TensorFlow tensor names behind the graph's inputs.
+        outputs: TensorFlow tensor name -> number of the graph's output that holds its value.
         handles: tensor names of the resource handles behind the variables.
     """
 
@@ -31,7 +33,7 @@ class RegionGraph:
     members: tuple[str, ...]
     inputs: tuple[str, ...]
     handles: tuple[str, ...]
-    outputs: tuple[str, ...]
+    outputs: dict[str, int]
 
 
 def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str]) -> RegionGraph:
@@ -53,6 +55,7 @@ class _Cutter:
         self._inside = set(members)
         self._new: dict[Node, Node] = {}
         self._inputs: dict[str, Node] = {}
+        self._reads: dict[str, str] = {}  # one read of each variable that nobody writes
         self._state: dict[str, Node] = {}  # current value of each variable
         self._variables: dict[str, Node] = {}
         self._written: dict[str, Node] = {}
@@ -65,16 +68,16 @@ class _Cutter:
             value = self._imported.value(tensor)
             if value is None or value not in self._new:
                 raise UnsupportedError(f"{tensor} has no value in the region")
-            outputs.append((f"o{len(outputs)}", self._new[value]))
+            outputs.append((tensor, self._new[value]))
         for handle, value in self._written.items():
             variable = self._variables[handle]
             assert isinstance(variable.attrs, VariableAttrs)
             outputs.append((variable.attrs.handle, Builder(value.loc).assign(variable.attrs.handle, value)))
-        graph = TensorGraph(self._members[-1], outputs)
+        graph = EliminateCommonSubexpressions().run(TensorGraph(self._members[-1], outputs)).graph
         used = set(graph.inputs())
         self._check(graph)
         return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
-                         [h for h, n in self._variables.items() if n in used], tuple(wanted))
+                         [h for h, n in self._variables.items() if n in used])
 
     def _node(self, node: ImportedNode) -> None:
         """Rebuilds what one TensorFlow node computes; its variable reads see the region's earlier writes."""
@@ -113,6 +116,8 @@ class _Cutter:
             handle = node.attrs.handle
             owner = self._imported.owner.get(node)
             if owner is not None and owner.rpartition(":")[0] not in self._inside:
+                if handle in self._imported.constant_handles:  # every read gives the same value
+                    owner = self._reads.setdefault(handle, owner)
                 return self._input(owner, node)
             if handle not in self._state:
                 self._state[handle] = self._variables[handle] = node
@@ -145,9 +150,9 @@ def _is_small_constant(node: Node) -> bool:
     return node.kind is OpKind.BROADCAST and _is_small_constant(node.operands[0])
 
 
-def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str], handles: Sequence[str],
-              outputs: tuple[str, ...]) -> RegionGraph:
-    """Keys by number: regions of equal structure become equal graphs."""
+def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str],
+              handles: Sequence[str]) -> RegionGraph:
+    """Keys by number: regions of equal structure become equal graphs. Tensors of one value share an output."""
     keys: Mapping[str, str] = {t: f"i{i}" for i, t in enumerate(tensors)}
     names: Mapping[str, str] = {h: f"v{i}" for i, h in enumerate(handles)}
     new: dict[Node, Node] = {}
@@ -161,6 +166,8 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
             new[node] = b.assign(names[node.attrs.handle], new[node.operands[0]])
         else:
             new[node] = make_node(node.kind, [new[o] for o in node.operands], node.attrs, node.loc)
-    renamed = [(names.get(key, key), new[n]) for key, n in graph.outputs]
-    return RegionGraph(TensorGraph(graph.name, renamed), members, tuple(tensors), tuple(handles), outputs)
-
+    number: dict[Node, int] = {}
+    outputs = {key: number.setdefault(new[n], len(number)) for key, n in graph.outputs if key not in names}
+    delivered = [(f"o{i}", n) for n, i in number.items()]
+    assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
+    return RegionGraph(TensorGraph(graph.name, delivered + assigned), members, tuple(tensors), tuple(handles), outputs)

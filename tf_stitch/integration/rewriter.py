@@ -16,6 +16,7 @@ from tf_stitch.integration.control_context import control_contexts
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.types import Symbol
 from tf_stitch.planning.regions import RegionNode, find_regions
 
 MAX_ROUNDS = 8
@@ -46,6 +47,7 @@ class GraphRewriter:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         self._min_weight, self._allow_state = min_weight, allow_state
         self._users = _users(imported)
+        self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
         self._contexts = control_contexts(imported, frames)
         self.left_out = {n.name: n.reason for n in imported.nodes.values() if n.reason is not None and n.weight}
@@ -82,16 +84,23 @@ class GraphRewriter:
             return None
         if node.writes and not self._allow_state:
             return None
+        if self._imported.data_sizes and self._sized_by_data(node):
+            self.left_out[node.name] = "its size is decided by data, every step anew"
+            return None
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
             return None
         if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
             return None
         return node.device, self._contexts[node.name]
 
+    def _sized_by_data(self, node: ImportedNode) -> bool:
+        operands = [self._imported.value(t) for t in node.inputs]
+        return any(isinstance(d, Symbol) and d.name in self._imported.data_sizes
+                   for v in (*node.outputs, *operands, *node.writes.values()) if v is not None for d in v.type.shape)
+
     def _read_belongs(self, node: ImportedNode) -> bool:
         """A read is worth a place in a region only beside the update of its variable."""
-        handles = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
-        return self._allow_state and any(h in handles for h in node.reads)
+        return self._allow_state and any(h in self._written for h in node.reads)
 
     def _trim(self, members: Sequence[str]) -> list[str]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
@@ -139,7 +148,7 @@ class GraphRewriter:
         region_of = {m: r for r in regions for m in r.members}
         nodes = [make_node(r, self._imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
         names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
-        tensor = {t: f"{names[id(r)]}:{i}" for r in regions for i, t in enumerate(r.outputs)}
+        tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
         control = {m: names[id(r)] for m, r in region_of.items()}
         out = GraphDef()
         out.CopyFrom(self._graph_def)

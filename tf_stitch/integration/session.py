@@ -69,7 +69,7 @@ class Session:
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
                                         {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
-                                        len(region.handles), len(region.outputs)))
+                                        len(region.handles), len(set(region.outputs.values()))))
             name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
             if self._native is not None:
                 return stitch_node(name, region, number, device, controls)

@@ -76,8 +76,8 @@ def cast(attrs: oa.CastAttrs, x: Array) -> Array:
 def divide(x: Array, y: Array) -> Array:
     """True division of floats; integers truncate towards zero."""
     if np.issubdtype(np.asarray(x).dtype, np.integer):
-        quotient = np.floor_divide(np.abs(x), np.abs(y))
-        return (np.sign(x) * np.sign(y) * quotient).astype(x.dtype)
+        inexact = np.mod(x, y) != 0
+        return (np.floor_divide(x, y) + (inexact & ((x < 0) != (y < 0)))).astype(x.dtype)
     return np.divide(x, y)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 import numpy as np
 
-from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 
@@ -62,7 +62,7 @@ def _text(value: object) -> str:
     if isinstance(value, np.ndarray):
         if value.size <= 8:
             return str(value.tolist())
-        return f"array{list(value.shape)}#{hash(oa.ConstantAttrs(value)) & 0xffffffff:08x}:{value.tobytes().hex()[:64]}"
+        return f"array{list(value.shape)}#{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, tuple):
         return "[" + ",".join(map(str, value)) + "]"
     return str(getattr(value, "value", value))

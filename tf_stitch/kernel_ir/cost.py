@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var
 
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
@@ -21,7 +22,8 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
     for stmt in body:
         if isinstance(stmt, k.For):
             lanes = SIMD_LANES if stmt.loop is k.Loop.SIMD else 1
-            total += stmt.var.extent * _cycles(stmt.body) / lanes + 2
+            strided = _strided(stmt.body, stmt.var) * (lanes - 1)  # gathers do not gain from lanes
+            total += stmt.var.extent * (_cycles(stmt.body) + strided) / lanes + 2
         elif isinstance(stmt, k.If):
             total += max(_cycles(stmt.body), _cycles(stmt.orelse)) + 1
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
@@ -29,6 +31,23 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
         elif isinstance(stmt, k.Let | k.Update | k.Assign | k.ArgUpdate | k.SetElement | k.Store):
             total += 1 + _expression(stmt.value)
     return total
+
+
+def _strided(body: Sequence[k.Stmt], over: Var) -> int:
+    """Loads and stores in a body whose neighbours in `over` are not neighbours in memory."""
+    count = 0
+    for stmt in body:
+        if isinstance(stmt, k.Store):
+            count += stmt.index.coefficient(over) not in (0, 1)
+        if isinstance(stmt, k.Let | k.Store | k.SetElement | k.Update):
+            count += sum(index.coefficient(over) not in (0, 1) for index in _loaded(stmt.value))
+    return count
+
+
+def _loaded(expr: k.Expr) -> list[Index]:
+    if isinstance(expr, k.Load):
+        return [expr.index]
+    return [i for a in expr.args for i in _loaded(a)] if isinstance(expr, k.Apply) else []
 
 
 def _expression(expr: k.Expr) -> float:

@@ -134,10 +134,10 @@ def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
 def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:
     """Multi-index of a row-major offset, which lies inside the array."""
     out: list[Index] = []
-    inner = math.prod(dims)
+    inner = math.prod(max(d, 1) for d in dims)
     for axis, dim in enumerate(dims):
         inner //= max(dim, 1)
-        if dim == 1:
+        if dim <= 1:
             out.append(constant(0))
             continue
         part = flat // inner if inner > 1 else flat
@@ -167,13 +167,13 @@ def _collect(terms: Sequence[tuple[Atom, int]], offset: int) -> Index:
     total: dict[Atom, int] = {}
     for atom, coefficient in terms:
         total[atom] = total.get(atom, 0) + coefficient
-    _join_divmod(total)
+    offset += _join_divmod(total)
     return Index(tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: str(t[0]))), offset)
 
 
-def _join_divmod(total: dict[Atom, int]) -> None:
-    """c*d*(x // d) + c*(x % d) -> c*x, in place, until nothing joins."""
-    joined = True
+def _join_divmod(total: dict[Atom, int]) -> int:
+    """c*d*(x // d) + c*(x % d) -> c*x, in place, until nothing joins; gives what x adds to the offset."""
+    joined, offset = True, 0
     while joined:
         joined = False
         for atom, c in list(total.items()):
@@ -184,13 +184,13 @@ def _join_divmod(total: dict[Atom, int]) -> None:
                 continue
             whole = quotient.terms[0][0]
             if total.get(whole) == c * atom.divisor:
-                if atom.base.offset:
-                    continue
                 del total[atom], total[whole]
+                offset += c * atom.base.offset
                 for inner, k in atom.base.terms:
                     total[inner] = total.get(inner, 0) + c * k
                 joined = True
                 break
+    return offset
 
 
 def _split(index: Index, divisor: int) -> tuple[Index, Index]:
@@ -233,6 +233,9 @@ def _floordiv(index: Index, divisor: int) -> Index:
     if only and only[1] == 1 and isinstance(only[0], FloorDiv):
         inner = only[0]
         return quotient + _floordiv(inner.base, inner.divisor * divisor)
+    factor = max((g for _, c in rest.terms if 1 < (g := math.gcd(c, divisor)) < divisor), default=0)
+    if factor and rest.bounds[0] >= 0:  # in steps, so that the parts of a delinearised index have one form
+        return quotient + _floordiv(_floordiv(rest, factor), divisor // factor)
     return quotient + Index(((FloorDiv(rest, divisor), 1),))
 
 

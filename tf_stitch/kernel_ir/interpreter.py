@@ -59,6 +59,7 @@ class _Block:
         self.sizes: dict[str, int] = {}
         self.epoch = 0  # barriers passed
         self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # element -> (thread, epoch)
+        self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # element -> (threads, epoch)
         self.shared: set[str] = set()
 
     def run(self) -> None:
@@ -246,6 +247,14 @@ class _Block:
         writer, epoch = self.shared_writes.get((array, at), (t, self.epoch))
         if writer != t and epoch == self.epoch:
             raise VerifyError(f"thread {t} {what} {array}[{at}], which thread {writer} wrote with no barrier between")
+        if array not in self.shared:
+            return
+        readers, epoch = self.shared_reads.get((array, at), (set(), self.epoch))
+        readers = readers if epoch == self.epoch else set()
+        if what == "writes" and readers - {t}:
+            raise VerifyError(f"thread {t} writes {array}[{at}], which another reads with no barrier between")
+        if what == "reads":
+            self.shared_reads[array, at] = readers | {t}, self.epoch
 
 
 def _beats(kind: OpKind, value: Any, best: Any) -> bool:

@@ -82,8 +82,8 @@ class Evaluator:
 
     def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
         value = cast(oa.ConstantAttrs, node.attrs).value
-        if value.size == 1:
-            return _literal(value.reshape(-1)[0].item(), node.type.dtype)
+        if value.size <= 1:  # an empty one is never read
+            return _literal(value.reshape(-1)[0].item() if value.size else 0, node.type.dtype)
         return k.Load(self.buffers.constant(node), linearize(index, node.type.dims), node.type.dtype.compute)
 
     def _extent(self, node: Node, index: MultiIndex) -> k.Expr:

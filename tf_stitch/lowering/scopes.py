@@ -107,7 +107,8 @@ class ScopedEmitter:
         if over.extent == 1 and limit is None:
             yield
             return
-        with self._scope(guarded=limit is not None and kind is not k.Loop.SIMD) as scope:
+        # Nothing moves out of a loop that may run no iteration (a SIMD loop with a limit always runs one).
+        with self._scope(guarded=over.extent == 0 or (limit is not None and kind is not k.Loop.SIMD)) as scope:
             self._depth_of[over.name] = len(self._scopes) - 1
             yield
         self.emit(k.For(over, tuple(scope.statements), kind, limit))

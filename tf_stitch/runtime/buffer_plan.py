@@ -17,7 +17,8 @@ from tf_stitch.schedule.kernel_schedule import Rule
 
 @dataclass
 class BufferPlan:
-    """Where values live. `kernels` are the given ones, parameters updated in place marked so."""
+    """Where values live. `kernels` are the given ones, parameters updated in place marked so; kernels of one of the
+    `rounds` may run at the same time."""
 
     kernels: list[LoweredKernel]
     inputs: tuple[str, ...]
@@ -25,6 +26,7 @@ class BufferPlan:
     place: dict[Node, BufferRef] = field(default_factory=dict)
     state: list[tuple[int, StateMode]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
+    rounds: list[int] = field(default_factory=list)
     arena_bytes: int = 0
 
     def argument(self, node: Node, mode: k.Mode) -> BufferRef:
@@ -37,11 +39,12 @@ class BufferPlan:
 
 
 def plan_buffers(graph: TensorGraph, kernels: Sequence[LoweredKernel], inputs: tuple[str, ...],
-                 variables: tuple[str, ...]) -> BufferPlan:
+                 variables: tuple[str, ...], packed: bool = False) -> BufferPlan:
     """A place for every value that a kernel writes, and copies for outputs that no kernel writes itself.
 
     Args:
-        kernels: in the order they run.
+        kernels: in an order in which they can run.
+        packed: kernels that do not depend on each other run at the same time, else one after the other.
         inputs, variables: keys and handles in the op's order.
     """
     plan = BufferPlan(list(kernels), inputs, variables)
@@ -53,10 +56,17 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[LoweredKernel], inputs: t
             output_number += 1
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle))
+            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), node.type.nbytes) for target, node in copies]
+    plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
     _plan_arena(plan)
     return plan
+
+
+def _copied_variables(graph: TensorGraph) -> set[str]:
+    """Handles whose old value is delivered as it is: by a copy after all kernels."""
+    values = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+    return {n.attrs.handle for n in values if isinstance(n.attrs, VariableAttrs)}
 
 
 def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
@@ -66,9 +76,10 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
         plan.place[node] = target
 
 
-def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int) -> None:
+def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
+            copied: set[str]) -> None:
     value = assign.operands[0]
-    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE):
+    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or plan.variables[variable] in copied:
         mode = StateMode.FRESH
     else:
         mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
@@ -124,10 +135,30 @@ def _loads(expr: k.Expr, names: set[str]) -> list[Index]:
     return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
 
 
+def _rounds(plan: BufferPlan) -> list[int]:
+    """The round of each kernel: after every kernel before it that writes what it reads or writes, or reads what it
+    writes. Values that will live in the arena are told apart by node, all others by place."""
+    read: dict[Node | BufferRef, int] = {}
+    written: dict[Node | BufferRef, int] = {}
+    rounds: list[int] = []
+    for kernel in plan.kernels:
+        touched: list[tuple[Node | BufferRef, k.Mode]] = []
+        for node, mode in kernel.arguments:
+            inside = node not in plan.place and node.kind not in (OpKind.INPUT, OpKind.VARIABLE)
+            touched.append((node if inside else plan.argument(node, mode), mode))
+        after = [written[p] + 1 for p, _ in touched if p in written]
+        after += [read[p] + 1 for p, mode in touched if mode is k.Mode.WRITE and p in read]
+        rounds.append(max(after, default=0))
+        for place, mode in touched:
+            seen = written if mode is k.Mode.WRITE else read
+            seen[place] = max(seen.get(place, 0), rounds[-1])
+    return rounds
+
+
 def _plan_arena(plan: BufferPlan) -> None:
-    """First fit by decreasing size over lifetimes measured in kernels."""
+    """First fit by decreasing size over lifetimes measured in rounds."""
     life: dict[Node, list[int]] = {}
-    for i, kernel in enumerate(plan.kernels):
+    for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             if node in plan.place or (mode is k.Mode.READ and node not in life):
                 continue

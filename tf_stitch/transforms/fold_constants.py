@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
+
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -13,10 +15,13 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
+_KEEP = (OpKind.INPUT, OpKind.VARIABLE, OpKind.CONSTANT, OpKind.ASSIGN)
+
 
 @dataclass(frozen=True)
 class FoldConstants:
-    """Folds element-wise and movement ops whose operands are constants, up to `limit` elements, and sizes."""
+    """Folds element-wise and movement ops whose operands are constants, up to `limit` elements, sizes, and whatever
+    has no elements."""
 
     limit: int = 1024
     name: str = "fold_constants"
@@ -25,6 +30,8 @@ class FoldConstants:
         return rewrite(graph, (self._fold, _multiply_by_one))
 
     def _fold(self, node: Node) -> Node | None:
+        if node.type.is_static and node.type.numel == 0 and node.kind not in _KEEP:
+            return Builder(node.loc).constant(np.zeros(node.type.dims), node.type.dtype)
         foldable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
         if not (foldable and all(o.kind is OpKind.CONSTANT for o in node.operands)) and node.kind is not OpKind.EXTENT:
             return None

@@ -26,7 +26,7 @@ class SplitReductions:
 
     Attributes:
         tasks: independent tasks that fill the device.
-        shortest: reductions of up to this many elements stay whole.
+        shortest: elements that are worth a task of their own.
         column_tile: columns that one task of a column reduction covers.
     """
 
@@ -47,15 +47,17 @@ class SplitReductions:
         outer, inner = math.prod(x.type.dims[:first]), math.prod(x.type.dims[last + 1:])
         columns = last < x.type.rank - 1
         at_hand = outer * (math.ceil(inner / self.column_tile) if columns else 1)
-        wanted = min(self.tasks // max(at_hand, 1), length // self.shortest)
+        per_step = min(inner, self.column_tile) if columns else 1
+        wanted = min(self.tasks // max(at_hand, 1), length * per_step // self.shortest, length // 4)
         parts = _divisor_near(length, wanted)
         if parts < 2 or (x.kind is OpKind.RESHAPE and len(axes) == 1 and x.type.dims[first] == parts):
             return None
         b = Builder(node.loc)
-        kept = x.type.shape[:first], x.type.shape[last + 1:]
+        before = node.type.shape[:node.type.rank - (x.type.rank - 1 - last)]  # axes of 1 between reduced ones too
         # Between the stages a half-precision sum is not rounded.
-        split = b.cast(b.reshape(x, (*kept[0], parts, length // parts, *kept[1])), node.type.dtype.compute)
-        return b.cast(b.reduce(node.kind, b.reduce(node.kind, split, [first + 1]), [first]), node.type.dtype)
+        split = b.cast(b.reshape(x, (*before, parts, length // parts, *x.type.shape[last + 1:])), node.type.dtype.compute)
+        stage = len(before)
+        return b.cast(b.reduce(node.kind, b.reduce(node.kind, split, [stage + 1]), [stage]), node.type.dtype)
 
 
 def _separate(node: Node) -> Node | None:

@@ -39,10 +39,14 @@ class ImportedNode:
 @dataclass
 class ImportedGraph:
     """`nodes` in topological order over data and control edges (back edges of loops cut). `owner` gives the
-    canonical name of the first TensorFlow output that has an IR value."""
+    canonical name of the first TensorFlow output that has an IR value. `constant_handles` are resource variables that
+    the graph reads and nothing else: all their reads give one value. `data_sizes` are symbols of dimensions that the
+    contents of a tensor decide (Unique, Where): they differ from step to step."""
 
     nodes: dict[str, ImportedNode] = field(default_factory=dict)
     owner: dict[Node, str] = field(default_factory=dict)
+    constant_handles: frozenset[str] = frozenset()
+    data_sizes: frozenset[str] = frozenset()
 
     def value(self, tensor: str) -> Node | None:
         """IR value of a tensor ("node:index", canonical), None if it has none."""

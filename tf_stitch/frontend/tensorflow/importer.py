@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
@@ -34,6 +35,9 @@ SHAPE_ARITHMETIC = "shape arithmetic, evaluated at rewrite time"
 _MAX_SHAPE_VALUE = 64  # elements; a longer integer tensor is data, not a shape
 # Importing these registers every legalisation and every rule of shape arithmetic.
 _RULES = (legalize, static_arithmetic, static_rules)
+DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where", "DynamicPartition",
+                        "ListDiff", "StringSplit", "StringSplitV2", "SparseFillEmptyRows", "DecodeCSV",
+                        "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw"})
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot"})
 
 
@@ -74,7 +78,28 @@ class _Importer:
             for index, value in enumerate(imported.outputs):
                 if value is not None:
                     self._graph.owner.setdefault(value, f"{node.name}:{index}")
+        self._graph.constant_handles = self._constant_handles(order)
+        self._graph.data_sizes = self._data_sizes(order)
         return self._graph
+
+    def _data_sizes(self, order: list[Any]) -> frozenset[str]:
+        """Symbols that first show up behind an op whose result has as many elements as its data say."""
+        return frozenset(d.name for node in order if node.op in DATA_SIZED
+                         for spec in self._specs[node.name] for d in spec.shape or () if isinstance(d, Symbol))
+
+    def _constant_handles(self, order: list[Any]) -> frozenset[str]:
+        """Handles that go into reads alone. A loop's or a branch's graph may run its reads at different times."""
+        if any(node.op in ("Enter", "Switch", "Merge") for node in order):
+            return frozenset()
+        read: set[str] = set()
+        other: set[str] = set()
+        for node in order:
+            for tensor in (canonical_tensor(i) for i in node.input if not i.startswith("^")):
+                name, _, index = tensor.rpartition(":")
+                if int(index) < len(self._enums[name]) and self._enums[name][int(index)] == DT_RESOURCE \
+                        and node.op not in _PASS_HANDLE:
+                    (read if node.op == "ReadVariableOp" else other).add(self._handles.get(tensor, tensor))
+        return frozenset(read - other)
 
     def _trace_handle(self, node: Any) -> None:
         """Follows a handle through Identity, and notes the shapes that variables show when they are read."""
@@ -223,6 +248,7 @@ def _unknown_dims(shape: Shape) -> int:
     return sum(isinstance(d, Symbol) for d in shape)
 
 
+@cache
 def _device_type(device: str) -> str:
     """ "/job:localhost/replica:0/task:0/device:GPU:0" -> "GPU"; "" if the device names none."""
     for part in device.split("/"):

@@ -35,6 +35,8 @@ def evaluate(ctx: NodeContext) -> list[StaticValue | None]:
         values = list(rule(ctx))
     except UnsupportedError:  # an attribute or operand that the rule needs is not known: nothing is known
         return nothing
+    except (IndexError, ValueError):  # operands that do not fit, as in a branch never taken: the op says so if it runs
+        return nothing
     assert len(values) == len(nothing), f"{ctx.op} gave {len(values)} values for {len(nothing)} outputs"
     return [v if (v is not None and v.size <= MAX_ELEMENTS and any(e is not None for e in v.flat)) or
             (v is not None and v.size == 0) else None for v in values]

@@ -33,7 +33,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
         vector = vector_width(pattern, elements, aligned)
         mapping = ThreadMapping(math.ceil(elements / (GPU_THREADS * vector)), GPU_THREADS, 1, 1, vector, 1)
         return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements), mapping)]
-    columns = _column_counts(pattern, elements)
+    columns = _column_counts(pattern, elements) if elements else []
     schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
                                 _cpu_mapping(elements // cols, cols)) for cols in columns]
     schedules.append(KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
@@ -42,7 +42,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
 
 
 def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
-    chunk = min(cols, CPU_CHUNK)
+    chunk = max(min(cols, CPU_CHUNK), 1)
     return ThreadMapping(math.ceil(cols / chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
 
 

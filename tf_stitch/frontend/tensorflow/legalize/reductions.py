@@ -80,8 +80,8 @@ def l2_loss(ctx: NodeContext) -> Node:
 @legalize("ArgMax", "ArgMin")
 def arg_reduce(ctx: NodeContext) -> Node:
     x = ctx.value(0)
-    if x.type.dtype is DType.BOOL:
-        raise UnsupportedError(f"{ctx.op} of bool")
+    if x.type.dtype is DType.BOOL or x.type.rank == 0:
+        raise UnsupportedError(f"{ctx.op} of {x.type}")
     axis = ctx.scalar(1, "the axis") % x.type.rank
     if x.type.shape[axis] == 0:
         raise UnsupportedError(f"{ctx.op} of nothing must raise at run time")
@@ -92,6 +92,8 @@ def arg_reduce(ctx: NodeContext) -> Node:
 def cumsum(ctx: NodeContext) -> Node:
     """Along the last axis, where the IR scans; another axis changes places with it."""
     b, x = ctx.b, ctx.value(0)
+    if x.type.rank == 0:
+        raise UnsupportedError("a running sum of a scalar")
     axis = ctx.scalar(1, "the axis") % x.type.rank
     perm = list(range(x.type.rank))
     perm[axis], perm[-1] = perm[-1], perm[axis]

@@ -1,0 +1,110 @@
+"""Index algebra: what is simplified equals what is computed, for every value of the variables."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, var
+
+
+def evaluate(index: Index, env: Mapping[str, int]) -> int:
+    total = index.offset
+    for atom, c in index.terms:
+        if isinstance(atom, Var):
+            total += c * env[atom.name]
+        else:
+            base = evaluate(atom.base, env)
+            total += c * (base // atom.divisor if isinstance(atom, FloorDiv) else base % atom.divisor)
+    return total
+
+
+def divides_negative(index: Index, env: Mapping[str, int]) -> bool:
+    """Whether C's division would differ from Python's somewhere in the index."""
+    bases = [a.base for a, _ in index.terms if not isinstance(a, Var)]
+    return any(evaluate(b, env) < 0 or divides_negative(b, env) for b in bases)
+
+
+def random_index(rng: random.Random, variables: list[Var], depth: int) -> tuple[Index, str]:
+    """An index that is never negative, and the same in Python."""
+    if depth == 0 or rng.random() < 0.2:
+        if rng.random() < 0.2:
+            value = rng.randint(0, 12)
+            return constant(value), str(value)
+        v = rng.choice(variables)
+        return var(v), v.name
+    x, text = random_index(rng, variables, depth - 1)
+    kind = rng.randrange(6)
+    number = rng.choice([1, 2, 3, 4, 6, 8, 12, 16, 24, 192])
+    if kind == 0:
+        return x * number, f"({text}) * {number}"
+    if kind == 1:
+        return x // number, f"({text}) // {number}"
+    if kind == 2:
+        return x % number, f"({text}) % {number}"
+    if kind == 3:  # a flipped axis
+        high = x.bounds[1]
+        return constant(high) - x, f"{high} - ({text})"
+    y, other = random_index(rng, variables, depth - 1)
+    return x + y, f"({text}) + ({other})"
+
+
+@given(st.randoms(use_true_random=False))
+def test_simplified_index_equals_brute_force(rng: random.Random) -> None:
+    variables = [Var(name, rng.choice([1, 2, 3, 4, 8, 12])) for name in "abc"]
+    for _ in range(8):
+        index, text = random_index(rng, variables, 5)
+        code = compile(text, "index", "eval")
+        low, high = index.bounds
+        for values in itertools.product(*(range(v.extent) for v in variables)):
+            env = dict(zip("abc", values, strict=True))
+            want = eval(code, {}, env)
+            assert evaluate(index, env) == want, text
+            assert low <= want <= high, text
+            assert not divides_negative(index, env), f"{text} -> {index}"
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_delinearize_is_the_inverse_of_linearize(dims: list[int], vars_: list[int]) -> None:
+    variables = [Var(f"i{n}", d) for n, d in enumerate(dims)]
+    flat = linearize([var(v) for v in variables], dims)
+    assert delinearize(flat, dims) == tuple(var(v) for v in variables)
+    whole = Var("flat", 1)
+    for d in dims:
+        whole = Var("flat", whole.extent * d)
+    assert linearize(delinearize(var(whole), dims), dims) == var(whole)
+
+
+@pytest.mark.parametrize(("grid", "threads", "dims"), [(3, 128, (2, 24, 8)), (6, 32, (4, 3, 16)), (5, 64, (5, 4, 4, 4)),
+                                                       (9, 32, (3, 3, 8, 4)), (7, 48, (7, 6, 8))])
+def test_a_row_of_a_block_delinearises_and_comes_back(grid: int, threads: int, dims: tuple[int, ...]) -> None:
+    row = var(Var("block", grid)) * threads + var(Var("thread", threads))
+    assert linearize(delinearize(row, dims), dims) == row
+
+
+def test_reshape_of_reshape_cancels() -> None:
+    r, c = Var("r", 6), Var("c", 4)
+    flat = var(r) * 4 + var(c)
+    assert linearize(delinearize(flat, (3, 8)), (3, 8)) == flat
+    assert linearize(delinearize(linearize(delinearize(flat, (2, 3, 4)), (2, 3, 4)), (24,)), (24,)) == flat
+
+
+def test_a_slice_of_a_reshape_joins_with_its_offset() -> None:
+    x = var(Var("x", 8)) + 5
+    assert (x // 4) * 4 + x % 4 == x
+
+
+def test_coefficient_is_none_inside_a_division() -> None:
+    x = Var("x", 16)
+    assert (var(x) * 3 + 1).coefficient(x) == 3
+    assert (var(x) // 3).coefficient(x) is None
+    assert constant(7).coefficient(x) == 0
+
+
+def test_empty_axes_delinearise_to_zero() -> None:
+    assert delinearize(constant(0), (3, 0, 2)) == (constant(0),) * 3

@@ -1,0 +1,177 @@
+"""Compares TensorFlow, XLA (jit_compile=True) and tf_stitch on this machine's CPU, interleaved in one run.
+
+Each backend runs a case in a process of its own, in turns of a few steps; the others wait. Writes
+benchmarks/cpu_main_job.json and, from it, cpu_main_job.md. Leave the machine alone meanwhile.
+
+    python tools/benchmark.py
+    python tools/benchmark.py --cases=encoder_train --rounds=3 --out=/tmp/try.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking.machine import describe_cpu  # noqa: E402
+
+BACKENDS = ("tensorflow", "xla", "tf_stitch")
+CASES = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
+COMPARED_STEPS = 10
+
+_CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
+_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
+_ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
+_STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
+_WARM_UP = flags.DEFINE_integer("warm_up", 10, "steps before the first turn; their losses are compared")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
+
+Result = dict[str, Any]
+
+
+class Worker:
+    """A case on a backend, in a process that waits between turns."""
+
+    def __init__(self, case: str, backend: str) -> None:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")}
+        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "worker.py"), case, backend]
+        if backend == "tf_stitch":
+            environment["TF_STITCH"] = "1"
+            command[1:1] = ["-m", "tf_stitch"]  # the same activation, whether or not the package is installed
+        if backend == "xla" and case == "word2vec_train":
+            environment["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
+        self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+    def run(self, steps: int) -> Result:
+        """Seconds and losses of `steps` steps.
+
+        Raises:
+            RuntimeError: the process died; the message ends with its last lines.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print("run", steps, file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise RuntimeError("\n".join(self._process.communicate()[1].splitlines()[-8:]))
+        answer: Result = json.loads(line)
+        return answer
+
+    def close(self) -> str:
+        """Ends the process; what it had to say on stderr."""
+        return self._process.communicate()[1]
+
+
+def measure(case: str) -> Result:
+    """Quartiles of each backend's step, in milliseconds, and how losses differ from TensorFlow's."""
+    workers: dict[str, Worker] = {}
+    losses: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
+    failures: dict[str, str] = {}
+    first: dict[str, float] = {}
+    for backend in _BACKENDS.value:  # one after another: starting is work, too
+        worker = Worker(case, backend)
+        try:
+            answer = worker.run(_WARM_UP.value)
+        except RuntimeError as error:
+            failures[backend] = str(error)
+            continue
+        workers[backend], losses[backend], times[backend] = worker, answer["losses"][:COMPARED_STEPS], []
+        first[backend] = answer["seconds"][0]
+    for turn in range(_ROUNDS.value):
+        order = list(workers)
+        for backend in order[turn % len(order) :] + order[: turn % len(order)]:
+            times[backend] += workers[backend].run(_STEPS.value)["seconds"]
+    said = {backend: [line for line in worker.close().splitlines() if line.startswith("[tf_stitch]")]
+            for backend, worker in workers.items()}  # fmt: skip
+    return {
+        "case": case,
+        "ms": {backend: quartiles(seconds) for backend, seconds in times.items()},
+        "first_step_ms": {backend: seconds * 1e3 for backend, seconds in first.items()},
+        "loss_difference": {backend: difference(losses["tensorflow"], values) for backend, values in losses.items()}
+        if "tensorflow" in losses else {},
+        "tf_stitch": said.get("tf_stitch", [])[-1:],
+        "failures": failures,
+    }  # fmt: skip
+
+
+def quartiles(seconds: Sequence[float]) -> list[float]:
+    """First quartile, median, third quartile in milliseconds."""
+    return [value * 1e3 for value in statistics.quantiles(seconds, n=4)]
+
+
+def difference(wanted: Sequence[float], actual: Sequence[float]) -> float:
+    """Largest relative difference of the first losses."""
+    return max(abs(a - b) / max(abs(a), 1e-30) for a, b in zip(wanted, actual, strict=True))
+
+
+def measure_op_overhead() -> Result:
+    """Medians, over rounds, of the microseconds an op of each kind takes in a chain."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")}
+    program = ROOT / "tools" / "benchmarking" / "op_overhead.py"
+    run = subprocess.run([sys.executable, str(program), str(_ROUNDS.value)], text=True, capture_output=True,
+                         env=environment | {"TF_CPP_MIN_LOG_LEVEL": "3"}, check=False)  # fmt: skip
+    if run.returncode:
+        return {"case": "op_overhead", "failures": {"tf_stitch": "\n".join(run.stderr.splitlines()[-8:])}}
+    times = json.loads(run.stdout.splitlines()[-1])
+    return {"case": "op_overhead", "us": {name: statistics.median(values) for name, values in times.items()},
+            "extra_us": statistics.median(s - a for s, a in zip(times["StitchOp"], times["AddV2"], strict=True)),
+            "failures": {}}  # fmt: skip
+
+
+def table(document: Result) -> str:
+    """The result as Markdown."""
+    machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
+    lines = ["# Main job on a CPU", "", f"{machine}.", "",
+             "Milliseconds per step: median (quartiles), backends interleaved. Made by `tools/benchmark.py`.", "",
+             "| case | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch | losses differ by |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for result in document["results"]:
+        if "ms" in result:
+            lines.append(_row(result))
+    for result in document["results"]:
+        if "us" in result:
+            lines += ["", f"A StitchOp costs {result['us']['StitchOp']:.2f} us in a chain of small ops, an AddV2 "
+                          f"{result['us']['AddV2']:.2f} us: {result['extra_us']:+.2f} us."]  # fmt: skip
+        for backend, failure in result["failures"].items():
+            lines += ["", f"{result['case']} failed with {backend}:", "", "```", failure, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(result: Result) -> str:
+    ms = result["ms"]
+    cells = [f"{ms[b][1]:.2f} ({ms[b][0]:.2f}-{ms[b][2]:.2f})" if b in ms else "-" for b in BACKENDS]
+    ratios = [f"{ms[b][1] / ms['tf_stitch'][1]:.2f}" if b in ms and "tf_stitch" in ms else "-" for b in BACKENDS[:2]]
+    differs = result["loss_difference"].get("tf_stitch")
+    return "| " + " | ".join([result["case"], *cells, *ratios, "-" if differs is None else f"{differs:.0e}"]) + " |"
+
+
+def main(_: Sequence[str]) -> None:
+    document: Result = {"machine": describe_cpu(), "rounds": _ROUNDS.value, "steps": _STEPS.value, "results": []}
+    out = Path(_OUT.value)
+    for case in _CASES.value:
+        print(case, "...", file=sys.stderr, flush=True)
+        result = measure_op_overhead() if case == "op_overhead" else measure(case)
+        document["results"].append(result)
+        out.write_text(json.dumps(document, indent=1) + "\n")
+    out.with_suffix(".md").write_text(table(document))
+    print(table(document))
+
+
+if __name__ == "__main__":
+    app.run(main)

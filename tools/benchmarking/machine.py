@@ -1,0 +1,28 @@
+"""Where and with what a measurement was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("tensorflow", "keras", "numpy")
+
+
+def describe_cpu() -> dict[str, object]:
+    """Processor, cores, load, versions and date."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    compiler = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return {
+        "cpu": next(names, platform.machine()),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "compiler": compiler[0] if compiler else "none",
+        **{name: metadata.version(name) for name in PACKAGES},
+        "date": time.strftime("%Y-%m-%d"),
+    }
