@@ -49,16 +49,33 @@ def print_times(plain: dict[str, Any], stitched: dict[str, Any]) -> None:
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """What was stitched, in a few lines."""
-    regions, kernels, fallbacks = (report.get(key) or [] for key in ("regions", "kernels", "fallbacks"))
-    print(f"\ngraphs seen {len(report.get('graphs') or [])}, regions {len(regions)}, kernels built {len(kernels)}, "
-          f"fallbacks {len(fallbacks)}")  # fmt: skip
-    for field in ("rule", "scheme"):
-        counts = Counter(str(kernel[field]) for kernel in kernels if isinstance(kernel, dict) and kernel.get(field))
-        if counts:
-            print(f"kernels by {field}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
-    for fallback in fallbacks[:10]:
-        print(f"fallback: {fallback}")
+    """What was stitched, what was not and why, in a few lines."""
+    # TensorFlow offers a graph again after it was rewritten: only the first time tells.
+    graphs = [graph for graph in report["graphs"] if graph["stitched_nodes"]]
+    stitched, nodes = (sum(graph[key] for graph in graphs) for key in ("stitched_nodes", "nodes"))
+    regions, kernels = report["regions"], report["kernels"]
+    print(f"\n{len(graphs)} graphs rewritten: {stitched} of their {nodes} nodes are in {len(regions)} regions, "
+          f"{len(kernels)} kernels")  # fmt: skip
+    wraps = Counter(region["wrap"] for region in regions)
+    runs = sum(region["runs"] for region in regions)
+    print(f"regions by kind: {_counts(wraps)}; they ran {runs} times")
+    print(f"kernels by rule: {_counts(Counter(kernel['rule'] for kernel in kernels))}")
+    largest = max(regions, key=lambda region: len(region["nodes"]), default=None)
+    if largest is not None:
+        print(f"largest region: {len(largest['nodes'])} nodes ({_counts(Counter(largest['nodes'].values()))})")
+    reasons: Counter[str] = Counter()
+    for graph in graphs:
+        reasons.update(graph["left_out"])
+    print(f"left to TensorFlow: {_counts(reasons)}")
+    for fallback in report["fallbacks"]:
+        print(f"fallback ({fallback['stage']}, {fallback['count']} times) {fallback['where']}: {fallback['reason']}")
+    if not report["fallbacks"]:
+        print("fallbacks: none")
+
+
+def _counts(counter: Counter[str]) -> str:
+    """The most common, with their counts."""
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common(6)) or "none"
 
 
 def main(folder: Path) -> int:

@@ -5,8 +5,11 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-name=${1:-digits_encoder}
-shift || true
+case "${1:-}" in
+  -h | --help) sed -n '2,4s/^# *//p' "${BASH_SOURCE[0]}"; exit ;;
+  "" | -*) name=digits_encoder ;;
+  *) name=$1; shift ;;
+esac
 script="$root/models/scripts/$name.py"
 [ -f "$script" ] || fail "no script $name; there are: $(cd "$root/models/scripts" && grep -l __main__ *.py | sed 's/\.py$//' | xargs)"
 grep -q tf_stitch "$script" && fail "$script mentions tf_stitch: it would prove nothing"

@@ -15,11 +15,11 @@ import importlib.util
 import itertools
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ def median_us(call: Callable[[], None]) -> float:
         call()
         mark.record()
     marks[-1].synchronize()
-    return statistics.median(cupy.cuda.get_elapsed_time(a, b) * 1e3 for a, b in itertools.pairwise(marks))
+    return median(float(cupy.cuda.get_elapsed_time(a, b)) * 1e3 for a, b in itertools.pairwise(marks))
 
 
 def copy_gbps() -> float:
@@ -109,7 +109,7 @@ def copy_gbps() -> float:
     source = cupy.zeros(1 << 30, cupy.uint8)
     target = cupy.empty_like(source)
     microseconds = median_us(lambda: cupy.copyto(target, source))
-    return 2 * source.nbytes / microseconds / 1e3
+    return 2 * int(source.nbytes) / microseconds / 1e3
 
 
 def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int) -> Row:
@@ -145,7 +145,7 @@ def time_jax(subgraph: Subgraph, seed: int) -> float:
             last = compiled(values)
         jax.block_until_ready(last)
         groups.append((time.perf_counter() - start) / RUNS * 1e6)
-    return statistics.median(groups)
+    return median(groups)
 
 
 def time_torch(subgraph: Subgraph, seed: int) -> float:
@@ -177,8 +177,7 @@ def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool)
         except Exception as error:  # one failure must not cost the other measurements of a lent machine
             print(f"{subgraph.name}, {column}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         _free_memory()
-    error = row.get("max_error")
-    row["right"] = error is not None and error <= TOLERANCE
+    row["right"] = "max_error" in row and row["max_error"] <= TOLERANCE
     return row
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.differential.runner import Values, key_of, region
 from tf_stitch.errors import TypeRuleError
-
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph

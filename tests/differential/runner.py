@@ -217,7 +217,7 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
             assert isinstance(step, Copy)
             memory(step.target, step.nbytes)[...] = memory(step.source, step.nbytes)
     state = {e.variables[v]: current[v] if mode is StateMode.IN_PLACE else fresh[i] for i, (v, mode) in enumerate(e.state)}
-    return _by_key(graph, outs, state)
+    return results_by_key(graph, outs, state)
 
 
 def run_host(graph: TensorGraph, region: CompiledRegion, values: Values) -> Values:
@@ -225,7 +225,7 @@ def run_host(graph: TensorGraph, region: CompiledRegion, values: Values) -> Valu
     values = add_written(graph, values)
     COUNTS.host += 1
     outs, state = HostExecutable(region.executable, build_host(region.source, "native", cache())).run(values, values)
-    return _by_key(graph, outs, state)
+    return results_by_key(graph, outs, state)
 
 
 def build_cubin(region: CompiledRegion) -> None:
@@ -234,7 +234,8 @@ def build_cubin(region: CompiledRegion) -> None:
     assert build_cuda(region.source, "90", cache()).stat().st_size > 0
 
 
-def _by_key(graph: TensorGraph, outs: list[Array], state: dict[str, Array]) -> Values:
+def results_by_key(graph: TensorGraph, outs: list[Array], state: dict[str, Array]) -> Values:
+    """Outputs and state under the keys of the graph."""
     numbered = iter(outs)
     return {key: state[key] if node.kind is OpKind.ASSIGN else next(numbered) for key, node in graph.outputs}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -30,7 +30,8 @@ _FLOAT = {
     OpKind.SINH: "sinh{f}({0})", OpKind.COSH: "cosh{f}({0})", OpKind.ASINH: "asinh{f}({0})",
     OpKind.ACOSH: "acosh{f}({0})", OpKind.ATANH: "atanh{f}({0})", OpKind.LGAMMA: "lgamma{f}({0})",
     OpKind.FLOOR: "floor{f}({0})", OpKind.CEIL: "ceil{f}({0})", OpKind.RINT: "rint{f}({0})",
-    OpKind.IS_NAN: "({0} != {0})", OpKind.IS_INF: "(fabs{f}({0}) == TFS_INF)", OpKind.IS_FINITE: "(fabs{f}({0}) < TFS_INF)",
+    OpKind.IS_NAN: "({0} != {0})", OpKind.IS_INF: "(fabs{f}({0}) == TFS_INF)",
+    OpKind.IS_FINITE: "(fabs{f}({0}) < TFS_INF)",
     OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})", OpKind.DIV: "({0} / {1})",
     OpKind.FLOOR_DIV: "floor{f}({0} / {1})", OpKind.FLOOR_MOD: "tfs_floor_mod{f}({0}, {1})",
     OpKind.TRUNC_MOD: "fmod{f}({0}, {1})", OpKind.POW: "pow{f}({0}, {1})", OpKind.MAXIMUM: "tfs_max({0}, {1})",
@@ -59,8 +60,8 @@ def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
 class CFamily(ABC):
     """Renders statements as lines. One instance renders one program."""
 
-    types: dict[DType, str]  # compute types
-    storage: dict[DType, str]  # types in memory
+    types: Mapping[DType, str]  # compute types
+    storage: Mapping[DType, str]  # types in memory
     index_type: str
 
     def __init__(self, program: k.Program) -> None:
@@ -110,7 +111,8 @@ class CFamily(ABC):
             value = self.expr(stmt.value)
             yield f"{target} = {value if stmt.combine is None else self.combine(stmt.combine, target, value)};"
         elif isinstance(stmt, k.Store):
-            yield f"{stmt.buffer}[{self.index(stmt.index)}] = {self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])};"
+            value = self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])
+            yield f"{stmt.buffer}[{self.index(stmt.index)}] = {value};"
         elif isinstance(stmt, k.For):
             yield from self.for_loop(stmt)
         elif isinstance(stmt, k.If):
@@ -230,14 +232,15 @@ class CFamily(ABC):
             return "(0.0 / 0.0)" if math.isnan(value) else "(1.0 / 0.0)" if value > 0 else "(-1.0 / 0.0)"
         return self.literal(value, dtype.compute)
 
-    def constants(self, qualifier: str) -> Lines:
+    def constants(self, qualifier: str, suffix: str = "") -> Lines:
         """Tables of constant buffers."""
         for b in self.program.buffers:
             if b.constant is not None:
                 values = ", ".join(self.stored_literal(v, b.dtype) for v in b.constant)
-                yield f"{qualifier} {self.storage[b.dtype]} {b.name}[{b.size}] = {{{values}}};"
+                yield f"{qualifier} {self.storage[b.dtype]} {b.name}{suffix}[{b.size}] = {{{values}}};"
 
 
 def safe_comment(text: str) -> str:
-    """Text from a user's graph as part of a one-line comment: nothing in it can end the comment or the line."""
-    return "".join(c if c.isalnum() or c in " _-/.:,()[]=" else "_" for c in text.replace("*/", "__"))[:200]
+    """Text from a user's graph as part of a one-line ASCII comment: nothing in it can end the comment or the line."""
+    kept = [c if (c.isascii() and c.isalnum()) or c in " _-/.:,()[]=" else "_" for c in text.replace("*/", "__")]
+    return "".join(kept)[:200]

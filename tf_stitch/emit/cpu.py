@@ -3,7 +3,8 @@ to vectorise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
 from tf_stitch.errors import VerifyError
@@ -26,9 +27,10 @@ def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
 
 
 class _Cpu(CFamily):
-    types = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
-    storage = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t",
-               DType.BOOL: "uint8_t", DType.F16: "_Float16", DType.BF16: "uint16_t"}
+    types: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
+                                          DType.I64: "int64_t", DType.BOOL: "int"}
+    storage: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
+                                            DType.I64: "int64_t", DType.BOOL: "uint8_t", DType.F16: "_Float16", DType.BF16: "uint16_t"}
     index_type = "int64_t"
 
     def __init__(self, program: k.Program) -> None:
@@ -45,9 +47,16 @@ class _Cpu(CFamily):
         for i, b in enumerate(p.parameters):
             const = "const " if b.mode is k.Mode.READ else ""
             restrict = "" if b.mode is k.Mode.UPDATE else "restrict "
-            yield f"  {const}{self.storage[b.dtype]}* {restrict}{b.name} = ({const}{self.storage[b.dtype]}*)call->args[{i}];"
-        for line in self.constants("static const"):
+            pointer = f"{const}{self.storage[b.dtype]}*"
+            yield f"  {pointer} {restrict}{b.name} = ({pointer})call->args[{i}];"
+        for line in self.constants("static const", "_values"):
             yield "  " + line
+        for b in p.buffers:
+            if b.constant is not None:
+                # gcc 12 copies a table that ends in zeros wrongly with AVX-512 (it takes {1, 1, 1, 0} for a
+                # broadcast of 1) unless it is kept from knowing the values.
+                yield f"  const {self.storage[b.dtype]}* {b.name} = {b.name}_values;"
+                yield f'  __asm__("" : "+r"({b.name}));'
         yield "  for (int64_t block = begin; block < end; ++block) {"
         for line in self.block(p.body):
             yield "  " + line
@@ -100,7 +109,8 @@ class _Cpu(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         yield f"{self.types[stmt.dtype.compute]} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
         if stmt.init is not None:
-            yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {self.literal(stmt.init, stmt.dtype.compute)};"
+            first = self.literal(stmt.init, stmt.dtype.compute)
+            yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
 
     def hardware(self, stmt: k.Stmt) -> Iterator[str]:
         if not isinstance(stmt, k.Fail):

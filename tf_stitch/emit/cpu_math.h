@@ -118,23 +118,24 @@ static inline float tfs_erff(float x) {
   return c * p / q;
 }
 
-// Chebyshev fit of Numerical Recipes (erfcc), relative error 1.2e-7; the rounding of x*x is put back.
+// exp(-x*x) * t * P(t), t = 1 / (1 + 0.45 |x|); P is our fit of erfcx(x) / t on [0, 10.1], relative error 1.2e-7.
+// The rounding of x*x is put back.
 static inline float tfs_erfcf(float x) {
-  float z = fabsf(x), t = 1.0f / __builtin_fmaf(0.5f, z, 1.0f);
-  float p = 0.17087277f;
-  p = __builtin_fmaf(p, t, -0.82215223f);
-  p = __builtin_fmaf(p, t, 1.48851587f);
-  p = __builtin_fmaf(p, t, -1.13520398f);
-  p = __builtin_fmaf(p, t, 0.27886807f);
-  p = __builtin_fmaf(p, t, -0.18628806f);
-  p = __builtin_fmaf(p, t, 0.09678418f);
-  p = __builtin_fmaf(p, t, 0.37409196f);
-  p = __builtin_fmaf(p, t, 1.00002368f);
-  p = __builtin_fmaf(p, t, -1.26551223f);
-  float c = z > 12.0f ? 12.0f : z;  // beyond it is 0, and infinity has no rounding to put back
+  float z = fabsf(x), c = z > 10.1f ? 10.1f : z;
+  float t = 1.0f / __builtin_fmaf(0.45f, c, 1.0f);
+  float p = -0.0338635297f;
+  p = __builtin_fmaf(p, t, 0.150595228f);
+  p = __builtin_fmaf(p, t, -0.208776314f);
+  p = __builtin_fmaf(p, t, 0.0241781908f);
+  p = __builtin_fmaf(p, t, 0.0716456711f);
+  p = __builtin_fmaf(p, t, 0.0722748013f);
+  p = __builtin_fmaf(p, t, 0.190614031f);
+  p = __builtin_fmaf(p, t, 0.225250146f);
+  p = __builtin_fmaf(p, t, 0.254211434f);
+  p = __builtin_fmaf(p, t, 0.253870328f);
   float square = c * c, rounding = __builtin_fmaf(c, c, -square);
-  float tail = t * tfs_expf(p) * tfs_expf(-square) * (1.0f - rounding);
-  tail = z > 12.0f ? 0.0f : tail;
+  float tail = tfs_expf(-square) * (1.0f - rounding) * (t * p);
+  tail = z > 10.1f ? 0.0f : tail;
   float result = x < 0.0f ? 2.0f - tail : tail;
   return x != x ? x : result;
 }

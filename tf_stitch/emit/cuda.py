@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
 from tf_stitch.errors import VerifyError
@@ -76,9 +77,10 @@ def _pointer(buffer: k.Buffer) -> str:
 
 
 class _Cuda(CFamily):
-    types = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
-    storage = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t",
-               DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
+    types: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
+                                          DType.I64: "int64_t", DType.BOOL: "int"}
+    storage: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
+                                            DType.I64: "int64_t", DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
 
     def __init__(self, program: k.Program) -> None:
         super().__init__(program)
@@ -127,7 +129,8 @@ class _Cuda(CFamily):
             if stmt.space is k.Space.SHARED:
                 raise VerifyError("a shared array is filled by its threads, not at its declaration")
             yield "#pragma unroll"
-            yield f"for (int i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {self.literal(stmt.init, stmt.dtype.compute)};"
+            first = self.literal(stmt.init, stmt.dtype.compute)
+            yield f"for (int i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
 
     def hardware(self, stmt: k.Stmt) -> Lines:
         if isinstance(stmt, k.AllReduce):

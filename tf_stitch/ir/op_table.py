@@ -40,8 +40,9 @@ def _source(attrs: type[oa.Attrs], type_rule: rule.TypeRule, function: Callable[
     return OpInfo(0, Category.SOURCE, type_rule, function, attrs, 0)
 
 
-def _movement(arity: int, attrs: type[oa.Attrs], type_rule: rule.TypeRule, function: Callable[..., Any]) -> OpInfo:
-    return OpInfo(arity, Category.MOVEMENT, type_rule, function, attrs, 1)
+def _movement(arity: int, attrs: type[oa.Attrs], type_rule: rule.TypeRule, function: Callable[..., Any],
+              cost: int = 1) -> OpInfo:
+    return OpInfo(arity, Category.MOVEMENT, type_rule, function, attrs, cost)
 
 
 def _reduction(type_rule: rule.TypeRule, function: Callable[..., Any],
@@ -115,11 +116,11 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.SELECT: _elementwise(3, rule.select, np.where),
     _K.BROADCAST: _movement(1, oa.ShapeAttrs, rule.broadcast, lambda a, x: np.broadcast_to(x, a.shape)),
     _K.RESHAPE: _movement(1, oa.ShapeAttrs, rule.reshape, lambda a, x: np.reshape(x, a.shape)),
-    _K.TRANSPOSE: _movement(1, oa.TransposeAttrs, rule.transpose, lambda a, x: np.transpose(x, a.perm)),
+    _K.TRANSPOSE: _movement(1, oa.TransposeAttrs, rule.transpose, lambda a, x: np.transpose(x, a.perm), 6),
     _K.SLICE: _movement(1, oa.SliceAttrs, rule.slice_, ref.slice_),
     _K.PAD: _movement(2, oa.PadAttrs, rule.pad, ref.pad),
     _K.CONCAT: _movement(-1, oa.AxisAttrs, rule.concat, lambda a, *xs: np.concatenate(xs, a.axis)),
-    _K.GATHER: _movement(2, oa.Attrs, rule.gather, ref.gather),
+    _K.GATHER: _movement(2, oa.Attrs, rule.gather, ref.gather, 6),
     _K.SUM: _reduction(rule.reduction, ref.reduce(np.add)),
     _K.PROD: _reduction(rule.reduction, ref.reduce(np.multiply)),
     _K.MAX: _reduction(rule.reduction, ref.reduce(np.maximum)),

@@ -157,6 +157,9 @@ def concat(types: Types, attrs: oa.Attrs) -> TensorType:
         if isinstance(dim, Symbol):
             raise TypeRuleError("concat along an axis of unknown size")
         total += dim
+        for a, (have, want) in enumerate(zip(t.shape, types[0].shape, strict=True)):
+            both = isinstance(have, int) and isinstance(want, int)
+            _require(a == axis or have == want or not both, f"{types[0]} and {t} do not concatenate along axis {axis}")
     shape[axis] = total
     return TensorType(types[0].dtype, tuple(shape))
 

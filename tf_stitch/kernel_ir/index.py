@@ -209,7 +209,7 @@ def _shrink(index: Index, divisor: int) -> tuple[Index, int, Index] | None:
         if 1 < g < divisor:
             whole, rest = _split(index, g)
             low, high = rest.bounds
-            if 0 <= low and high < g and whole.terms:
+            if low >= 0 and high < g and whole.terms:
                 return Index(tuple((a, c // g) for a, c in whole.terms), whole.offset // g), g, rest
     return None
 
@@ -221,7 +221,7 @@ def _floordiv(index: Index, divisor: int) -> Index:
     whole, rest = _split(index, divisor)
     low, high = rest.bounds
     quotient = Index(tuple((a, c // divisor) for a, c in whole.terms), whole.offset // divisor)
-    if 0 <= low and high < divisor:
+    if low >= 0 and high < divisor:
         return quotient
     if low < 0:  # keep the base of a division non-negative: it has to be C's division
         quotient, rest = constant(0), index
@@ -245,7 +245,7 @@ def _mod(index: Index, divisor: int) -> Index:
         return constant(0)
     whole, rest = _split(index, divisor)
     low, high = rest.bounds
-    if 0 <= low and high < divisor:
+    if low >= 0 and high < divisor:
         return rest
     if low < 0:
         rest = index

@@ -124,7 +124,8 @@ class Assign:
 
 @dataclass(frozen=True)
 class ArgUpdate:
-    """If value beats `best` (kind argmax or argmin; NaN never does, the first of equals wins): best = value, at = index."""
+    """If value beats `best`: best = value, at = index. By kind argmax or argmin; NaN never does, the first of equals
+    wins."""
 
     best: str
     at: str

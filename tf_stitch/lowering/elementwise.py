@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index, Var, var
+from tf_stitch.kernel_ir.index import Index, Var, delinearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -46,10 +46,18 @@ def _store_all(schedule: KernelSchedule, evaluator: Evaluator, start: Index, lan
     arrays = stores.declare(outputs, lane)
     with evaluator.out.loop(lane or Var("lane", 1), k.Loop.UNROLL):
         evaluator.lane = lane
+        flat = start + (var(lane) if lane else 0)
+        _evaluate_all(schedule, evaluator, flat)
         for node, buffer in outputs:
-            stores.store(node, buffer, start + (var(lane) if lane else 0), lane, arrays)
+            stores.store(node, buffer, flat, lane, arrays)
         evaluator.lane = None
     stores.flush()
+
+
+def _evaluate_all(schedule: KernelSchedule, evaluator: Evaluator, flat: Index) -> None:
+    """Every load comes before the first store, so that variables may be updated in place."""
+    for node in schedule.pattern.outputs:
+        evaluator.value(node, delinearize(flat, node.type.dims))
 
 
 def _cpu(schedule: KernelSchedule) -> LoweredKernel:
@@ -67,6 +75,7 @@ def _cpu(schedule: KernelSchedule) -> LoweredKernel:
         flat = block * domain.cols + var(col)
     with out.loop(col, k.Loop.SIMD, limit):
         stores = ElementStores(evaluator)
+        _evaluate_all(schedule, evaluator, flat)
         for node in schedule.pattern.outputs:
             stores.store(node, buffers.writing(node), flat, None, {})
     kernel = finish(schedule, out, buffers)

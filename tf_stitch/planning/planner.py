@@ -14,8 +14,7 @@ from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.candidates import Region, TimeOf, grow
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.legality import contracted_graph
-from tf_stitch.planning.stitch_plan import (SolverReport, StitchPlan, delivered, free_nodes, make_pattern,
-                                            plannable)
+from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern, plannable
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,8 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     """Whether the kernel that writes `value` may write over the variable: it is the last to read it, and reads each
-    element only in the iteration that writes it. If so, the kernel's parameters are marked as updated."""
+    element only in the iteration that writes it, before it does. If so, the kernel's parameters are marked
+    as updated."""
     handle = plan.variables[variable]
     writer = next(i for i, kernel in enumerate(plan.kernels) if (value, k.Mode.WRITE) in kernel.arguments)
     readers = [i for i, kernel in enumerate(plan.kernels) if any(_is_variable(n, handle) for n, _ in kernel.arguments)]
@@ -101,7 +102,10 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
     if writer in readers:
-        if kernel.schedule.rule is not Rule.ELEMENTWISE or len(set(_accesses(kernel.program.body, set(names)))) != 1:
+        accesses = _accesses(kernel.program.body, set(names))
+        writes = [wrote for _, wrote in accesses]
+        if kernel.schedule.rule is not Rule.ELEMENTWISE or len({index for index, _ in accesses}) != 1 \
+                or writes != sorted(writes):
             return False
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
@@ -112,26 +116,27 @@ def _is_variable(node: Node, handle: str) -> bool:
     return isinstance(node.attrs, VariableAttrs) and node.attrs.handle == handle
 
 
-def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[Index]:
-    """Indices at which buffers of `names` are read or written (vectors by their first element)."""
-    found: list[Index] = []
+def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool]]:
+    """Indices at which buffers of `names` are read (False) or written (True), in program order; vectors by their first
+    element."""
+    found: list[tuple[Index, bool]] = []
     for stmt in body:
         if isinstance(stmt, k.For):
             found += _accesses(stmt.body, names)
         elif isinstance(stmt, k.If):
-            found += _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
+            found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            found += [stmt.index] if stmt.buffer in names else []
+            found += [(stmt.index, isinstance(stmt, k.StoreVector))] if stmt.buffer in names else []
         elif isinstance(stmt, k.Store):
-            found += ([stmt.index] if stmt.buffer in names else []) + _loads(stmt.value, names)
+            found += _loads(stmt.value, names) + ([(stmt.index, True)] if stmt.buffer in names else [])
         elif isinstance(stmt, k.Let | k.Assign | k.SetElement):
             found += _loads(stmt.value, names)
     return found
 
 
-def _loads(expr: k.Expr, names: set[str]) -> list[Index]:
+def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
     if isinstance(expr, k.Load):
-        return [expr.index] if expr.buffer in names else []
+        return [(expr.index, False)] if expr.buffer in names else []
     return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
 
 
@@ -168,7 +173,7 @@ def _plan_arena(plan: BufferPlan) -> None:
         first, last = min(life[node]), max(life[node])
         size = -(-max(node.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
         offset = 0
-        for begin, end in sorted((b, e) for b, e, f, l in placed if f <= last and first <= l):
+        for begin, end in sorted((b, e) for b, e, born, dies in placed if born <= last and first <= dies):
             if begin >= offset + size:
                 break
             offset = max(offset, end)

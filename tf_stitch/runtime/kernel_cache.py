@@ -75,6 +75,5 @@ def _write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
         os.chmod(name, 0o700)
         os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(name).unlink(missing_ok=True)  # what was not moved away

@@ -92,7 +92,8 @@ class KernelSchedule:
     def text(self) -> str:
         """One line a fact, for goldens and reports."""
         m = self.mapping
-        lines = [f"{self.rule.value} rows={self.domain.rows} cols={self.domain.cols} dominant={self.dominant.kind.value}",
+        d = self.domain
+        lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
                  f" vector={m.vector} items={m.items}"]
         lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]

@@ -48,6 +48,7 @@ def _multiply_by_one(node: Node) -> Node | None:
     for x, other in ((node.operands[0], node.operands[1]), (node.operands[1], node.operands[0])):
         if node.kind is OpKind.DIV and x is not node.operands[0]:
             continue
-        if other.kind is OpKind.CONSTANT and x.type == node.type and (cast(ConstantAttrs, other.attrs).value == 1).all():
+        if other.kind is OpKind.CONSTANT and x.type == node.type \
+                and (cast(ConstantAttrs, other.attrs).value == 1).all():
             return x
     return None

@@ -50,14 +50,24 @@ class SplitReductions:
         per_step = min(inner, self.column_tile) if columns else 1
         wanted = min(self.tasks // max(at_hand, 1), length * per_step // self.shortest, length // 4)
         parts = _divisor_near(length, wanted)
-        if parts < 2 or (x.kind is OpKind.RESHAPE and len(axes) == 1 and x.type.dims[first] == parts):
+        if parts < 2 or _is_second_stage(node):
             return None
         b = Builder(node.loc)
         before = node.type.shape[:node.type.rank - (x.type.rank - 1 - last)]  # axes of 1 between reduced ones too
         # Between the stages a half-precision sum is not rounded.
-        split = b.cast(b.reshape(x, (*before, parts, length // parts, *x.type.shape[last + 1:])), node.type.dtype.compute)
+        shape = (*before, parts, length // parts, *x.type.shape[last + 1:])
+        split = b.cast(b.reshape(x, shape), node.type.dtype.compute)
         stage = len(before)
         return b.cast(b.reduce(node.kind, b.reduce(node.kind, split, [stage + 1]), [stage]), node.type.dtype)
+
+
+def _is_second_stage(node: Node) -> bool:
+    """Whether `node` combines the parts of a reduction that was split."""
+    x = node.operands[0]
+    if x.kind is not node.kind or cast(ReduceAttrs, x.attrs).axes != (cast(ReduceAttrs, node.attrs).axes[0] + 1,):
+        return False
+    source = x.operands[0].operands[0] if x.operands[0].kind is OpKind.CAST else x.operands[0]
+    return source.kind is OpKind.RESHAPE
 
 
 def _separate(node: Node) -> Node | None:

@@ -7,7 +7,7 @@ import math
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
@@ -37,8 +37,7 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     elements = domain.rows * domain.cols
     if device.is_gpu:
         return [_gpu(pattern, dominant, domain, device, aligned)]
-    strided = any(n.kind in (OpKind.TRANSPOSE, OpKind.GATHER) for n in pattern.nodes)  # dear to read twice
-    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=strided)
+    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
     row_bytes = sum(n.type.dtype.compute.size for n in kept) * domain.cols
     staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if row_bytes <= device.row_buffer_bytes else ()
     return [KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0), staged)]

@@ -1,0 +1,102 @@
+"""Who may import whom (docs/architecture.md), held by reading the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "tf_stitch"
+
+# Part -> parts of tf_stitch it may import; every part may import itself, config and errors.
+# A narrower entry ("planning.stitch_plan") allows one module of a part.
+ALLOWED: dict[str, set[str]] = {
+    "config": set(), "errors": set(),
+    "ir": set(),
+    "device": {"ir.types", "ir.dtypes"},
+    "pass_manager": {"ir"},
+    "frontend": {"ir", "pass_manager"},
+    "transforms": {"ir", "pass_manager"},
+    "kernel_ir": {"device", "ir"},
+    "planning": {"ir", "device", "kernel_ir"},
+    "schedule": {"ir", "device", "planning.stitch_plan"},
+    "lowering": {"ir", "planning.stitch_plan", "schedule", "kernel_ir"},
+    "emit": {"kernel_ir", "device", "ir"},
+    "runtime": {"emit", "device", "ir", "kernel_ir", "lowering.kernel", "schedule.kernel_schedule"},
+    "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
+                 "pass_manager"},
+    "native": {"runtime", "device", "ir"},
+}
+TOP = {"integration", "__main__", "_autoload"}  # on top of everything
+
+# Foreign package -> modules of tf_stitch that may import it, and where code that wants it belongs.
+FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
+    "tensorflow": (("frontend", "integration", "native", "__main__", "_autoload"), "frontend/tensorflow or integration"),
+    "keras": (("integration",), "integration"),
+    "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
+    "cupy": (("runtime",), "runtime"),
+    "cupy_backends": (("runtime",), "runtime"),
+    "networkx": (("planning", "schedule"), "planning or schedule"),
+}
+ENVIRONMENT = ("config",)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(p): p for p in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Full names of imported modules; `from a import b` gives both a and a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def covers(entry: str, module: str) -> bool:
+    return module == entry or module.startswith(entry + ".")
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_point_downwards(module: str) -> None:
+    part = part_of(module)
+    if part in TOP or module in ("__init__", ""):
+        return
+    assert part in ALLOWED, f"tf_stitch.{part} is new: say in ALLOWED (and docs/architecture.md) what it may import"
+    for name in imports(ast.parse(MODULES[module].read_text())):
+        if not name.startswith("tf_stitch."):
+            continue
+        target = name.removeprefix("tf_stitch.")
+        allowed = {part, "config", "errors"} | ALLOWED[part]
+        assert any(covers(entry, target) for entry in allowed), (
+            f"{module} imports {name}, but {part} may import only {sorted(allowed)}. If both need a helper, it belongs "
+            f"in the lower of the two ({' or '.join(sorted(ALLOWED[part])) or 'errors'}); if {part} needs a decision of "
+            f"{part_of(target)}, pass it in from pipeline.py.")
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_foreign_packages_stop_at_their_door(module: str) -> None:
+    for name in imports(ast.parse(MODULES[module].read_text())):
+        owners, place = FOREIGN.get(name.split(".")[0], ((module,), ""))
+        assert any(covers(owner, module) for owner in owners), f"{module} imports {name}: that belongs in {place}"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_only_config_reads_the_environment(module: str) -> None:
+    if module in ENVIRONMENT or module == "_autoload":  # _autoload looks before the package is imported
+        return
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        reads = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") and \
+            isinstance(node.value, ast.Name) and node.value.id == "os"
+        assert not reads, f"{module}:{getattr(node, 'lineno', 0)} reads the environment: add a field to StitchConfig"

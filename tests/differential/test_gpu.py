@@ -1,0 +1,57 @@
+"""The same graphs on a GPU, where there is one: CuPy loads the cubin and launches the executable's steps."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.generator import make_case
+from tests.differential.gpu_run import gpu_is_here, run_gpu
+from tests.differential.runner import compare, compiled, random_values, reference, region
+from tf_stitch.device.spec import H200
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+
+pytestmark = pytest.mark.skipif(not gpu_is_here(), reason="no GPU")
+B = p.B
+
+
+def check(graph: TensorGraph, values: dict[str, object] | None = None, aligned: bool = True) -> None:
+    inputs = random_values(graph) if values is None else values
+    want, allowed = reference(graph, inputs)  # type: ignore[arg-type]
+    compare(graph, run_gpu(graph, compiled(graph, H200, aligned), inputs), want, allowed, "H200")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("columns", [1, 7, 33, 128, 1000, 1028, 1500, 2048, 3000, 4096, 12000, 20000, 40000, 100000])
+def test_rows_of_every_length(columns: int) -> None:
+    x = B.input("x:0", DType.F32, (37, columns))
+    check(region("rows", [p.softmax(x), B.arg_reduce(OpKind.ARGMAX, x, 1, DType.I64), B.arg_reduce(OpKind.ARGMIN, x, 1, DType.I32)]))
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])
+def test_columns_and_rows_by_dtype(dtype: DType) -> None:
+    x = B.input("x:0", dtype, (300, 136))
+    check(region("mixed", [p.softmax(x), B.sum(x, [0]), B.reduce(OpKind.MAX, x, [0])]))
+
+
+def test_optimizer_and_normalisation() -> None:
+    outputs, assigns = p.adam([(64, 128), (128,), (30, 17), (1,), ()])
+    check(region("adam", outputs, assigns))
+    x = B.input("x:0", DType.F32, (64, 400))
+    check(region("layernorm", p.layernorm_backward(
+        x, B.input("dy:0", DType.F32, (64, 400)), B.input("gamma:0", DType.F32, (400,)),
+        B.input("mean:0", DType.F32, (64, 1)), B.input("rstd:0", DType.F32, (64, 1)))))
+
+
+def test_many_column_sums() -> None:
+    pairs = [(B.input(f"x{i}:0", DType.F32, (64, 128)), B.input(f"y{i}:0", DType.F32, (64, 128))) for i in range(30)]
+    check(region("bias gradients", [B.sum(B.mul(x, y), [0]) for x, y in pairs]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_graphs(seed: int) -> None:
+    case = make_case(random.Random(seed), 14, 3000)
+    check(case.graph, case.values, aligned=seed % 2 == 0)  # type: ignore[arg-type]

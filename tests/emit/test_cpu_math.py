@@ -1,0 +1,70 @@
+"""CPU math functions against float64, in units in the last place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.differential.runner import CPU, Array, compiled, region, run_host
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_table import OP_TABLE
+
+K = OpKind
+B = Builder()
+LIMIT_ULP = 6.0
+RANGES = {K.EXP: (-87, 88), K.LOG: (1e-6, 1e6), K.LOG1P: (-0.999, 1e4), K.EXPM1: (-20, 80), K.TANH: (-12, 12),
+          K.ERF: (-5, 5), K.SIGMOID: (-80, 80), K.RSQRT: (1e-6, 1e6)}
+
+
+def apply(kind: OpKind, x: Array) -> Array:
+    graph = region(kind.value, [B.op(kind, B.input("x:0", DType.of(x.dtype), x.shape))])
+    return run_host(graph, compiled(graph, CPU), {"x:0": x})["o0"]
+
+
+def exact(kind: OpKind, x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(OP_TABLE[kind].reference(None, x.astype(np.float64)))
+
+
+def samples(low: float, high: float) -> Array:
+    rng = np.random.default_rng(0)
+    parts = [np.linspace(low, high, 100_003)]
+    magnitude = np.exp(rng.uniform(math.log(1e-30), math.log(max(-low, high)), 100_000))
+    parts.append(magnitude if low >= 0 else magnitude * rng.choice([-1, 1], magnitude.size))
+    return np.clip(np.concatenate(parts), low, high).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", RANGES)
+def test_error_in_ulp(kind: OpKind, record_property: pytest.RecordProperty) -> None:  # type: ignore[name-defined]
+    x = samples(*RANGES[kind])
+    want = exact(kind, x)
+    normal = np.abs(want) > np.finfo(np.float32).tiny
+    spacing = np.spacing(np.maximum(np.abs(want), np.finfo(np.float32).tiny).astype(np.float32)).astype(np.float64)
+    ulp = np.where(normal, np.abs(apply(kind, x).astype(np.float64) - want) / spacing, 0)
+    worst = int(np.argmax(ulp))
+    record_property("max_ulp", float(ulp[worst]))
+    print(f"{kind.value}: {ulp[worst]:.2f} ulp at {x[worst]!r}")
+    assert ulp[worst] <= LIMIT_ULP, f"{kind.value}({x[worst]!r}) is {ulp[worst]:.1f} ulp off"
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, 3.4e38, -3.4e38, 1.0, -1.0, 200.0, -200.0,
+                    88.7, 88.8, -103.9, -104.1, 1e-8, -1e-8, -0.9999999], np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [*RANGES, K.ERFC, K.SQRT, K.SIGN, K.ABS, K.RECIPROCAL, K.FLOOR, K.RINT])
+def test_special_values(kind: OpKind, dtype: type[np.floating]) -> None:
+    x = SPECIAL.astype(dtype)
+    got = apply(kind, x)
+    with np.errstate(all="ignore"):
+        want = exact(kind, x).astype(dtype)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    finite = np.isfinite(want)
+    np.testing.assert_array_equal(got[~finite], want[~finite])
+    np.testing.assert_allclose(got[finite], want[finite], rtol=2e-6, atol=2e-45)
+    zeros = want == 0
+    np.testing.assert_array_equal(got[zeros], 0)

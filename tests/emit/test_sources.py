@@ -1,0 +1,64 @@
+"""What emitters put around kernels: sharing, packing, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.runner import compiled, region
+from tf_stitch.device.spec import CPU, H200
+from tf_stitch.emit.cpu import emit_cpu
+from tf_stitch.emit.cuda import dynamic_shared_bytes
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
+
+B = Builder()
+
+
+def layers(count: int) -> list[object]:
+    out = []
+    for i in range(count):
+        x = B.input(f"x{i}:0", DType.F32, (64, 256))
+        e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
+        out.append(B.div(e, B.sum(e, [1], True)))
+    return out
+
+
+def test_equal_kernels_are_written_once() -> None:
+    graph = region("layers", layers(24))  # type: ignore[arg-type]
+    cpu, gpu = compiled(graph, CPU), compiled(graph, H200)
+    assert len(cpu.programs) == 1
+    assert len({s.symbol for s in cpu.executable.steps if isinstance(s, HostLaunch)}) == 1
+    assert len({p for members in gpu.programs.values() for p in members}) == 1
+
+
+def test_independent_kernels_share_a_launch() -> None:
+    launches = [s for s in compiled(region("layers", layers(24)), H200).executable.steps]  # type: ignore[arg-type]
+    assert len(launches) == 1
+    assert isinstance(launches[0], DeviceLaunch)
+    assert len(launches[0].args) == 48
+
+
+def test_packs_end_where_kernel_parameters_end() -> None:
+    steps = compiled(region("layers", layers(300)), H200).executable.steps  # type: ignore[arg-type]
+    assert len(steps) == 2
+    assert all(isinstance(s, DeviceLaunch) and len(s.args) * 8 <= 4096 for s in steps)
+
+
+def test_a_cpu_block_has_one_thread() -> None:
+    with pytest.raises(VerifyError, match="one thread"):
+        emit_cpu([("k", k.Program((), 1, 2, ()))])
+
+
+def test_long_rows_take_dynamic_shared_memory() -> None:
+    x = B.input("x:0", DType.F32, (4, 30000))
+    e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
+    result = compiled(region("long", [B.div(e, B.sum(e, [1], True))]), H200)
+    for kernel in result.kernels:
+        assert dynamic_shared_bytes(kernel.program) <= H200.shared_bytes
+    step = result.executable.steps[0]
+    assert isinstance(step, DeviceLaunch)
+    assert step.shared_bytes == max(dynamic_shared_bytes(p) for p in result.programs[step.symbol])

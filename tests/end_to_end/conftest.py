@@ -1,0 +1,95 @@
+"""Runs programs in processes of their own, activated as an installed tf_stitch activates them: by one line at start."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+SCRIPTS = ROOT / "models" / "scripts"
+sys.path.insert(0, str(ROOT / "tools"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished program. `report` is None if it wrote none."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    report: dict[str, Any] | None
+
+    def said(self) -> str:
+        """What tf_stitch said on stderr."""
+        return "\n".join(line for line in self.stderr.splitlines() if "[tf_stitch]" in line)
+
+    def stitched(self, name: str) -> int:
+        """Stitched nodes of the graphs whose name has `name` in it."""
+        assert self.report is not None, self.stderr[-3000:]
+        return sum(g["stitched_nodes"] for g in self.report["graphs"] if name in g["graph"])
+
+    def reasons(self) -> str:
+        """Why TensorFlow's own ops ran, all in one text."""
+        assert self.report is not None, self.stderr[-3000:]
+        return "; ".join(f["reason"] for f in self.report["fallbacks"])
+
+
+Runner = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def start_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH whose sitecustomize does what the installed .pth file does."""
+    module = ast.parse((ROOT / "setup.py").read_text())
+    [line] = [node.value for node in module.body
+              if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PTH_LINE"]  # fmt: skip
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "sitecustomize.py").write_text(ast.literal_eval(line))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def native_folder() -> Path:
+    """The folder of the native libraries, built."""
+    paths = [build_library(library, load_config().cache_dir) for library in (STITCH_OP, GRAPH_HOOK)]
+    return paths[0].parent
+
+
+@pytest.fixture
+def cache(tmp_path: Path, native_folder: Path) -> Path:
+    """A cache folder that holds the native libraries and no kernels."""
+    shutil.copytree(native_folder, tmp_path / "cache" / "native")
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """run(program, *arguments, stitch="1", **variables): stitch="" runs plain TensorFlow."""
+
+    def run_program(program: Path, *arguments: object, stitch: str = "1", **variables: str) -> Run:
+        folder = tmp_path_factory.mktemp("report")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+        environment |= {"PYTHONPATH": f"{start_folder}:{ROOT}", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        if stitch:
+            environment |= {"TF_STITCH": stitch, "TF_STITCH_REPORT": str(folder)}
+        command = [sys.executable, str(program), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment | variables)
+        path = folder / "report.json"
+        report = json.loads(path.read_text()) if path.exists() else None
+        return Run(done.returncode, done.stdout, done.stderr, report)
+
+    return run_program

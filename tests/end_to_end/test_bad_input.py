@@ -1,0 +1,141 @@
+"""What goes wrong around a program leaves its results alone, and is said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+
+SMALL = PROGRAMS / "small.py"
+GIGABYTES_NEEDED = 12
+
+
+@pytest.fixture(scope="module")
+def expected(run: Runner) -> list[float]:
+    done = run(SMALL, stitch="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    values: list[float] = json.loads(done.stdout)
+    return values
+
+
+def check(done: Run, expected: list[float]) -> None:
+    assert done.returncode == 0, done.stderr[-3000:]
+    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-5, atol=1e-7)
+
+
+def tools(folder: Path, *names: str) -> str:
+    """A PATH with these programs alone."""
+    folder.mkdir()
+    for name in names:
+        for place in os.environ["PATH"].split(":"):
+            if (Path(place) / name).exists() and not (folder / name).exists():
+                (folder / name).symlink_to(Path(place) / name)
+    return str(folder)
+
+
+def test_nothing_wrong(run: Runner, expected: list[float], cache: Path) -> None:
+    done = run(SMALL, stitch="strict", TF_STITCH_CACHE=str(cache))
+    check(done, expected)
+    assert done.stitched("train") > 0
+    assert done.reasons() == ""
+
+
+def test_unknown_variable(run: Runner) -> None:
+    done = run(SMALL, TF_STITCH_TYPO="1")
+    assert done.returncode != 0
+    assert "TF_STITCH_TYPO" in done.stderr
+    assert "TF_STITCH_PLANNER" in done.stderr  # the ones there are
+    assert "Traceback" not in done.stderr
+
+
+def test_value_that_is_not_allowed(run: Runner) -> None:
+    done = run(SMALL, TF_STITCH_PLANNER="magic")
+    assert done.returncode != 0
+    assert "TF_STITCH_PLANNER='magic'" in done.stderr
+    assert "ilp, greedy" in done.stderr
+
+
+def test_no_compiler_at_all(run: Runner, expected: list[float], tmp_path: Path) -> None:
+    done = run(SMALL, TF_STITCH_CACHE=str(tmp_path / "empty"), PATH=tools(tmp_path / "bin", "uname"))
+    check(done, expected)
+    assert "no C++ compiler" in done.said()
+
+
+def test_no_compiler_for_kernels(run: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
+    done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=tools(tmp_path / "bin", "uname"))
+    check(done, expected)
+    assert "no C compiler" in done.said()
+    assert "no C compiler" in done.reasons()
+
+
+def test_compiler_that_fails(run: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
+    path = tools(tmp_path / "bin", "g++", "sh", "echo")
+    broken = tmp_path / "bin" / "gcc"
+    broken.write_text("#!/bin/sh\necho out of luck >&2\nexit 1\n")
+    broken.chmod(0o755)
+    done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=path)
+    check(done, expected)
+    assert "out of luck" in done.reasons()
+    assert done.report is not None
+    assert sum(region["fallbacks"] for region in done.report["regions"]) > 0
+    strict = run(SMALL, stitch="strict", TF_STITCH_CACHE=str(cache), PATH=path)
+    assert strict.returncode != 0
+    assert "out of luck" in strict.stderr
+
+
+def test_cache_that_cannot_be_written(run: Runner, expected: list[float], tmp_path: Path) -> None:
+    # A file where the folder should be: permissions do not stop root.
+    (tmp_path / "file").write_text("")
+    done = run(SMALL, TF_STITCH_CACHE=str(tmp_path / "file" / "cache"))
+    check(done, expected)
+    assert "temporary folder" in done.said()
+    assert done.stitched("train") > 0
+
+
+def test_corrupt_kernels_are_built_anew(run: Runner, expected: list[float], cache: Path) -> None:
+    check(run(SMALL, TF_STITCH_CACHE=str(cache)), expected)
+    kernels = list((cache / "kernels").glob("*.so"))
+    assert kernels
+    for kernel in kernels:
+        kernel.write_bytes(b"\x7fELF" + kernel.read_bytes()[:100])
+    done = run(SMALL, TF_STITCH_CACHE=str(cache))
+    check(done, expected)
+    assert done.reasons() == ""
+    assert all(kernel.stat().st_size > 1000 for kernel in kernels)
+
+
+def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path) -> None:
+    for library in (cache / "native").glob("*.so"):
+        library.write_bytes(b"\x7fELF" + bytes(100))
+    done = run(SMALL, TF_STITCH_CACHE=str(cache))
+    check(done, expected)
+    assert "remove it to build it anew" in done.said()
+
+
+def test_report_folder_that_cannot_be_written(run: Runner, expected: list[float], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(SMALL, TF_STITCH_REPORT=str(tmp_path / "file" / "report"))
+    check(done, expected)
+    assert "no report" in done.said()
+
+
+def _gigabytes_free() -> float:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 2**20
+    return 0.0
+
+
+@pytest.mark.skipif(_gigabytes_free() < GIGABYTES_NEEDED, reason=f"needs {GIGABYTES_NEEDED} GB of free memory")
+def test_more_elements_than_31_bits_count(run: Runner) -> None:
+    program = PROGRAMS / "two_gigabytes.py"
+    plain, stitched = run(program, stitch=""), run(program)
+    assert plain.returncode == 0, plain.stderr[-3000:]
+    assert stitched.returncode == 0, stitched.stderr[-3000:]
+    assert json.loads(stitched.stdout) == json.loads(plain.stdout)
+    assert stitched.stitched("mix") > 0

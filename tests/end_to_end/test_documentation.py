@@ -1,0 +1,66 @@
+"""What the documents say of the code is so."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import ROOT
+from tf_stitch import errors
+from tf_stitch.config import VARIABLES, StitchConfig
+
+DOCUMENTS = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+
+
+def rows(path: Path) -> dict[str, list[str]]:
+    """Table rows by the code in their first cell."""
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in path.read_text().splitlines()
+             if line.startswith("| `")]  # fmt: skip
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def test_every_variable_is_documented() -> None:
+    table = {name: row for name, row in rows(ROOT / "docs" / "environment.md").items() if name.startswith("TF_STITCH")}
+    assert list(table) == list(VARIABLES)
+    for name, variable in VARIABLES.items():
+        allowed, default, purpose = table[name]
+        assert (allowed, purpose) == (variable.allowed, variable.doc)
+        value = getattr(StitchConfig(), variable.field)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            assert default == f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def test_variables_of_the_readme_exist() -> None:
+    for document in DOCUMENTS:
+        named = set(re.findall(r"TF_STITCH\w*", document.read_text())) - {"TF_STITCH_X", "TF_STITCH_"}
+        assert named <= VARIABLES.keys(), document.name
+
+
+def test_every_error_is_documented() -> None:
+    classes = {name for name, value in vars(errors).items()
+               if isinstance(value, type) and issubclass(value, errors.StitchError)}  # fmt: skip
+    documented = {name for name in rows(ROOT / "docs" / "errors.md") if name.endswith("Error")}
+    assert documented == classes - {"StitchError"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(document: Path) -> None:
+    text = document.read_text()
+    for link in re.findall(r"\]\(([\w./-]+)", text):
+        assert (document.parent / link).exists(), link
+    for name in re.findall(r"`((?:tools|tests|models|docs|tf_stitch|integration|native|ir|frontend|legalize|planning|"
+                           r"transforms|schedule|lowering|emit|runtime)/[\w./]+)`", text):  # fmt: skip
+        places = (ROOT, ROOT / "tf_stitch", ROOT / "tf_stitch" / "frontend" / "tensorflow")
+        assert any((place / name).exists() or (place / f"{name}.py").exists() for place in places), name
+
+
+@pytest.mark.parametrize("command", ["tools/demo.sh", "tools/test.sh", ".ci/run"])
+def test_commands_can_be_run(command: str) -> None:
+    assert os.access(ROOT / command, os.X_OK)
+
+
+def test_ci_runs_the_second_command() -> None:
+    assert "tools/test.sh" in (ROOT / ".ci" / "run").read_text()

@@ -1,0 +1,48 @@
+"""The training scripts give the losses of plain TensorFlow, by native regions alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from compare_runs import TOLERANCES, worst_difference
+
+from tests.end_to_end.conftest import SCRIPTS, Runner
+
+ARGUMENTS = {
+    "digits_encoder": ["--batch", 32],
+    "word2vec_v1": [],
+    "char_model": ["--length", 48, "--width", 64],
+}
+
+
+def test_all_scripts_are_here() -> None:
+    programs = {path.stem for path in SCRIPTS.glob("*.py") if "__main__" in path.read_text()}
+    assert programs == ARGUMENTS.keys()
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.stem)
+def test_never_mentions_tf_stitch(path: Path) -> None:
+    assert "stitch" not in path.read_text().lower()
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_same_losses(name: str, run: Runner, tmp_path: Path) -> None:
+    losses = {}
+    for stitch in ("", "1"):
+        out = tmp_path / f"losses{stitch}.json"
+        done = run(SCRIPTS / f"{name}.py", "--steps", 50, *ARGUMENTS[name], "--out", out, stitch=stitch)
+        assert done.returncode == 0, done.stderr[-3000:]
+        losses[stitch] = json.loads(out.read_text())["losses"]
+    for steps, tolerance in TOLERANCES:
+        assert worst_difference(losses[""][:steps], losses["1"][:steps]) <= tolerance
+    assert losses[""][0] > losses[""][-1] or name == "word2vec_v1"
+    report = done.report
+    assert report is not None
+    assert report["regions"]
+    assert report["kernels"]
+    assert report["fallbacks"] == []
+    assert {region["wrap"] for region in report["regions"]} == {"native"}
+    assert sum(region["runs"] for region in report["regions"]) >= 50
+    assert sum(region["fallbacks"] for region in report["regions"]) == 0

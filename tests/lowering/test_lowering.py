@@ -1,0 +1,125 @@
+"""Lowered programs: what is computed once, what is loaded by vectors, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import compiled, region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, users_of
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.lowering import lower
+from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+from tf_stitch.schedule.rules.column_reduction import propose_column
+from tf_stitch.schedule.rules.elementwise import propose_elementwise
+from tf_stitch.schedule.rules.row_reduction import propose_row
+
+B, F32, K = p.B, DType.F32, OpKind
+
+
+def x(*shape: int) -> Node:
+    return B.input(f"x{shape}:0", F32, shape)
+
+
+def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, k.For):
+            yield from statements(stmt.body)
+        elif isinstance(stmt, k.If):
+            yield from statements(stmt.body)
+            yield from statements(stmt.orelse)
+
+
+def expressions(body: Sequence[k.Stmt]) -> Iterator[k.Expr]:
+    stack: list[k.Expr] = []
+    for stmt in statements(body):
+        if isinstance(stmt, k.Let | k.Update | k.Assign | k.Store | k.SetElement | k.ArgUpdate):
+            stack.append(stmt.value)
+    while stack:
+        expr = stack.pop()
+        yield expr
+        if isinstance(expr, k.Apply):
+            stack.extend(expr.args)
+
+
+def only(device: DeviceSpec, *outputs: Node) -> k.Program:
+    kernels = compiled(region("g", list(outputs)), device).kernels
+    assert len(kernels) == 1
+    return kernels[0].program
+
+
+def count(program: k.Program, kind: OpKind) -> int:
+    return sum(isinstance(e, k.Apply) and e.kind is kind for e in expressions(program.body))
+
+
+def test_a_value_with_several_consumers_is_computed_once() -> None:
+    e = B.exp(x(64, 128))
+    program = only(CPU, B.add(e, B.neg(e)), B.mul(e, e))
+    assert count(program, K.EXP) == 1
+    assert sum(isinstance(ex, k.Load) for ex in expressions(program.body)) == 1
+
+
+def test_softmax_reads_memory_once_on_a_gpu() -> None:
+    """A4: the row stays in registers between the phases."""
+    program = only(H200, p.softmax(x(64, 1024)))
+    assert sum(isinstance(s, k.LoadVector) for s in statements(program.body)) == 1
+    assert not any(isinstance(e, k.Load) for e in expressions(program.body))
+    assert count(program, K.EXP) == 1
+
+
+def test_vectors_only_where_rows_allow_them() -> None:
+    assert any(isinstance(s, k.StoreVector) and s.width == 4 for s in statements(only(H200, B.exp(x(8, 64))).body))
+    assert not any(isinstance(s, k.LoadVector) for s in statements(only(H200, B.exp(x(7, 9))).body))
+    transposed = only(H200, B.transpose(B.exp(x(64, 32)), [1, 0]))
+    assert not any(isinstance(s, k.LoadVector) for s in statements(transposed.body)), "lanes are no neighbours in memory"
+
+
+def test_row_values_leave_the_loop_over_columns() -> None:
+    row = B.exp(x(8, 1))
+    program = only(CPU, B.mul(x(8, 100), row))
+    loop = next(s for s in program.body if isinstance(s, k.For))
+    assert not any(isinstance(e, k.Apply) and e.kind is K.EXP for e in expressions(loop.body))
+
+
+def test_what_a_guard_protects_stays_inside() -> None:
+    table, ids = x(5, 4), B.input("ids:0", DType.I32, (3,))
+    padded = B.pad(B.op(K.GATHER, table, ids), B.constant(0, F32), [1, 0], [1, 0])
+    program = only(CPU, B.neg(padded))
+    outside = [s for s in program.body if isinstance(s, k.Fail)]
+    assert not outside, "a gather behind a pad must not run for the padding"
+
+
+@pytest.mark.parametrize(("rule", "outputs", "reason"), [
+    (propose_row, lambda: [B.sum(p.softmax(x(8, 6)), [1]), B.exp(x(3, 3))], "neither a row nor an element"),
+    (propose_row, lambda: [B.mul(x(6, 6), B.sum(x(6, 6), [1]))], "other rows than its own"),
+    (propose_column, lambda: [B.sub(x(8, 6), B.sum(x(8, 6), [0], True))], "neither a column nor an element"),
+    (propose_elementwise, lambda: [B.exp(x(8, 6)), B.exp(x(6, 8))], None),
+])
+def test_patterns_that_are_not_local_are_refused(rule: object, outputs: object, reason: str | None) -> None:
+    graph = region("g", outputs())  # type: ignore[operator]
+    nodes = graph.nodes()
+    free = free_nodes(nodes)
+    pattern = make_pattern(plannable(graph, free), users_of(nodes), frozenset(delivered(graph)), free)
+    schedule = rule(pattern, H200, True)[0]  # type: ignore[operator]
+    if reason is None:
+        assert lower(schedule).program.grid
+        return
+    with pytest.raises(ScheduleError, match=reason):
+        lower(schedule)
+
+
+def test_arguments_match_parameters() -> None:
+    outputs, assigns = p.adam([(64, 128), (128,)])
+    for device in (CPU, H200):
+        for kernel in compiled(region("adam", outputs, assigns), device).kernels:
+            assert len(kernel.arguments) == len(kernel.program.parameters)
+            for (node, mode), buffer in zip(kernel.arguments, kernel.program.parameters, strict=True):
+                assert (buffer.size, buffer.dtype) == (node.type.numel, node.type.dtype)
+                assert buffer.mode in (mode, k.Mode.UPDATE)

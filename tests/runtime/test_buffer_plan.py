@@ -1,0 +1,86 @@
+"""Places of values: nothing alive is written over, and variables are updated in place only where that is safe."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.generator import make_case
+from tests.differential.runner import compiled, keys_of, region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
+from tf_stitch.runtime.executable import ALIGNMENT, Space, StateMode
+
+B, F32 = p.B, DType.F32
+
+
+def planned(case: object, device: DeviceSpec) -> BufferPlan:
+    result = compiled(case, device)  # type: ignore[arg-type]
+    inputs, variables = keys_of(case)  # type: ignore[arg-type]
+    return plan_buffers(result.plan.graph, result.kernels, inputs, variables, packed=device.is_gpu)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("seed", range(40))
+def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec) -> None:
+    plan = planned(make_case(random.Random(1000 + seed), 18, 300).graph, device)
+    life: dict[Node, list[int]] = {}
+    for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
+        for node, mode in kernel.arguments:
+            ref = plan.argument(node, mode)
+            if ref.space is Space.ARENA:
+                life.setdefault(node, []).append(at)
+                assert ref.index % ALIGNMENT == 0
+                assert ref.index + node.type.nbytes <= plan.arena_bytes
+    for a in life:
+        for b in life:
+            if a is not b and min(life[a]) <= max(life[b]) and min(life[b]) <= max(life[a]):
+                i, j = plan.place[a].index, plan.place[b].index
+                assert i + a.type.nbytes <= j or j + b.type.nbytes <= i, "two live values overlap"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_round_reads_nothing_that_it_or_a_later_round_writes(seed: int) -> None:
+    plan = planned(make_case(random.Random(2000 + seed), 18, 300).graph, H200)
+    written = {n: r for r, kernel in zip(plan.rounds, plan.kernels, strict=True) for n, m in kernel.arguments if m is Mode.WRITE}
+    for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
+        for node, mode in kernel.arguments:
+            assert mode is Mode.WRITE or node not in written or written[node] < at
+
+
+def modes(graph: object, device: DeviceSpec) -> dict[str, StateMode]:
+    e = compiled(graph, device).executable  # type: ignore[arg-type]
+    return {e.variables[v]: mode for v, mode in e.state}
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_optimizers_update_in_place(device: DeviceSpec) -> None:
+    graph = region("momentum", [], p.momentum([(64, 128), (128,)]))
+    assert set(modes(graph, device).values()) == {StateMode.IN_PLACE}
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", ["shifted", "transposed", "delivered", "copied", "row"])
+def test_no_update_in_place_where_old_values_are_still_needed(case: str, device: DeviceSpec) -> None:
+    v, w = B.variable("v", F32, (32, 32)), B.variable("w", F32, (32, 32))
+    outputs, assigns = {
+        "shifted": ([], {"v": B.slice(B.pad(v, B.scalar_like(0, v), [1, 0], [0, 0]), [0, 0], [1, 1], (32, 32))}),
+        "transposed": ([], {"v": B.transpose(B.exp(v), [1, 0])}),
+        "delivered": ([v], {"v": B.exp(v)}),
+        "copied": ([], {"w": v, "v": B.exp(v)}),
+        "row": ([], {"v": p.softmax(v)})}[case]
+    del w
+    assert modes(region(case, outputs, assigns), device)["v"] is StateMode.FRESH
+
+
+def test_arguments_of_an_update_are_not_restrict() -> None:
+    result = compiled(region("update", [], p.momentum([(64,)])), CPU)
+    updated = [b for b in result.kernels[0].program.parameters if b.mode is Mode.UPDATE]
+    assert len(updated) == 4, "two variables, each read and written"
+    assert OpKind.VARIABLE in {n.kind for n, _ in result.kernels[0].arguments}

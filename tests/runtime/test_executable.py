@@ -1,0 +1,57 @@
+"""The words of an executable, as the native op reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.types import TensorType
+from tf_stitch.runtime.executable import (
+    ABI_VERSION,
+    BufferRef,
+    Copy,
+    DeviceLaunch,
+    Executable,
+    HostLaunch,
+    Space,
+    StateMode,
+    encode,
+)
+
+X, Y, V, F, A = (BufferRef(s, i) for s, i in ((Space.INPUT, 0), (Space.OUTPUT, 1), (Space.VARIABLE, 2), (Space.FRESH, 0),
+                                              (Space.ARENA, 512)))
+
+
+def executable(*steps: HostLaunch | DeviceLaunch | Copy) -> Executable:
+    return Executable(("x:0",), ("v",), (TensorType(DType.F32, (2, 3)), TensorType(DType.I64, ())),
+                      ((2, StateMode.FRESH), (0, StateMode.IN_PLACE)), 1024, steps, None)
+
+
+def test_header() -> None:
+    words = encode(executable(), {}, None)
+    assert words[:3] == [ABI_VERSION, 1024, 2]
+    assert words[3:9] == [2, 2, 3, 0, 0, 0], "rank and dims of each output"
+    assert words[9:14] == [2, 2, 1, 0, 0], "variables with their modes"
+
+
+def test_host_launch() -> None:
+    words = encode(executable(HostLaunch("k", (X, A))), {"k": 0x1234}, None)
+    assert words[14:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512]
+
+
+def test_device_launch_and_copy() -> None:
+    words = encode(executable(DeviceLaunch("k", 7, 128, 4096, (V,)), Copy(Y, F, 24)), {"k": 0x99}, (0xABC, 77))
+    assert words[14:17] == [1, 0xABC, 77]
+    rest = words[17:]
+    assert rest[0] == 2
+    assert rest[1:13] == [1, 0, 0x99, 7, 1, 1, 128, 1, 1, 4096, 0, 1]
+    assert rest[13:] == [2, 2, 3, 1, 1, 3, 0, 24]
+
+
+def test_an_unknown_kernel_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        encode(executable(HostLaunch("missing", ())), {}, None)
+
+
+def test_all_words_are_integers() -> None:
+    assert all(type(w) is int for w in encode(executable(HostLaunch("k", (X, Y, V, F, A)), Copy(V, X, 4)), {"k": 1}, None))

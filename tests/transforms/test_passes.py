@@ -1,0 +1,151 @@
+"""Tensor passes: a case each changes and one it leaves, idempotence, and the meaning kept on random graphs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.differential.generator import make_case
+from tests.differential.runner import compare, reference, region
+from tf_stitch.device.spec import CPU, H200
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.pipeline import passes
+from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.split_reductions import SplitReductions
+
+B, F32 = Builder(), DType.F32
+X = B.input("x:0", F32, (4, 6))
+SPLIT = SplitReductions(tasks=8, shortest=4, column_tile=4)
+ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT]
+
+
+def kinds(p: Pass, *outputs: Node) -> list[str]:
+    """Kinds of what the pass leaves, inputs aside; checks that `modified` tells the truth."""
+    before = region("g", list(outputs))
+    result = p.run(before)
+    verify_graph(result.graph)
+    assert result.modified == (format_graph(result.graph) != format_graph(before))
+    return [n.kind.value for n in result.graph.nodes() if n.kind is not OpKind.INPUT]
+
+
+# cse
+def test_cse_merges_equal_nodes() -> None:
+    assert kinds(EliminateCommonSubexpressions(), B.add(B.exp(X), B.exp(X))) == ["exp", "add"]
+    assert kinds(EliminateCommonSubexpressions(), B.constant([1, 2], F32), B.constant([1, 2], F32)) == ["constant"]
+
+
+def test_cse_keeps_what_differs() -> None:
+    assert kinds(EliminateCommonSubexpressions(), B.sum(X, [0]), B.sum(X, [1])) == ["sum", "sum"]
+    assert kinds(EliminateCommonSubexpressions(), B.constant(1, F32), B.constant(1, DType.I32)) == ["constant", "constant"]
+    assert kinds(EliminateCommonSubexpressions(), B.constant(0.0, F32), B.constant(-0.0, F32)) == ["constant", "constant"]
+
+
+def test_cse_keeps_every_assign() -> None:
+    y = B.exp(X)
+    graph = region("g", [], {"v": y, "w": y})
+    assert len(EliminateCommonSubexpressions().run(graph).graph.outputs) == 2
+
+
+# fold_constants
+def test_folding_of_constants_and_sizes() -> None:
+    two = B.constant(2, F32)
+    assert kinds(FoldConstants(), B.mul(X, B.add(two, two))) == ["constant", "mul"]
+    assert kinds(FoldConstants(), B.mul(X, B.extent((3, 4), F32))) == ["constant", "mul"]
+    assert kinds(FoldConstants(), B.mul(X, B.constant(1, F32)), B.neg(X)) == ["neg"]
+    assert kinds(FoldConstants(), B.div(X, B.constant(1, F32))) == []
+    assert kinds(FoldConstants(), B.exp(B.input("e:0", F32, (0, 3)))) == ["constant"]
+
+
+def test_folding_leaves() -> None:
+    wide = B.broadcast(B.constant(2, F32), (2000,))
+    assert kinds(FoldConstants(), wide) == ["constant", "broadcast"]
+    assert kinds(FoldConstants(), B.div(B.constant(1, F32), X)) == ["constant", "div"]
+    assert kinds(FoldConstants(), B.mul(B.input("s:0", F32, ()), B.constant([1, 1], F32))) == ["constant", "mul"]
+    assert kinds(FoldConstants(), B.add(X, B.constant(0, F32))) == ["constant", "add"], "-0 + 0 is 0"
+
+
+# simplify_movement
+def test_movement_that_cancels() -> None:
+    p = SimplifyMovement()
+    assert kinds(p, B.reshape(B.reshape(X, (24,)), (4, 6))) == []
+    assert kinds(p, B.reshape(B.reshape(X, (24,)), (3, 8))) == ["reshape"]
+    assert kinds(p, B.transpose(B.transpose(X, (1, 0)), (1, 0))) == []
+    assert kinds(p, B.broadcast(B.broadcast(X, (2, 4, 6)), (3, 2, 4, 6))) == ["broadcast"]
+    row = B.broadcast(B.input("r:0", F32, (6,)), (4, 6))
+    assert kinds(p, B.add(X, row)) == ["add"]
+
+
+def test_movement_that_stays() -> None:
+    p = SimplifyMovement()
+    assert kinds(p, B.transpose(X, (1, 0))) == ["transpose"]
+    row, column = B.input("r:0", F32, (1, 6)), B.input("c:0", F32, (4, 1))
+    assert kinds(p, B.add(B.broadcast(row, (2, 4, 6)), column)) == ["broadcast", "add"], "nothing else gives the shape"
+
+
+# split_reductions
+def test_long_reductions_become_two_stages() -> None:
+    assert kinds(SPLIT, B.sum(B.input("x:0", F32, (256,)), [0])) == ["reshape", "sum", "sum"]
+    assert kinds(SPLIT, B.sum(B.input("x:0", F32, (256, 3)), [0])) == ["reshape", "sum", "sum"]
+    half = B.input("x:0", DType.F16, (256,))
+    assert kinds(SPLIT, B.sum(half, [0])) == ["reshape", "cast", "sum", "sum", "cast"]
+
+
+def test_axes_that_do_not_adjoin_are_separated() -> None:
+    p = SplitReductions(tasks=1, shortest=1 << 30, column_tile=1)
+    assert kinds(p, B.sum(B.input("x:0", F32, (2, 3, 4)), [0, 2])) == ["sum", "sum"]
+    assert kinds(p, B.sum(B.input("x:0", F32, (2, 1, 4)), [0, 2])) == ["sum"]
+
+
+def test_reductions_that_stay_whole() -> None:
+    assert kinds(SPLIT, B.sum(B.input("x:0", F32, (7,)), [0])) == ["sum"]
+    assert kinds(SPLIT, B.sum(B.input("x:0", F32, (257,)), [0])) == ["sum"], "a prime number has no divisor"
+    assert kinds(SPLIT, B.sum(B.input("x:0", F32, (64, 256)), [1])) == ["sum"], "enough rows to fill the device"
+    assert kinds(SPLIT, B.arg_reduce(OpKind.ARGMAX, B.input("x:0", F32, (256,)), 0, DType.I32)) == ["argmax"]
+
+
+# All.
+@pytest.mark.parametrize("p", ALL, ids=lambda p: p.name)
+@pytest.mark.parametrize("seed", range(25))
+def test_passes_are_idempotent_and_keep_the_meaning(p: Pass, seed: int) -> None:
+    case = make_case(random.Random(seed), 14, 300)
+    first = p.run(case.graph)
+    verify_graph(first.graph, static=True)
+    second = p.run(first.graph)
+    assert not second.modified, format_graph(first.graph) + format_graph(second.graph)
+    assert first.modified or format_graph(first.graph) == format_graph(case.graph)
+    want, allowed = reference(case.graph, case.values)
+    compare(first.graph, interpret(first.graph, case.values), want, allowed, p.name)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(4096, 1, 4096), (100000,), (3, 70000), (70000, 3), (2, 3, 5, 7)])
+def test_the_pipeline_of_passes_settles(shape: tuple[int, ...], device: object) -> None:
+    x = B.input("x:0", F32, shape)
+    graph = region("g", [B.sum(x, [0, len(shape) - 1] if len(shape) > 1 else [0]), B.mean(x, [0])])
+    once = run_passes(graph, passes(device))  # type: ignore[arg-type]
+    assert format_graph(run_passes(once, passes(device))) == format_graph(once)  # type: ignore[arg-type]
+
+
+def test_the_instrument_sees_every_pass_and_every_change() -> None:
+    seen: list[str] = []
+    instrument = Instrument(after=[lambda name, graph: seen.append(name)])
+    run_passes(region("g", [B.add(B.exp(X), B.exp(X))]), ALL, instrument)
+    assert seen == ["cse"]
+    assert set(instrument.seconds) == {p.name for p in ALL}
+
+
+def test_a_graph_is_left_as_it_was() -> None:
+    graph = TensorGraph("g", [("o", B.add(B.exp(X), B.exp(X)))])
+    text = format_graph(graph)
+    run_passes(graph, ALL)
+    assert format_graph(graph) == text
