@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt from what the code gives now")
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.txt anew")
 
 
 @pytest.fixture

@@ -22,6 +22,9 @@ class StitchConfig:
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         planner: "ilp" (pulp) or "greedy".
         min_region: fewest TensorFlow nodes with work in them that are worth a region.
+        only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
+        skip: globs on names of TensorFlow nodes that no region may hold.
+        fuel: regions that may be stitched in this process, or None for all.
         ilp_seconds: time limit of one integer program, in seconds.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
@@ -35,6 +38,9 @@ class StitchConfig:
     scope: str = "ops"
     planner: str = "ilp"
     min_region: int = 2
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    fuel: int | None = None
     ilp_seconds: float = 2.0
     report_dir: Path | None = None
     dump_dir: Path | None = None
@@ -72,6 +78,20 @@ def _positive(text: str) -> int:
     return number
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _globs(text: str) -> tuple[str, ...]:
+    globs = tuple(glob.strip() for glob in text.split(","))
+    if not all(globs):
+        raise ValueError(text)
+    return globs
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number < 3600:
@@ -94,6 +114,12 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
                                      "fewest working nodes that are worth a region"),
+    "TF_STITCH_ONLY": Variable("only", "globs, separated by commas", _globs,
+                               "stitch only TensorFlow nodes whose names match"),
+    "TF_STITCH_SKIP": Variable("skip", "globs, separated by commas", _globs,
+                               "leave TensorFlow nodes whose names match"),
+    "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0", _count,
+                               "stitch only that many regions, the first of the process"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),

@@ -16,7 +16,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering import LoweredKernel, lower
+from tf_stitch.lowering import lower
+from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.planner import PlanOptions, plan_region
@@ -26,6 +27,7 @@ from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, Ho
 from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.split_reductions import SplitReductions
 
@@ -68,7 +70,8 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
         FoldConstants(),  # sizes become numbers, which the rest relies on
         SimplifyMovement(),
         SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
-                        column_tile=128 if device.is_gpu else 512),
+                        column_tile=128 if device.is_gpu else 512, column_parts=(8 if device.is_gpu else 4) * device.processors),
+        SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
     )
@@ -165,7 +168,8 @@ def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
         kernels = [buffers.kernels[i] for i in group]
-        steps.append(DeviceLaunch(launch.name, sum(kernel.program.grid for kernel in kernels), kernels[0].program.threads,
+        grid = sum(kernel.program.grid for kernel in kernels)
+        steps.append(DeviceLaunch(launch.name, grid, kernels[0].program.threads,
                                   max(dynamic_shared_bytes(kernel.program) for kernel in kernels),
                                   tuple(a for kernel in kernels for a in _args(buffers, kernel))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}

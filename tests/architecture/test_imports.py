@@ -33,7 +33,8 @@ TOP = {"integration", "__main__", "_autoload"}  # on top of everything
 
 # Foreign package -> modules of tf_stitch that may import it, and where code that wants it belongs.
 FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
-    "tensorflow": (("frontend", "integration", "native", "__main__", "_autoload"), "frontend/tensorflow or integration"),
+    "tensorflow": (("frontend", "integration", "native", "__main__", "_autoload"),
+                   "frontend/tensorflow or integration"),
     "keras": (("integration",), "integration"),
     "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
     "cupy": (("runtime",), "runtime"),
@@ -79,10 +80,10 @@ def test_imports_point_downwards(module: str) -> None:
             continue
         target = name.removeprefix("tf_stitch.")
         allowed = {part, "config", "errors"} | ALLOWED[part]
+        lower = " or ".join(sorted(ALLOWED[part])) or "errors"
         assert any(covers(entry, target) for entry in allowed), (
             f"{module} imports {name}, but {part} may import only {sorted(allowed)}. If both need a helper, it belongs "
-            f"in the lower of the two ({' or '.join(sorted(ALLOWED[part])) or 'errors'}); if {part} needs a decision of "
-            f"{part_of(target)}, pass it in from pipeline.py.")
+            f"in {lower}; if {part} needs a decision of {part_of(target)}, pass it in from pipeline.py.")
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

@@ -28,7 +28,8 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
     x, y = B.input("x:0", dtype, (2, 6)), B.input("y:0", dtype, (2, 6))
     operands = {1: [x], 2: [x, y], 3: [B.input("c:0", DType.BOOL, (2, 6)), x, y]}.get(OP_TABLE[kind].arity, [x, y])
     attrs: dict[type[oa.Attrs], oa.Attrs] = {
-        oa.CastAttrs: oa.CastAttrs(DType.F32), oa.ShapeAttrs: oa.ShapeAttrs((2, 6)), oa.ReduceAttrs: oa.ReduceAttrs((1,)),
+        oa.CastAttrs: oa.CastAttrs(DType.F32), oa.ShapeAttrs: oa.ShapeAttrs((2, 6)),
+        oa.ReduceAttrs: oa.ReduceAttrs((1,)),
         oa.TransposeAttrs: oa.TransposeAttrs((1, 0)), oa.SliceAttrs: oa.SliceAttrs((1, 0), (1, 2), (1, 3)),
         oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
         oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False)}
@@ -51,11 +52,13 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
 def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType) -> None:
     node = node_of(kind, dtype)
     if node is not None:
-        assert has_intrinsic(kind, node.operands[-1].type.dtype.compute), f"{kind.value} on {dtype.value}: add it to emit/c_family.py"
+        compute = node.operands[-1].type.dtype.compute
+        assert has_intrinsic(kind, compute), f"{kind.value} on {dtype.value}: add it to emit/c_family.py"
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-@pytest.mark.parametrize("kind", [k for k, i in OP_TABLE.items() if i.category not in (Category.SOURCE, Category.EFFECT)])
+@pytest.mark.parametrize("kind",
+                         [k for k, i in OP_TABLE.items() if i.category not in (Category.SOURCE, Category.EFFECT)])
 def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> None:
     legal = [node for dtype in DType if (node := node_of(kind, dtype)) is not None]
     assert legal, f"no dtype is legal for {kind.value}"

@@ -227,7 +227,7 @@ class GraphMaker:
             divisors = [d for d in range(1, left + 1) if left % d == 0]
             shape.append(self.one(divisors))
             left //= shape[-1]
-        return self.b.reshape(v.node, tuple([*shape, left]))
+        return self.b.reshape(v.node, (*shape, left))
 
     def _transpose(self, v: Value) -> Node:
         return self.b.transpose(v.node, self.rng.sample(range(len(v.dims)), len(v.dims)))
@@ -314,7 +314,8 @@ class GraphMaker:
         if self.variables:
             v: Value = self.one(self.variables)
             if v.dtype.is_float:
-                self.keep(self.b.add(self.b.mul(v.node, self.b.scalar_like(0.5, v.node)), self.b.scalar_like(1, v.node)), False)
+                self.keep(self.b.add(self.b.mul(v.node, self.b.scalar_like(0.5, v.node)),
+                                     self.b.scalar_like(1, v.node)), False)
 
     STEPS_BY_WEIGHT = (unary, unary, unary, step, integer_unary, float_binary, float_binary, float_binary, float_binary,
                        integer_binary, integer_binary, compare, boolean, select, cast, movement, movement, movement,

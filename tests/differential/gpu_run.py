@@ -51,7 +51,8 @@ def run_gpu(graph: TensorGraph, region: CompiledRegion, values: Values) -> Value
             kernel = module.get_function(step.symbol)
             if step.shared_bytes:
                 kernel.max_dynamic_shared_size_bytes = step.shared_bytes
-            kernel((step.grid,), (step.threads,), tuple(np.uint64(address(a)) for a in step.args), shared_mem=step.shared_bytes)
+            kernel((step.grid,), (step.threads,), tuple(np.uint64(address(a)) for a in step.args),
+                   shared_mem=step.shared_bytes)
         else:
             cupy.cuda.runtime.memcpy(address(step.target), address(step.source), step.nbytes, 3)  # type: ignore[union-attr]
     cupy.cuda.Device().synchronize()
@@ -61,6 +62,7 @@ def run_gpu(graph: TensorGraph, region: CompiledRegion, values: Values) -> Value
         return memory.get()[:count].view(dtype).reshape(shape)  # type: ignore[attr-defined, no-any-return]
 
     outs = [host(m, t.dims, t.dtype.numpy) for m, t in zip(spaces[Space.OUTPUT], e.outputs, strict=True)]
-    state = {e.variables[v]: host(current[v] if mode is StateMode.IN_PLACE else spaces[Space.FRESH][i], *shapes[e.variables[v]])
+    state = {e.variables[v]: host(current[v] if mode is StateMode.IN_PLACE else spaces[Space.FRESH][i],
+                                  *shapes[e.variables[v]])
              for i, (v, mode) in enumerate(e.state)}
     return results_by_key(graph, outs, state)

@@ -80,7 +80,7 @@ def cross_entropy(logits: Node, labels: Node) -> list[Node]:
 
 
 def adam(shapes: list[tuple[int, ...]], dtype: DType = DType.F32) -> tuple[list[Node], dict[str, Node]]:
-    """Adam's update of variables w0, m0, v0, ... in place; the outputs are the old weights' norm and new moments' sum."""
+    """Adam's update of variables w0, m0, v0, ... in place; outputs: old weights' norm, new moments' sum."""
     step = B.add(B.variable("step", DType.I64, ()), B.constant(1, DType.I64))
     one = B.constant(1, dtype)
     power = B.op(OpKind.POW, B.constant(0.9, dtype), B.cast(step, dtype))

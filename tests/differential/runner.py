@@ -1,4 +1,4 @@
-"""Runs one graph on every level: NumPy on the tensor IR, Python on the kernel IR, compiled CPU code; and compiles CUDA."""
+"""Runs one graph on every level: tensor IR in NumPy, kernel IR in Python, compiled CPU code; and compiles CUDA."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
         else:
             assert isinstance(step, Copy)
             memory(step.target, step.nbytes)[...] = memory(step.source, step.nbytes)
-    state = {e.variables[v]: current[v] if mode is StateMode.IN_PLACE else fresh[i] for i, (v, mode) in enumerate(e.state)}
+    state = {e.variables[v]: current[v] if mode is StateMode.IN_PLACE else fresh[i] for i,
+             (v, mode) in enumerate(e.state)}
     return results_by_key(graph, outs, state)
 
 
@@ -266,6 +267,7 @@ def check_all(graph: TensorGraph, values: Values | None = None, *, aligned: bool
     if interpret_gpu:
         compare(graph, run_kernel_ir(graph, gpu, values), want, allowed, "H200 kernel IR")
         if any(len(p) > 1 for p in gpu.programs.values()):
-            compare(graph, run_kernel_ir(graph, gpu, values, backwards=True), want, allowed, "H200 kernel IR, packs backwards")
+            compare(graph, run_kernel_ir(graph, gpu, values, backwards=True), want, allowed,
+                    "H200 kernel IR, packs backwards")
     if cuda and gpu.source:
         build_cubin(gpu)

@@ -129,7 +129,8 @@ def test_many_column_sums_share_launches_within_shared_memory() -> None:
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("kind", [K.SUM, K.MAX])
 def test_reductions_over_any_axes(axes: tuple[int, ...], kind: OpKind) -> None:
-    check_all(region("reduce", [B.reduce(kind, x(6, 5, 7), axes), B.reduce(kind, B.exp(x(6, 5, 7, name="y")), axes, True)]),
+    check_all(region("reduce",
+                     [B.reduce(kind, x(6, 5, 7), axes), B.reduce(kind, B.exp(x(6, 5, 7, name="y")), axes, True)]),
               interpret_cpu=True, interpret_gpu=True)
 
 
@@ -161,7 +162,8 @@ def test_movement_of_every_kind() -> None:
     a, ids = x(6, 7), B.input("ids:0", DType.I32, (5, 2))
     outputs = [B.exp(B.slice(a, [5, 1], [-1, 3], (6, 2))), B.pad(B.exp(a), B.scalar_like(3, a), [1, 2], [2, 0]),
                B.exp(B.concat([a, B.neg(a), B.square(a)], 0)), B.neg(B.concat([a, B.exp(a)], 1)),
-               B.exp(B.op(K.GATHER, a, ids)), B.neg(B.reshape(a, (2, 3, 7))), B.exp(B.broadcast(x(7, name="r"), (6, 7)))]
+               B.exp(B.op(K.GATHER, a, ids)), B.neg(B.reshape(a, (2, 3, 7))),
+               B.exp(B.broadcast(x(7, name="r"), (6, 7)))]
     check_all(region("movement", outputs), interpret_cpu=True, interpret_gpu=True)
 
 
@@ -201,7 +203,8 @@ def test_bool_reductions_and_select() -> None:
 def test_integers(dtype: DType) -> None:
     a, b = x(4, 9, dtype=dtype), x(9, dtype=dtype, name="y")
     odd = B.op(K.OR, b, B.constant(1, dtype))
-    outputs = [B.op(k, a, odd) for k in (K.DIV, K.FLOOR_DIV, K.FLOOR_MOD, K.TRUNC_MOD, K.ADD, K.SUB, K.MUL, K.AND, K.XOR)]
+    outputs = [B.op(k, a, odd) for k in (K.DIV, K.FLOOR_DIV, K.FLOOR_MOD, K.TRUNC_MOD, K.ADD, K.SUB, K.MUL, K.AND,
+                                         K.XOR)]
     outputs += [B.op(k, a) for k in (K.NEG, K.ABS, K.SIGN, K.INVERT)] + [B.sum(a, [1]), B.reduce(K.MIN, a, [0])]
     info = np.iinfo(dtype.numpy)
     values = {"x:0": np.random.default_rng(0).integers(-9, 9, (4, 9)).astype(dtype.numpy),
@@ -233,7 +236,8 @@ def test_constant_tables_of_every_type(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [DType.I64, F32, DType.BOOL, DType.I32])
 def test_constant_tables_that_end_in_zeros(dtype: DType) -> None:
     """gcc 12 takes {1, 1, 1, 0} for a broadcast of 1 where it copies a table by pieces."""
-    tables = [B.constant([1] * ones + [0] * zeros, dtype) for ones, zeros in ((3, 1), (31, 1), (16, 16), (24, 8), (33, 3))]
+    tables = [B.constant([1] * ones + [0] * zeros, dtype) for ones,
+              zeros in ((3, 1), (31, 1), (16, 16), (24, 8), (33, 3))]
     check_all(region("tables", tables))
 
 
@@ -244,7 +248,8 @@ def test_scalars_of_rank_0() -> None:
 
 
 def test_a_broadcast_of_axes_of_one() -> None:
-    check_all(region("ones", [B.add(x(4, 1, 6), x(1, 5, 1, name="y")), B.sum(x(4, 1, 6), [1]), B.exp(x(1, 1, name="z"))]),
+    check_all(region("ones",
+                     [B.add(x(4, 1, 6), x(1, 5, 1, name="y")), B.sum(x(4, 1, 6), [1]), B.exp(x(1, 1, name="z"))]),
               interpret_cpu=True, interpret_gpu=True)
 
 
@@ -252,7 +257,8 @@ def test_a_broadcast_of_axes_of_one() -> None:
 def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
     a, v = x(*shape), B.variable("v", F32, shape)
     outputs = [B.exp(a), B.sum(a, [0]), B.sum(a, range(len(shape))), B.reduce(K.MAX, a, [0]), B.exp(x(3, name="z")),
-               p.softmax(a), B.concat([a, B.neg(a)], 0), B.pad(a, B.scalar_like(1, a), [1] * len(shape), [0] * len(shape))]
+               p.softmax(a), B.concat([a, B.neg(a)], 0),
+               B.pad(a, B.scalar_like(1, a), [1] * len(shape), [0] * len(shape))]
     check_all(region("empty", outputs, {"v": B.exp(v)}), interpret_cpu=True, interpret_gpu=True)
 
 

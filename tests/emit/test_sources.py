@@ -36,7 +36,7 @@ def test_equal_kernels_are_written_once() -> None:
 
 
 def test_independent_kernels_share_a_launch() -> None:
-    launches = [s for s in compiled(region("layers", layers(24)), H200).executable.steps]  # type: ignore[arg-type]
+    launches = compiled(region("layers", layers(24)), H200).executable.steps  # type: ignore[arg-type]
     assert len(launches) == 1
     assert isinstance(launches[0], DeviceLaunch)
     assert len(launches[0].args) == 48

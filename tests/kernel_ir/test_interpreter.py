@@ -92,7 +92,7 @@ def test_divergent_barrier() -> None:
     body = (k.If(k.InRange(T, 0, 2), (k.Barrier(),)),)
     with pytest.raises(VerifyError, match="threads part"):
         run(*body)
-    with pytest.raises(VerifyError, match="barrier|threads"):
+    with pytest.raises(VerifyError, match=r"barrier|threads"):
         run_unverified(k.Program((X, Y), 1, THREADS, body))
 
 
@@ -143,7 +143,8 @@ def test_all_reduce_in_groups() -> None:
 def test_arg_all_reduce(kind: OpKind, want: int) -> None:
     start = -np.inf if kind is OpKind.ARGMAX else np.inf
     got = run(k.Accumulator("a", DType.F32, start), k.Accumulator("at", DType.I32, 0),
-              k.ArgUpdate("a", "at", kind, load(block(2) * THREADS + T), T), k.ArgAllReduce("a", "at", kind, 4, DType.F32),
+              k.ArgUpdate("a", "at", kind, load(block(2) * THREADS + T), T),
+              k.ArgAllReduce("a", "at", kind, 4, DType.F32),
               k.Store("y", block(2) * THREADS + T, k.Local("at", DType.I32)))
     np.testing.assert_array_equal(got, [want] * 8)
 
@@ -154,7 +155,8 @@ def test_buffer_of_another_size() -> None:
 
 
 # The verifier alone.
-GOOD = k.Program((X, Y), 2, THREADS, (k.Let("v", load(T)), k.Store("y", block(2) * THREADS + T, k.Local("v", DType.F32))))
+GOOD = k.Program((X, Y), 2, THREADS,
+                 (k.Let("v", load(T)), k.Store("y", block(2) * THREADS + T, k.Local("v", DType.F32))))
 
 
 def test_verifier_accepts_a_good_program() -> None:
@@ -168,7 +170,8 @@ def test_verifier_accepts_a_good_program() -> None:
     ((k.Store("y", var(Var("i", 3)), number(0)),), "index i is not declared"),
     ((k.Store("y", var(Var(k.THREAD, 5)), number(0)),), "thread is not declared here with 5"),
     ((k.Let("v", number(0)), k.Update("v", OpKind.SUM, number(1))), "no accumulator"),
-    ((k.If(k.InRange(T, 0, 1), (k.Let("v", number(0)),)), k.Store("y", T, k.Local("v", DType.F32))), "v is not declared"),
+    ((k.If(k.InRange(T, 0, 1), (k.Let("v", number(0)),)), k.Store("y", T, k.Local("v", DType.F32))),
+     "v is not declared"),
     ((k.For(Var("i", 2), (k.Array("a", DType.F32, 2),)), k.SetElement("a", T, number(0))), "a is not declared"),
     ((k.Array("a", DType.F32, 0),), "empty"),
     ((k.Array("a", DType.F32, 2), k.LoadVector("a", constant(0), "x", T * 4, 4)), "cannot hold"),

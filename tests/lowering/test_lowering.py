@@ -78,7 +78,8 @@ def test_vectors_only_where_rows_allow_them() -> None:
     assert any(isinstance(s, k.StoreVector) and s.width == 4 for s in statements(only(H200, B.exp(x(8, 64))).body))
     assert not any(isinstance(s, k.LoadVector) for s in statements(only(H200, B.exp(x(7, 9))).body))
     transposed = only(H200, B.transpose(B.exp(x(64, 32)), [1, 0]))
-    assert not any(isinstance(s, k.LoadVector) for s in statements(transposed.body)), "lanes are no neighbours in memory"
+    # Its lanes are no neighbours in memory.
+    assert not any(isinstance(s, k.LoadVector) for s in statements(transposed.body))
 
 
 def test_row_values_leave_the_loop_over_columns() -> None:

@@ -57,6 +57,8 @@ def describe(result: CompiledRegion) -> str:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
-@pytest.mark.parametrize("graph", [softmax, layernorm, layernorm_backward, adam, cross_entropy], ids=lambda f: f.__name__)
-def test_plan_and_schedule(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize("graph", [softmax, layernorm, layernorm_backward, adam, cross_entropy],
+                         ids=lambda f: f.__name__)
+def test_plan_and_schedule(graph: Callable[[], TensorGraph], device: DeviceSpec,
+                           golden: Callable[[str, str], None]) -> None:
     golden(f"{graph.__name__}_{device.target}", describe(compiled(graph(), device)))

@@ -76,7 +76,8 @@ def test_the_same_graph_gives_the_same_plan_and_source(seed: int) -> None:
 
 def test_independent_updates_are_planned_once_each() -> None:
     b = Builder()
-    outputs = [b.exp(b.add(b.input(f"x{i}:0", DType.F32, (64,)), b.input(f"y{i}:0", DType.F32, (64,)))) for i in range(5)]
+    outputs = [b.exp(b.add(b.input(f"x{i}:0", DType.F32, (64,)),
+                           b.input(f"y{i}:0", DType.F32, (64,)))) for i in range(5)]
     graph = region("parts", outputs)
     plan = compile_region(graph, *keys_of(graph), CompileOptions(H200)).plan
     assert [len(p.nodes) for p in plan.patterns] == [2] * 5

@@ -24,7 +24,8 @@ def random_problem(seed: int) -> tuple[list[frozenset[Node]], list[float], list[
     for i in range(rng.randint(3, 9)):
         sources = [*nodes, B.input(f"x{i}:0", DType.F32, (4,))]
         nodes.append(B.add(rng.choice(sources), rng.choice(sources)))
-    candidates = {frozenset(rng.sample(nodes, rng.randint(2, min(4, len(nodes))))): None for _ in range(rng.randint(2, 10))}
+    candidates = {frozenset(rng.sample(nodes, rng.randint(2, min(4, len(nodes))))): None for _ in range(rng.randint(2,
+                                                                                                                    10))}
     convex = [c for c in candidates if find_cycle([c], nodes) is None]
     return convex, [round(rng.uniform(-1, 5), 2) for _ in convex], nodes
 

@@ -48,7 +48,8 @@ def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec) 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_round_reads_nothing_that_it_or_a_later_round_writes(seed: int) -> None:
     plan = planned(make_case(random.Random(2000 + seed), 18, 300).graph, H200)
-    written = {n: r for r, kernel in zip(plan.rounds, plan.kernels, strict=True) for n, m in kernel.arguments if m is Mode.WRITE}
+    written = {n: r for r, kernel in zip(plan.rounds, plan.kernels, strict=True) for n,
+               m in kernel.arguments if m is Mode.WRITE}
     for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             assert mode is Mode.WRITE or node not in written or written[node] < at

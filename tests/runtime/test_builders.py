@@ -33,7 +33,7 @@ def fresh_lookups() -> Iterator[None]:
 
 def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match="no C compiler found.*install"):
+    with pytest.raises(BuildError, match=r"no C compiler found.*install"):
         build_host(compiled(EXP, CPU).source, "native", KernelCache(tmp_path))
 
 

@@ -18,8 +18,8 @@ from tf_stitch.runtime.executable import (
     encode,
 )
 
-X, Y, V, F, A = (BufferRef(s, i) for s, i in ((Space.INPUT, 0), (Space.OUTPUT, 1), (Space.VARIABLE, 2), (Space.FRESH, 0),
-                                              (Space.ARENA, 512)))
+X, Y, V = BufferRef(Space.INPUT, 0), BufferRef(Space.OUTPUT, 1), BufferRef(Space.VARIABLE, 2)
+F, A = BufferRef(Space.FRESH, 0), BufferRef(Space.ARENA, 512)
 
 
 def executable(*steps: HostLaunch | DeviceLaunch | Copy) -> Executable:
@@ -54,4 +54,5 @@ def test_an_unknown_kernel_is_an_error() -> None:
 
 
 def test_all_words_are_integers() -> None:
-    assert all(type(w) is int for w in encode(executable(HostLaunch("k", (X, Y, V, F, A)), Copy(V, X, 4)), {"k": 1}, None))
+    assert all(type(w) is int for w in encode(executable(HostLaunch("k", (X, Y, V, F, A)), Copy(V, X, 4)), {"k": 1},
+                                              None))

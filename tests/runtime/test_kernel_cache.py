@@ -81,7 +81,8 @@ def test_a_read_only_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("call", ["replace", "fdopen"])
-def test_a_full_disk_is_a_build_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_full_disk_is_a_build_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                         call: str) -> None:
     cache = KernelCache(tmp_path)
 
     def full(handle: object, *_: object) -> None:

@@ -40,7 +40,8 @@ def gpu_row(columns: int, rows: int = 512) -> KernelSchedule:
 
 
 @pytest.mark.parametrize(("columns", "row_threads", "items"), [
-    (32, 8, 1), (128, 32, 1), (1000, 32, 8), (1024, 32, 8), (2048, 64, 8), (8192, 256, 8), (32768, 1024, 8), (33, 32, 2)])
+    (32, 8, 1), (128, 32, 1), (1000, 32, 8), (1024, 32, 8), (2048, 64, 8), (8192, 256, 8), (32768, 1024, 8),
+    (33, 32, 2)])
 def test_threads_of_a_row_grow_with_its_length(columns: int, row_threads: int, items: int) -> None:
     """A6: short rows are packed into a block, long ones get a block."""
     m = gpu_row(columns).mapping
@@ -50,11 +51,11 @@ def test_threads_of_a_row_grow_with_its_length(columns: int, row_threads: int, i
     assert 128 <= m.threads <= 1024
 
 
-@pytest.mark.parametrize(("columns", "scheme"), [(1000, Scheme.LOCAL), (40000, Scheme.REGIONAL), (50_000, None), (200_000, None)])
+@pytest.mark.parametrize(("columns", "scheme"),
+                         [(1000, Scheme.LOCAL), (32_000, Scheme.LOCAL), (40_000, Scheme.REGIONAL), (80_000, None)])
 def test_staged_rows_move_from_registers_to_shared_memory_to_nowhere(columns: int, scheme: Scheme | None) -> None:
-    staged = gpu_row(columns, 4).staged
-    if scheme is not None and columns == 40000 and not staged:
-        pytest.skip("two staged values of this length do not fit")
+    row = x(4, columns)
+    staged = propose_row(whole(B.sub(row, B.mean(row, [1], True))), H200, True)[0].staged
     assert {s.scheme for s in staged} == ({scheme} if scheme else set())
 
 
@@ -70,7 +71,8 @@ def test_phases_of_softmax() -> None:
     assert [len(ph.outputs) for ph in phases] == [0, 0, 1]
 
 
-@pytest.mark.parametrize(("dtype", "columns", "width"), [(F32, 1000, 4), (F32, 1002, 2), (F32, 1003, 1), (DType.F16, 1000, 8),
+@pytest.mark.parametrize(("dtype", "columns", "width"),
+                         [(F32, 1000, 4), (F32, 1002, 2), (F32, 1003, 1), (DType.F16, 1000, 8),
                                                          (DType.F64, 1000, 2), (DType.BOOL, 1000, 8)])
 def test_vector_width(dtype: DType, columns: int, width: int) -> None:
     pattern = whole(B.select(x(4, columns, dtype=dtype), *(2 * [x(4, columns, dtype=dtype)]))
@@ -101,7 +103,8 @@ def test_grids_cover_the_domain(shape: tuple[int, int]) -> None:
     flat = propose_elementwise(whole(B.exp(x(*shape))), H200, True)[0].mapping
     assert (flat.grid - 1) * flat.threads * flat.vector < shape[0] * shape[1] <= flat.grid * flat.threads * flat.vector
     column = propose_column(whole(B.sum(x(*shape), [0])), H200, True)[0].mapping
-    assert (column.grid - 1) * column.row_threads * column.vector < shape[1] <= column.grid * column.row_threads * column.vector
+    tile = column.row_threads * column.vector
+    assert (column.grid - 1) * tile < shape[1] <= column.grid * tile
     assert column.threads <= 256
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,8 +61,8 @@ def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
 class CFamily(ABC):
     """Renders statements as lines. One instance renders one program."""
 
-    types: Mapping[DType, str]  # compute types
-    storage: Mapping[DType, str]  # types in memory
+    types: ClassVar[Mapping[DType, str]]  # compute types
+    storage: ClassVar[Mapping[DType, str]]  # types in memory
     index_type: str
 
     def __init__(self, program: k.Program) -> None:

@@ -77,10 +77,11 @@ def _pointer(buffer: k.Buffer) -> str:
 
 
 class _Cuda(CFamily):
-    types: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
-                                          DType.I64: "int64_t", DType.BOOL: "int"}
-    storage: ClassVar[Mapping[DType, str]] = {DType.F32: "float", DType.F64: "double", DType.I32: "int32_t",
-                                            DType.I64: "int64_t", DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
+    types: ClassVar[Mapping[DType, str]] = {
+        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
+    storage: ClassVar[Mapping[DType, str]] = {
+        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "uint8_t",
+        DType.F16: "uint16_t", DType.BF16: "uint16_t"}
 
     def __init__(self, program: k.Program) -> None:
         super().__init__(program)

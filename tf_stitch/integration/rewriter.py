@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +28,16 @@ MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
 
 @dataclass
 class Rewrite:
-    """What was found in a graph. `left_out` maps nodes to the reasons they stay TensorFlow ops."""
+    """What was found in a graph. `left_out` maps every node of no region to the reason it stays a TensorFlow op."""
 
     regions: list[RegionGraph] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, count: int, reason: str) -> None:
+        """Leaves out all regions but the first `count`."""
+        for region in self.regions[count:]:
+            self.left_out.update(dict.fromkeys(region.members, reason))
+        del self.regions[count:]
 
 
 class GraphRewriter:
@@ -40,36 +46,59 @@ class GraphRewriter:
     Args:
         preserved: names of nodes that must exist afterwards.
         allow_state: whether regions may update variables.
+        why_not: why the user wants a node left alone, None if nobody does.
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
-                 allow_state: bool = True) -> None:
+                 allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         self._min_weight, self._allow_state = min_weight, allow_state
         self._users = _users(imported)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
         self._contexts = control_contexts(imported, frames)
-        self.left_out = {n.name: n.reason for n in imported.nodes.values() if n.reason is not None and n.weight}
+        self._refused: dict[str, str] = {}
+        for node in imported.nodes.values():
+            reason = why_not(node.name) if node.reason is None else None
+            if reason is not None:
+                self._refused[node.name] = reason
 
     def find(self) -> Rewrite:
         """Regions that can be cut out, in topological order."""
         for _ in range(MAX_ROUNDS):
             regions: list[RegionGraph] = []
             refused: dict[str, str] = {}
-            for members in find_regions(self._region_nodes(), self._min_weight):
+            unfit: dict[str, str] = {}
+            for members in find_regions(self._region_nodes(), min_weight=1):
                 members = self._trim(members)
-                if sum(self._imported.nodes[m].weight for m in members) < self._min_weight:
+                weight = sum(self._imported.nodes[m].weight for m in members)
+                if weight < self._min_weight:
+                    unfit.update(dict.fromkeys(members, _too_small(weight, self._min_weight)))
                     continue
                 try:
                     regions.append(cut_region(self._imported, members, self._wanted(members)))
                 except (UnsupportedError, StitchError) as error:
                     culprit = error.loc.node if error.loc and error.loc.node in members else members[-1]
                     refused[culprit] = error.message
+                    unfit.update(dict.fromkeys(members, f"its region could not be cut out: {error.message}"))
             if not refused:
-                return Rewrite(regions, self.left_out)
-            self.left_out.update(refused)
-        return Rewrite(regions, self.left_out)
+                break
+            self._refused.update(refused)
+        return Rewrite(regions, self._left_out(regions, unfit))
+
+    def _left_out(self, regions: Sequence[RegionGraph], unfit: Mapping[str, str]) -> dict[str, str]:
+        """A reason for every node of no region."""
+        inside = {m for r in regions for m in r.members}
+        reasons: dict[str, str] = {}
+        for node in self._imported.nodes.values():
+            if node.name in inside:
+                continue
+            reason = self._why_not(node) or unfit.get(node.name)
+            if reason is None:  # it was at the rim of a region and has been trimmed off
+                near = {t.rpartition(":")[0] for t in node.inputs} | self._users.get(node.name, set())
+                reason = f"costs nothing by itself, {'at the rim of a' if near & inside else 'next to no'} region"
+            reasons[node.name] = reason
+        return reasons
 
     def _region_nodes(self) -> list[RegionNode]:
         return [RegionNode(n.name, tuple(dict.fromkeys(t.rpartition(":")[0] for t in n.inputs)), n.control_inputs,
@@ -78,20 +107,28 @@ class GraphRewriter:
 
     def _place(self, node: ImportedNode) -> tuple[object, ...] | None:
         """Where a node runs, None if no region may hold it."""
-        if node.reason is not None or node.name in self.left_out or node.op == "Const":
-            return None
-        if any(v is None for v in node.outputs) or not (node.outputs or node.writes):
-            return None
+        return None if self._why_not(node) is not None else (node.device, self._contexts[node.name])
+
+    def _why_not(self, node: ImportedNode) -> str | None:
+        """Why no region may hold a node, or None."""
+        if node.reason is not None or node.name in self._refused:
+            return node.reason or self._refused[node.name]
+        if node.op == "Const":
+            return "a constant, which regions copy or read"
+        if not (node.outputs or node.writes):
+            return "has no result"
+        if any(v is None for v in node.outputs):
+            return "has a result that the IR has no type for"
         if node.writes and not self._allow_state:
-            return None
+            return "updates a variable, which regions that run in Python cannot"
         if self._imported.data_sizes and self._sized_by_data(node):
-            self.left_out[node.name] = "its size is decided by data, every step anew"
-            return None
+            self._refused[node.name] = "its size is decided by data, every step anew"
+            return self._refused[node.name]
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
-            return None
+            return "reads a variable that no region updates: regions take its result"
         if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
-            return None
-        return node.device, self._contexts[node.name]
+            return "TensorFlow keeps small integers in host memory"
+        return None
 
     def _sized_by_data(self, node: ImportedNode) -> bool:
         operands = [self._imported.value(t) for t in node.inputs]
@@ -196,6 +233,11 @@ class GraphRewriter:
         if "_class" in original.attr:
             stand_in.attr["_class"].CopyFrom(original.attr["_class"])
         return stand_in
+
+
+def _too_small(weight: int, least: int) -> str:
+    work = {0: "no working nodes", 1: "one working node"}.get(weight, f"{weight} working nodes")
+    return f"{work} together with what it could be stitched to; TF_STITCH_MIN_REGION is {least}"
 
 
 def tf_enum(dtype: DType) -> Any:

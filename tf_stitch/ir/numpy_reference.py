@@ -77,7 +77,7 @@ def divide(x: Array, y: Array) -> Array:
     """True division of floats; integers truncate towards zero."""
     if np.issubdtype(np.asarray(x).dtype, np.integer):
         inexact = np.mod(x, y) != 0
-        return (np.floor_divide(x, y) + (inexact & ((x < 0) != (y < 0)))).astype(x.dtype)
+        return np.asarray(np.floor_divide(x, y) + (inexact & ((x < 0) != (y < 0)))).astype(x.dtype)
     return np.divide(x, y)
 
 

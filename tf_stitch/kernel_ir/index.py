@@ -243,7 +243,7 @@ def _floordiv(index: Index, divisor: int) -> Index:
 def _mod(index: Index, divisor: int) -> Index:
     if divisor == 1:
         return constant(0)
-    whole, rest = _split(index, divisor)
+    _, rest = _split(index, divisor)
     low, high = rest.bounds
     if low >= 0 and high < divisor:
         return rest

@@ -99,8 +99,8 @@ class _Verifier:
     def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: _Scope) -> None:
         self._buffer(stmt.buffer, writes=isinstance(stmt, k.StoreVector))
         _require(scope.arrays.get(stmt.array, 0) >= stmt.width, f"{stmt.array} cannot hold {stmt.width} elements")
-        low, high = stmt.index.bounds
-        _require(low >= 0 and stmt.width & (stmt.width - 1) == 0, f"a vector of {stmt.width} at {stmt.index}")
+        _require(stmt.index.bounds[0] >= 0 and stmt.width & (stmt.width - 1) == 0,
+                 f"a vector of {stmt.width} at {stmt.index}")
         _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
 

@@ -22,6 +22,10 @@ class BufferTable:
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(self._buffers.values())
 
+    def size(self, name: str) -> int:
+        """Elements of a buffer."""
+        return self._buffers[name].size
+
     def reading(self, node: Node) -> str:
         """The buffer a value from outside is read from."""
         if node not in self._read:

@@ -37,7 +37,8 @@ class _ColumnLowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule, self.mapping = schedule, schedule.mapping
         self.kept, self.length = schedule.domain.rows, schedule.domain.cols
-        self.out, self.buffers = ScopedEmitter(), BufferTable()
+        self.buffers = BufferTable()
+        self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
         self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
         self.inner = schedule.dominant.operands[0].type.dims[-1]

@@ -28,7 +28,8 @@ def lower_elementwise(schedule: KernelSchedule) -> LoweredKernel:
 
 
 def _gpu(schedule: KernelSchedule, elements: int) -> LoweredKernel:
-    out, buffers = ScopedEmitter(), BufferTable()
+    buffers = BufferTable()
+    out = ScopedEmitter(buffers.size)
     m = schedule.mapping
     lane = Var("lane", m.vector) if m.vector > 1 else None
     chunk, chunks = var(Var(k.BLOCK, m.grid)) * m.threads + var(Var(k.THREAD, m.threads)), elements // m.vector
@@ -61,7 +62,8 @@ def _evaluate_all(schedule: KernelSchedule, evaluator: Evaluator, flat: Index) -
 
 
 def _cpu(schedule: KernelSchedule) -> LoweredKernel:
-    out, buffers = ScopedEmitter(), BufferTable()
+    buffers = BufferTable()
+    out = ScopedEmitter(buffers.size)
     m, domain = schedule.mapping, schedule.domain
     evaluator = Evaluator(schedule.pattern, buffers, out)
     block = var(Var(k.BLOCK, m.grid))

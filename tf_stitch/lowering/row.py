@@ -7,6 +7,8 @@ in registers (or in an array, where the row is too long), so that memory is read
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
@@ -14,7 +16,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
+from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -31,14 +33,17 @@ def lower_row(schedule: KernelSchedule) -> LoweredKernel:
     Raises:
         ScheduleError: the pattern is not local to rows.
     """
-    return _RowLowering(schedule).run()
+    return RowLowering(schedule).run()
 
 
-class _RowLowering:
+class RowLowering:
+    """One row at a time; `column_sums` are arrays that elements are also added to (mixed reductions)."""
+
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule = schedule
         self.mapping, self.domain = schedule.mapping, schedule.domain
-        self.out, self.buffers = ScopedEmitter(), BufferTable()
+        self.buffers = BufferTable()
+        self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
         self.stores = ElementStores(self.evaluator)
         self.elements = self.domain.rows * self.domain.cols
@@ -46,26 +51,39 @@ class _RowLowering:
         self.lane = Var("lane", self.mapping.vector) if self.mapping.vector > 1 else None
         self.arrays: dict[Node, str] = {}
         self.filled: set[Node] = set()
+        self.column_sums: dict[Node, str] = {}
 
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
-        written = {n for p in phases for n in p.outputs}
+        self.find_row_outputs(phases)
+        row, valid = self._row()
+        self.rows(phases, row, valid)
+        return finish(self.schedule, self.out, self.buffers)
+
+    def find_row_outputs(self, phases: list[Phase]) -> None:
+        """Outputs that no phase writes are one number a row."""
+        written = {n for p in phases for n in (*p.outputs, *p.columns)}
         self.row_outputs = [n for n in self.schedule.pattern.outputs if n not in written]
         for node in self.row_outputs:
             if node.type.numel != self.domain.rows:
                 raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
-        row, valid = self._row()
+
+    def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
+        """Everything about one row."""
         for staged in self.schedule.staged:
             self._declare(staged.node, staged.scheme)
         for phase in phases:
             self._phase(phase, row, valid)
         if not self.row_outputs:
-            return finish(self.schedule, self.out, self.buffers)
+            return
         thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads
         with self.out.when(_both(first_of(thread), valid)):
             for node in self.row_outputs:
-                store_row_value(self.evaluator, node, self.buffers.writing(node), row)
-        return finish(self.schedule, self.out, self.buffers)
+                store_row_value(self.evaluator, node, self.writing(node), row)
+
+    def writing(self, node: Node) -> str:
+        """The buffer of an output."""
+        return self.buffers.writing(node)
 
     def _row(self) -> tuple[Index, k.Expr | None]:
         """This thread's row, and the condition that it exists (None: always)."""
@@ -93,32 +111,48 @@ class _RowLowering:
             for stmt in accumulator(node, name):
                 self.out.emit(stmt)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
-        m = self.mapping
-        per_pass = m.row_threads * m.vector
-        passes = m.items or math.ceil(self.domain.cols / per_pass)
-        item = Var("item", passes)
-        kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
-        thread = var(Var(k.THREAD, m.threads)) % m.row_threads
-        chunk = var(item) * m.row_threads + thread
-        chunks = self.domain.cols // m.vector
-        inside = None if self.domain.cols % per_pass == 0 else k.InRange(chunk, 0, chunks)
-        with self.out.loop(item, kind), self.out.when(inside):
-            start = (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector
+        with self.columns() as start:
             arrays = self.stores.declare(outputs, self.lane)
-            with self.out.loop(self.lane or Var("lane", 1), k.Loop.UNROLL):
-                self.evaluator.lane = self.lane
-                col = start + (var(self.lane) if self.lane else 0)
-                slot = var(item) * m.vector + (var(self.lane) if self.lane else 0) if m.items else col
+            with self.lanes(start) as (col, slot):
                 self._element(phase, names, outputs, arrays, row, col, slot, valid)
-                self.evaluator.lane = None
             with self.out.when(valid):
                 self.stores.flush()
         for node, name in names.items():
             self._combine(node, name, row)
+        self.evaluator.staged.update(self.evaluator.later)
+        self.evaluator.later.clear()
+
+    @contextmanager
+    def columns(self) -> Iterator[tuple[Index, Index]]:
+        """A pass over the row: this thread's first column of an access, and the number of the access."""
+        m = self.mapping
+        per_pass = m.row_threads * m.vector
+        item = Var("item", m.items or math.ceil(self.domain.cols / per_pass))
+        kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
+        chunk = var(item) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
+        chunks = self.domain.cols // m.vector
+        inside = None if self.domain.cols % per_pass == 0 else k.InRange(chunk, 0, chunks)
+        with self.out.loop(item, kind), self.out.when(inside):
+            yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
+
+    @contextmanager
+    def lanes(self, at: tuple[Index, Index]) -> Iterator[tuple[Index, Index]]:
+        """The lanes of an access: the column, and its place in this thread's arrays."""
+        start, item = at
+        lane = var(self.lane) if self.lane else constant(0)
+        with self.out.loop(self.lane or Var("lane", 1), k.Loop.UNROLL):
+            self.evaluator.lane = self.lane
+            yield start + lane, item * self.mapping.vector + lane if self.mapping.items else start + lane
+            self.evaluator.lane = None
 
     def _element(self, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
                  arrays: dict[str, str], row: Index, col: Index, slot: Index, valid: k.Expr | None) -> None:
-        index, flat = self._dominant_index(row, col)
+        _, flat = self._dominant_index(row, col)
+        for node in phase.columns:
+            operand = node.operands[0]
+            value = self.evaluator.value(operand, delinearize(flat, operand.type.dims))
+            self.out.emit(k.SetElement(self.column_sums[node], slot, value, node.kind))
+            self._keep(slot, flat)
         for node in phase.reductions:
             operand = node.operands[0]
             value = self.evaluator.value(operand, self._operand_index(node, row, col))
@@ -169,8 +203,6 @@ class _RowLowering:
             if width > 1:
                 self.out.emit(k.AllReduce(name, node.kind, width, dtype))
             self.evaluator.reduced[node] = (k.Local(name, dtype), row)
-        self.evaluator.staged.update(self.evaluator.later)
-        self.evaluator.later.clear()
 
 
 def _axes(node: Node) -> tuple[int, ...]:

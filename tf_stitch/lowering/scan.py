@@ -17,7 +17,8 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 def lower_scan(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a scan schedule; producers of the scanned value are computed in the loop."""
-    out, buffers = ScopedEmitter(), BufferTable()
+    buffers = BufferTable()
+    out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule.pattern, buffers, out)
     m, domain, node = schedule.mapping, schedule.domain, schedule.dominant
     attrs, operand = cast(CumsumAttrs, node.attrs), node.operands[0]
@@ -31,7 +32,7 @@ def lower_scan(schedule: KernelSchedule) -> LoweredKernel:
         with out.loop(step, k.Loop.SERIAL):
             value = evaluator.value(operand, delinearize(flat, operand.type.dims))
             result = k.Local(total, node.type.dtype.compute)
-            stores = [k.Update(total, OpKind.SUM, value), k.Store(buffer, flat, result)]
+            stores: list[k.Stmt] = [k.Update(total, OpKind.SUM, value), k.Store(buffer, flat, result)]
             for stmt in reversed(stores) if attrs.exclusive else stores:
                 out.emit(stmt)
     return finish(schedule, out, buffers)

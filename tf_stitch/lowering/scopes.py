@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,7 +22,9 @@ class _Scope:
 class ScopedEmitter:
     """A stack of open scopes. Values are memoised in the scope that holds them, and forgotten with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, size_of: Callable[[str], int]) -> None:
+        """`size_of` gives a buffer's elements: a load that cannot leave its buffer may move out of a guard."""
+        self._size_of = size_of
         self._scopes = [_Scope()]
         self._depth_of: dict[str, int] = {k.BLOCK: 0, k.THREAD: 0}
         self._numbers = count()
@@ -48,7 +50,7 @@ class ScopedEmitter:
         """A scalar for `value` as far out as it can live; remembered under `key`."""
         if isinstance(value, k.Literal | k.Local | k.FromIndex):
             return value
-        depth = max(self._expr_depth(value), self._floor())
+        depth = self._expr_depth(value) if self._harmless(value) else max(self._expr_depth(value), self._floor())
         key = value if key is None else key
         known = self._scopes[depth].memo.get(key)
         if known is not None:
@@ -144,6 +146,15 @@ class ScopedEmitter:
             yield scope
         finally:
             self._scopes.pop()
+
+    def _harmless(self, expr: k.Expr) -> bool:
+        """Whether evaluating it is safe where nobody asked for it."""
+        if isinstance(expr, k.Load):
+            low, high = expr.index.bounds
+            return low >= 0 and high < self._size_of(expr.buffer)
+        if isinstance(expr, k.Apply):
+            return all(self._harmless(a) for a in expr.args)
+        return not isinstance(expr, k.Element)  # an array may not be filled yet
 
     def _floor(self) -> int:
         """The innermost guarded scope."""

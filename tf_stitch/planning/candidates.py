@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node
@@ -95,6 +96,6 @@ def _siblings(region: Region) -> list[tuple[Node, Node]]:
             if operand not in region.free and operand.type.numel > 1:
                 consumers.setdefault(operand, []).append(node)
     for users in consumers.values():
-        for a, b in zip(users, users[1:], strict=False):
+        for a, b in pairwise(users):
             pairs[a, b] = None
     return list(pairs)

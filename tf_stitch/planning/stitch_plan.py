@@ -22,8 +22,9 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
     """
     free: set[Node] = set()
     for node in nodes:
-        if node.kind in _INLINE_SOURCES or (node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.type.numel == 1 \
-                and node.kind is not OpKind.GATHER and all(o in free or _is_scalar_input(o) for o in node.operands)):
+        movable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
+        if node.kind in _INLINE_SOURCES or (movable and node.type.numel == 1
+                                            and all(o in free or _is_scalar_input(o) for o in node.operands)):
             free.add(node)
     return frozenset(free)
 

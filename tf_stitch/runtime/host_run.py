@@ -22,12 +22,12 @@ class _Env(ctypes.Structure):
     _fields_ = [("impl", ctypes.c_void_p), ("num_threads", ctypes.c_int64), ("parallel_for", _PARALLEL_FOR)]
 
 
-@_PARALLEL_FOR
 def _serial_for(impl: int, total: int, cost: int, function: int, arg: int) -> None:
     _RANGE(function)(arg, 0, total)
 
 
-_ENV = _Env(None, 1, _serial_for)
+_SERIAL_FOR = _PARALLEL_FOR(_serial_for)
+_ENV = _Env(None, 1, _SERIAL_FOR)
 
 
 class HostExecutable:

@@ -14,6 +14,7 @@ class Rule(Enum):
 
     ROW = "row_reduction"
     COLUMN = "column_reduction"
+    MIXED = "mixed_reduction"
     TRANSPOSE = "transpose"
     ELEMENTWISE = "elementwise"
     SCAN = "scan"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
@@ -14,28 +15,37 @@ HEAVY = 5
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass over the row: the reductions it computes and the element-level outputs it writes."""
+    """One pass over the row: the reductions it computes, the element-level outputs it writes, and the column sums
+    that its elements go into."""
 
     reductions: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    columns: tuple[Node, ...] = ()
+
+    @property
+    def roots(self) -> list[Node]:
+        """Element-level values the pass has to compute."""
+        return [n.operands[0] for n in (*self.reductions, *self.columns)] + list(self.outputs)
 
 
-def split_phases(pattern: Pattern, elements: int) -> list[Phase]:
+def split_phases(pattern: Pattern, elements: int, columns: Sequence[Node] = ()) -> list[Phase]:
     """Phases in order; a phase reads only reductions of earlier ones.
 
     Args:
         elements: elements of the domain; an output with as many is element-level.
+        columns: reductions across rows, accumulated over all rows of a block.
     """
     depth = reduction_depths(pattern)
-    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION and n not in columns]
     last = max((depth[n] for n in reductions), default=0)
     phases: list[Phase] = []
     for p in range(1, last + 2):
         here = tuple(n for n in reductions if depth[n] == p)
         stores = tuple(n for n in pattern.outputs if depth[n] == p - 1 and n.type.numel == elements
                        and n.category is not Category.REDUCTION)
-        if here or stores:
-            phases.append(Phase(here, stores))
+        sums = tuple(n for n in columns if depth.get(n.operands[0], 0) == p - 1)
+        if here or stores or sums:
+            phases.append(Phase(here, stores, sums))
     return phases
 
 
@@ -57,9 +67,8 @@ def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads:
     seen: set[Node] = set()
     staged: dict[Node, None] = {}
     for phase in phases:
-        roots = [r.operands[0] for r in phase.reductions] + list(phase.outputs)
         visited: set[Node] = set()
-        stack = list(roots)
+        stack = phase.roots
         while stack:
             node = stack.pop()
             if node in visited or node.type.numel != elements or node in pattern.free:

@@ -28,11 +28,14 @@ class SplitReductions:
         tasks: independent tasks that fill the device.
         shortest: elements that are worth a task of their own.
         column_tile: columns that one task of a column reduction covers.
+        column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
+            sums are fused with reductions of the rows.
     """
 
     tasks: int
     shortest: int
     column_tile: int
+    column_parts: int
     name: str = "split_reductions"
 
     def run(self, graph: TensorGraph) -> PassResult:
@@ -48,7 +51,10 @@ class SplitReductions:
         columns = last < x.type.rank - 1
         at_hand = outer * (math.ceil(inner / self.column_tile) if columns else 1)
         per_step = min(inner, self.column_tile) if columns else 1
-        wanted = min(self.tasks // max(at_hand, 1), length * per_step // self.shortest, length // 4)
+        wanted = self.tasks // max(at_hand, 1)
+        if columns and wanted > 1:
+            wanted = self.column_parts // max(outer, 1)
+        wanted = min(wanted, length * per_step // self.shortest, length // 4)
         parts = _divisor_near(length, wanted)
         if parts < 2 or _is_second_stage(node):
             return None

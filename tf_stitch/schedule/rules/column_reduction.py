@@ -40,6 +40,8 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     if device.is_gpu:
         vector = vector_width(pattern, inner, aligned)
         across = min(GPU_ACROSS, 1 << max(0, (math.ceil(inner / vector) - 1).bit_length()))
+        while across > 8 and outer * math.ceil(inner / (across * vector)) < device.processors:
+            across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
         down = min(GPU_THREADS // across, 1 << max(0, (domain.cols - 1).bit_length()))
         mapping = ThreadMapping(outer * math.ceil(inner / (across * vector)), across * down, across, down, vector, 0)
     else:

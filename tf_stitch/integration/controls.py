@@ -1,0 +1,37 @@
+"""What the user lets tf_stitch take: TF_STITCH_ONLY, TF_STITCH_SKIP and TF_STITCH_FUEL."""
+
+from __future__ import annotations
+
+import threading
+from fnmatch import fnmatchcase
+
+from tf_stitch.config import StitchConfig
+
+SKIPPED = "skipped by TF_STITCH_SKIP"
+NOT_NAMED = "not in TF_STITCH_ONLY"
+
+
+class Controls:
+    """Thread-safe: one of a process counts its regions."""
+
+    def __init__(self, config: StitchConfig) -> None:
+        self._only, self._skip, self._fuel = config.only, config.skip, config.fuel
+        self._taken = 0
+        self._lock = threading.Lock()
+        self.out_of_fuel = f"beyond the first {config.fuel} regions (TF_STITCH_FUEL={config.fuel})"
+
+    def why_not(self, node: str) -> str | None:
+        """Why a node stays a TensorFlow op whatever it is, or None."""
+        if any(fnmatchcase(node, glob) for glob in self._skip):
+            return SKIPPED
+        if self._only and not any(fnmatchcase(node, glob) for glob in self._only):
+            return NOT_NAMED
+        return None
+
+    def take(self, regions: int) -> int:
+        """How many of so many regions may be stitched: the first ones. They use up fuel."""
+        with self._lock:
+            if self._fuel is not None:
+                regions = min(regions, self._fuel - self._taken)
+            self._taken += regions
+            return regions

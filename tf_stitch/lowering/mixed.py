@@ -1,0 +1,45 @@
+"""Lowers row and column reductions of one tensor together: layer normalisation's gradients, bias gradients beside
+a softmax's. A block walks over its rows; sums across rows stay with the thread that owns the column.
+
+The column reductions are first stages (see transforms.split_reductions): each block writes its own partial sums.
+"""
+
+from __future__ import annotations
+
+from tf_stitch.errors import ScheduleError
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Var, var
+from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.reduce import initial
+from tf_stitch.lowering.row import RowLowering
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.phases import split_phases
+from tf_stitch.schedule.rules.mixed_reduction import is_column
+
+
+def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
+    """The kernel of a mixed schedule.
+
+    Raises:
+        ScheduleError: the pattern is not local to rows.
+    """
+    lowering = RowLowering(schedule)
+    out, m, domain = lowering.out, schedule.mapping, schedule.domain
+    columns = [n for n in schedule.pattern.nodes if is_column(n)]
+    if any(o in columns for n in schedule.pattern.nodes for o in n.operands):
+        raise ScheduleError("a sum across rows is needed before it is complete")
+    phases = split_phases(schedule.pattern, domain.rows * domain.cols, columns)
+    lowering.find_row_outputs(phases)
+    for node in columns:
+        name = lowering.column_sums[node] = out.fresh("sum")
+        size = m.items * m.vector if m.items else domain.cols
+        out.emit(k.Array(name, node.type.dtype.compute, size, init=initial(node)))
+    block, step = var(Var(k.BLOCK, m.grid)), Var("step", m.rows_per_block)
+    with out.loop(step, k.Loop.SERIAL):
+        lowering.rows(phases, block * m.rows_per_block + var(step), None)
+    buffers = {n: lowering.buffers.writing(n) for n in columns}
+    with lowering.columns() as start, lowering.lanes(start) as (col, slot):
+        for node, name in lowering.column_sums.items():
+            value = k.Element(name, slot, node.type.dtype.compute)
+            out.emit(k.Store(buffers[node], block * domain.cols + col, value))
+    return finish(schedule, out, lowering.buffers)

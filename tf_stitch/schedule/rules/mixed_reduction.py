@@ -1,0 +1,88 @@
+"""Rule: reductions of rows and, over the same elements, sums across rows."""
+
+from __future__ import annotations
+
+import math
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ReduceAttrs
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.vector_width import vector_width
+
+REGISTER_BUDGET = 80
+"""Registers that staged values and column sums of a thread may take."""
+MAX_THREADS = 512
+
+
+def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """The mixed schedule.
+
+    Raises:
+        ScheduleError: not both kinds of reduction, or not over the same elements in the same order.
+    """
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    columns = [n for n in reductions if is_column(n)]
+    rows = [n for n in reductions if n not in columns]
+    if not rows or not columns:
+        raise ScheduleError("not row and column reductions together")
+    domains = {_row_domain(n) for n in rows}
+    if len(domains) > 1:
+        raise ScheduleError("row reductions of different extents")
+    domain = domains.pop()
+    blocks = {_block_rows(n, domain) for n in columns}
+    if len(blocks) > 1:
+        raise ScheduleError("column reductions of different extents")
+    rows_per_block = blocks.pop()
+    elements = domain.rows * domain.cols
+    phases = split_phases(pattern, elements, columns)
+    kept = values_to_stage(pattern, phases, elements, loads=device.is_gpu)
+    mapping, scheme = _mapping(pattern, domain, rows_per_block, len(kept), len(columns), device, aligned)
+    row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
+    if not device.is_gpu and row_bytes > 2 * device.row_buffer_bytes:
+        raise ScheduleError("the row does not fit on the stack")
+    return [KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))]
+
+
+def is_column(node: Node) -> bool:
+    """Whether a reduction keeps its last axis."""
+    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes
+
+
+def _row_domain(node: Node) -> Domain:
+    """Rows and columns of a reduction over trailing axes: element r * cols + c is the operand's in memory order."""
+    rank = node.operands[0].type.rank
+    if not isinstance(node.attrs, ReduceAttrs) or node.attrs.axes != tuple(range(node.attrs.axes[0], rank)):
+        raise ScheduleError(f"{node.kind.value} does not reduce trailing axes", node.loc)
+    return Domain(node.type.numel, node.operands[0].type.numel // max(node.type.numel, 1))
+
+
+def _block_rows(node: Node, domain: Domain) -> int:
+    """Rows that one partial sum covers: the operand is [blocks, rows of a block, columns]."""
+    dims, axes = node.operands[0].type.dims, node.attrs.axes if isinstance(node.attrs, ReduceAttrs) else ()
+    length, inner = math.prod(dims[a] for a in axes), math.prod(dims[axes[-1] + 1:])
+    together = axes == tuple(range(axes[0], axes[-1] + 1))
+    if not together or inner != domain.cols or math.prod(dims) != domain.rows * domain.cols:
+        raise ScheduleError("a sum across other rows", node.loc)
+    return length
+
+
+def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, kept: int, columns: int, device: DeviceSpec,
+             aligned: bool) -> tuple[ThreadMapping, Scheme]:
+    grid = domain.rows // rows_per_block
+    if not device.is_gpu:
+        return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0), Scheme.REGIONAL
+    vector = vector_width(pattern, domain.cols, aligned)
+    chunks = math.ceil(domain.cols / vector)
+    per_thread = max(1, REGISTER_BUDGET // (kept + columns) // vector)
+    threads = 32
+    while threads < MAX_THREADS and (math.ceil(chunks / threads) > per_thread or threads * 2 <= min(chunks, 128)):
+        threads *= 2
+    items = math.ceil(chunks / threads)
+    if items > per_thread:
+        raise ScheduleError("the row and its column sums do not fit in registers")
+    return ThreadMapping(grid, threads, threads, rows_per_block, vector, items), Scheme.LOCAL
