@@ -29,6 +29,7 @@ from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.single_pass_variance import SinglePassVariance
 from tf_stitch.transforms.split_reductions import SplitReductions
 
 MAX_PACKED_POINTERS = 480
@@ -69,8 +70,9 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
         SimplifyMovement(),
+        SinglePassVariance(),
         SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
-                        column_tile=128 if device.is_gpu else 512, column_parts=(8 if device.is_gpu else 4) * device.processors),
+                        column_tile=128 if device.is_gpu else 512, column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14),
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes

@@ -52,7 +52,7 @@ def print_report(report: dict[str, Any]) -> None:
     """What was stitched, what was not and why, in a few lines."""
     # TensorFlow offers a graph again after it was rewritten: only the first time tells.
     graphs = [graph for graph in report["graphs"] if graph["stitched_nodes"]]
-    stitched, nodes = (sum(graph[key] for graph in graphs) for key in ("stitched_nodes", "nodes"))
+    stitched, nodes = (sum(graph["stitched_nodes"] for graph in graphs), sum(len(graph["nodes"]) for graph in graphs))
     regions, kernels = report["regions"], report["kernels"]
     print(f"\n{len(graphs)} graphs rewritten: {stitched} of their {nodes} nodes are in {len(regions)} regions, "
           f"{len(kernels)} kernels")  # fmt: skip

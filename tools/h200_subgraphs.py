@@ -155,7 +155,7 @@ def time_torch(subgraph: Subgraph, seed: int) -> float:
     maths = torch_maths(torch)
     values = {name: torch.from_dlpack(v) for name, v in random_values(subgraph, seed).items()}
     torch._dynamo.reset()
-    compiled = torch.compile(lambda values: subgraph.evaluate(maths, values))
+    compiled = torch.compile(lambda values: subgraph.evaluate(maths, values), fullgraph=True)
     with torch.no_grad():  # PyTorch's default stream is CuPy's
         return median_us(lambda: compiled(values))
 

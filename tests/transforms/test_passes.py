@@ -25,7 +25,7 @@ from tf_stitch.transforms.split_reductions import SplitReductions
 
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))
-SPLIT = SplitReductions(tasks=8, shortest=4, column_tile=4, column_parts=8)
+SPLIT = SplitReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
 ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT]
 
 
@@ -103,7 +103,7 @@ def test_long_reductions_become_two_stages() -> None:
 
 
 def test_axes_that_do_not_adjoin_are_separated() -> None:
-    p = SplitReductions(tasks=1, shortest=1 << 30, column_tile=1, column_parts=8)
+    p = SplitReductions(tasks=1, shortest=1 << 30, column_tile=1, column_parts=8, longest_part=1 << 14)
     assert kinds(p, B.sum(B.input("x:0", F32, (2, 3, 4)), [0, 2])) == ["sum", "sum"]
     assert kinds(p, B.sum(B.input("x:0", F32, (2, 1, 4)), [0, 2])) == ["sum"]
 

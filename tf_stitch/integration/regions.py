@@ -6,21 +6,21 @@ import ctypes
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import BindError
+from tf_stitch.integration.build_entries import Place, build_entries, names_of
+from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import BuildEntry, KernelEntry, Report
+from tf_stitch.integration.report import Report
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
-from tf_stitch.kernel_ir.cost import buffer_bytes
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
-from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.device_query import compute_capability, cpu_count
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
@@ -58,13 +58,15 @@ class Built:
     executable: Executable
     words: list[int]
     host: HostExecutable | None
+    device: DeviceSpec
+    names: tuple[str, ...]  # of the nodes it was compiled for, operands first
 
 
 class RegionRegistry:
     """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
 
-    def __init__(self, config: StitchConfig, report: Report) -> None:
-        self._config, self._report = config, report
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
+        self._config, self._report, self._dump = config, report, dump
         self._regions: list[RegionGraph] = []
         self._built: dict[tuple[object, ...], Built] = {}
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
@@ -117,8 +119,7 @@ class RegionRegistry:
             if not known:
                 self._built[identity] = self._compile(number, graph, device, aligned)
             built = self._built[identity]
-        self._executables[number] += 1
-        self._record(number, key, built, known)
+        self._record(number, key, graph, built, known)
         return built
 
     def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool) -> Built:
@@ -126,50 +127,38 @@ class RegionRegistry:
         inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
         variables = tuple(f"v{i}" for i in range(len(region.handles)))
         options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
-        compiled = compile_region(graph, inputs, variables, options)
-        self._dump(number, graph, compiled)
+        dump = RegionDump(self._dump, f"region_{number}_{self._executables[number]}")
+        dump.graph(graph)
+        compiled = compile_region(graph, inputs, variables, options, dump.instrument())
+        dump.compiled(compiled, options.device)
+        host = None
         if not compiled.source:
-            return Built(compiled, compiled.executable, encode(compiled.executable, {}, None), None)
-        if options.device.is_gpu:
-            return self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self.cache))
-        host = HostExecutable(compiled.executable,
-                              build_host(compiled.source, options.device.architecture, self.cache))
-        return Built(compiled, compiled.executable, encode(compiled.executable, host.addresses(), None), host)
+            words = encode(compiled.executable, {}, None)
+        elif options.device.is_gpu:
+            words = self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self.cache))
+        else:
+            host = HostExecutable(compiled.executable,
+                                  build_host(compiled.source, options.device.architecture, self.cache))
+            words = encode(compiled.executable, host.addresses(), None)
+        return Built(compiled, compiled.executable, words, host, options.device, names_of(graph))
 
-    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> Built:
+    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
+        """The executable's words, with a cubin that stays in memory."""
         data = cubin.read_bytes()
         image = ctypes.create_string_buffer(data, len(data) + 1)
         names = {s.symbol for s in compiled.executable.steps if isinstance(s, DeviceLaunch)}
         symbols = {n: ctypes.create_string_buffer(n.encode()) for n in names}
         self._keep += [image, *symbols.values()]
-        words = encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
-                       (ctypes.addressof(image), len(data)))
-        return Built(compiled, compiled.executable, words, None)
+        return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
+                      (ctypes.addressof(image), len(data)))
 
-    def _record(self, number: int, key: Key, built: Built, cached: bool) -> None:
-        compiled = built.compiled
-        device = "cpu" if built.host else "gpu"
-        solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
-        self._report.add(BuildEntry(number, [list(s) for s in key.shapes], cached, solver, dict(compiled.seconds)))
-        for kernel in compiled.kernels:
-            nodes = dict.fromkeys(n.loc.node for n in kernel.schedule.pattern.nodes if n.loc.node)
-            schemes = Counter(s.value for s in kernel.schedule.schemes.values())
-            spec = CPU if built.host else H200
-            self._report.add(KernelEntry(
-                number, device, kernel.program.title[:60], kernel.schedule.rule.value,
-                [kernel.schedule.domain.rows, kernel.schedule.domain.cols], list(nodes), dict(schemes),
-                round(predict_us(kernel.program, spec), 3), buffer_bytes(kernel.program)))
-
-    def _dump(self, number: int, graph: TensorGraph, compiled: CompiledRegion) -> None:
-        folder = self._config.dump_dir
-        if folder is None:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        stem = f"region_{number}_{self._executables[number]}"
-        (folder / f"{stem}.graph.txt").write_text(format_graph(graph))
-        schedules = "\n".join(kernel.schedule.text() for kernel in compiled.kernels)
-        (folder / f"{stem}.plan.txt").write_text(f"{compiled.plan.solver}\n{schedules}\n")
-        (folder / f"{stem}.source.txt").write_text(compiled.source)
+    def _record(self, number: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
+        with self._lock:
+            build = self._executables[number]
+            self._executables[number] += 1
+        own_names = dict(zip(built.names, names_of(graph), strict=True))
+        for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
+            self._report.add(entry)
 
 
 def format_graph_anonymously(graph: TensorGraph) -> str:

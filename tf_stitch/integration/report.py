@@ -18,12 +18,27 @@ from tf_stitch import __version__
 
 
 @dataclass
+class NodeEntry:
+    """One TensorFlow node of a graph: the region that holds it, or the reason why none does.
+
+    Attributes:
+        inputs: places in the graph's list of the nodes whose data it reads.
+    """
+
+    name: str
+    op: str
+    region: int | None
+    reason: str | None
+    inputs: list[int]
+
+
+@dataclass
 class GraphEntry:
-    """One graph the hook saw. `left_out` counts nodes by the reason they stayed TensorFlow ops."""
+    """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops."""
 
     graph: str
     device: str
-    nodes: int
+    nodes: list[NodeEntry]
     stitched_nodes: int
     regions: list[int]
     left_out: dict[str, int]
@@ -49,14 +64,23 @@ class RegionEntry:
 
 @dataclass
 class KernelEntry:
-    """One kernel of one executable of a region."""
+    """One kernel of one executable of a region.
+
+    Attributes:
+        build: which executable of the region, from 0.
+        nodes: TensorFlow nodes whose values it computes.
+        node_schemes: how it hands on the values of those nodes that it uses itself.
+        schemes: how many values it hands on in each way.
+    """
 
     region: int
+    build: int
     device: str
     symbol: str
     rule: str
     domain: list[int]
     nodes: list[str]
+    node_schemes: dict[str, str]
     schemes: dict[str, int]
     predicted_us: float
     bytes: int
@@ -119,7 +143,7 @@ class Report:
 
     def status_line(self) -> str:
         with self._lock:
-            nodes = sum(g.nodes for g in self.graphs)
+            nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} regions, "
                     f"{len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")

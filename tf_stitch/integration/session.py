@@ -6,7 +6,7 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,13 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem
+from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
@@ -42,7 +46,9 @@ class Session:
     def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
         self._config, self._native = config, native
         self.report = Report()
-        self.registry = RegionRegistry(config, self.report)
+        self._dump = Dump(config.dump_dir)
+        self.registry = RegionRegistry(config, self.report, self._dump)
+        self._controls = Controls(config)
         self._names = itertools.count()
         self._strict_error: Exception | None = None
 
@@ -51,21 +57,18 @@ class Session:
         start = time.perf_counter()
         why = self._why_leave(item)
         if why is not None:
-            self._seen(item, 0, [], {why: len(item.graph_def.node)}, start)
+            self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
         imported = import_graph(item.graph_def, item.output_types)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
-                                 allow_state=self._native is not None)
+                                 self._native is not None, self._controls.why_not)
         found = rewriter.find()
-        left_out = dict(Counter(found.left_out.values()))
-        if not found.regions:
-            self._seen(item, 0, [], left_out, start)
-            return None
-        numbers: list[int] = []
+        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
+        region_of: dict[str, int] = {}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
             number = self.registry.register(region)
-            numbers.append(number)
+            region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
                                         {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
@@ -75,8 +78,8 @@ class Session:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        rewritten = rewriter.apply(found.regions, make_node)
-        self._seen(item, sum(len(r.members) for r in found.regions), numbers, left_out, start)
+        rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
+        self._seen(item, region_of, found.left_out, start, imported)
         return rewritten
 
     def _why_leave(self, item: GraphItem) -> str | None:
@@ -90,14 +93,21 @@ class Session:
             return reason
         return None
 
-    def _seen(self, item: GraphItem, stitched: int, numbers: list[int], left_out: dict[str, int],
-              start: float) -> None:
+    def _seen(self, item: GraphItem, region_of: Mapping[str, int], reasons: Mapping[str, str], start: float,
+              imported: ImportedGraph | None = None) -> None:
+        """Records what became of every node of a graph."""
+        nodes = node_entries(item.graph_def, region_of, reasons)
+        numbers = sorted(set(region_of.values()))
+        idle = set() if imported is None else {n.name for n in imported.nodes.values() if not n.weight}
+        left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = (time.perf_counter() - start) * 1e3
-        self.report.add(GraphEntry(item.graph_id, item.device_type, len(item.graph_def.node), stitched, numbers,
-                                   left_out, round(milliseconds, 3)))
+        self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
+                                   round(milliseconds, 3)))
+        if imported is not None:
+            self._dump.imported(item.graph_id, imported, nodes)
         if self._config.verbose:
-            print(f"[tf_stitch] {item.graph_id}: {stitched} of {len(item.graph_def.node)} nodes in {len(numbers)} "
-                  f"regions, {milliseconds:.0f} ms", file=sys.stderr)
+            print(f"[tf_stitch] {item.graph_id}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
+                  f"{milliseconds:.0f} ms", file=sys.stderr)
 
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         """Words of the executable for one signature, None to fall back."""

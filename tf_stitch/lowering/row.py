@@ -56,8 +56,9 @@ class RowLowering:
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
         self.find_row_outputs(phases)
-        row, valid = self._row()
-        self.rows(phases, row, valid)
+        with self.out.loop(Var("wave", self.mapping.waves), k.Loop.UNROLL):
+            row, valid = self._row()
+            self.rows(phases, row, valid)
         return finish(self.schedule, self.out, self.buffers)
 
     def find_row_outputs(self, phases: list[Phase]) -> None:
@@ -91,7 +92,8 @@ class RowLowering:
         block = var(Var(k.BLOCK, m.grid))
         if m.rows_per_block == 1:
             return block, None
-        raw = block * m.rows_per_block + var(Var(k.THREAD, m.threads)) // m.row_threads
+        wave = var(Var("wave", m.waves)) * (m.rows_per_block // m.waves)
+        raw = block * m.rows_per_block + wave + var(Var(k.THREAD, m.threads)) // m.row_threads
         if self.domain.rows % m.rows_per_block == 0:
             return raw, None
         return self.out.clamped("row", raw, self.domain.rows), k.InRange(raw, 0, self.domain.rows)
@@ -115,8 +117,9 @@ class RowLowering:
             arrays = self.stores.declare(outputs, self.lane)
             with self.lanes(start) as (col, slot):
                 self._element(phase, names, outputs, arrays, row, col, slot, valid)
-            with self.out.when(valid):
-                self.stores.flush()
+            if outputs:
+                with self.out.when(valid):
+                    self.stores.flush()
         for node, name in names.items():
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node
@@ -12,6 +12,10 @@ from tf_stitch.planning.stitch_plan import Pattern, make_pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
 """Predicted microseconds of a pattern as one kernel; None if no schedule rule takes it."""
+
+
+ALL_PAIRS = 8
+"""Users of a value up to which every pair of them is tried."""
 
 
 class Region:
@@ -88,7 +92,7 @@ def _try_merge(region: Region, groups: AcyclicContraction[Node], a: Node, b: Nod
 
 
 def _siblings(region: Region) -> list[tuple[Node, Node]]:
-    """Neighbouring users of one value, produced here or outside."""
+    """Users of one value, produced here or outside: all pairs where they are few, else neighbours."""
     pairs: dict[tuple[Node, Node], None] = {}
     consumers: dict[Node, list[Node]] = {}
     for node in region.nodes:
@@ -96,6 +100,6 @@ def _siblings(region: Region) -> list[tuple[Node, Node]]:
             if operand not in region.free and operand.type.numel > 1:
                 consumers.setdefault(operand, []).append(node)
     for users in consumers.values():
-        for a, b in pairwise(users):
+        for a, b in itertools.combinations(users, 2) if len(users) <= ALL_PAIRS else itertools.pairwise(users):
             pairs[a, b] = None
     return list(pairs)

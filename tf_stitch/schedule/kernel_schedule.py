@@ -50,7 +50,7 @@ class ThreadMapping:
         grid: blocks (CPU: tasks).
         threads: threads of a block (CPU: 1).
         row_threads: threads that share a row.
-        rows_per_block: rows a block handles; on a CPU one after the other.
+        rows_per_block: rows a block handles: threads / row_threads at a time.
         vector: elements of one memory access.
         items: accesses a thread makes along a row, when they are written out; 0: a loop.
     """
@@ -61,6 +61,11 @@ class ThreadMapping:
     rows_per_block: int
     vector: int
     items: int
+
+    @property
+    def waves(self) -> int:
+        """Rows that a group of row_threads threads handles in turn."""
+        return max(1, self.rows_per_block * self.row_threads // self.threads)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
+VECTOR = 4
+"""Elements of a vector access: parts are whole vectors where possible."""
 _SPLITTABLE = (OpKind.SUM, OpKind.PROD, OpKind.MAX, OpKind.MIN, OpKind.ANY, OpKind.ALL)
 
 
@@ -30,16 +32,35 @@ class SplitReductions:
         column_tile: columns that one task of a column reduction covers.
         column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
             sums are fused with reductions of the rows.
+        longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
     """
 
     tasks: int
     shortest: int
     column_tile: int
     column_parts: int
+    longest_part: int
     name: str = "split_reductions"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        return rewrite(graph, (_separate, self._split))
+        return rewrite(graph, (_separate, self._split_softmax, self._split))
+
+    def _split_softmax(self, node: Node) -> Node | None:
+        """sum(exp(x - max x)), the maximum being split already: each part sums relative to its own maximum, so that a
+        part is read once for both (online softmax, Milakov and Gimelshein)."""
+        match = _split_maximum(node)
+        if match is None:
+            return None
+        whole, parts = match
+        split, stage = parts.operands[0], cast(ReduceAttrs, whole.attrs).axes[0]
+        b = Builder(node.loc)
+        dims = (*parts.type.shape[:stage + 1], 1, *parts.type.shape[stage + 1:])
+        masked = b.op(OpKind.EQUAL, parts, b.scalar_like(-math.inf, parts))  # a part of -inf alone sums to 0
+        shift = b.select(masked, b.scalar_like(0, parts), parts)
+        sums = b.sum(b.exp(b.sub(split, b.reshape(shift, dims))), [stage + 1])
+        kept = (*whole.type.shape[:stage], 1, *whole.type.shape[stage:])
+        factor = b.exp(b.sub(parts, b.reshape(whole, kept)))
+        return b.reshape(b.sum(b.mul(sums, factor), [stage]), node.type.shape)
 
     def _split(self, node: Node) -> Node | None:
         if node.category is not Category.REDUCTION or node.kind not in _SPLITTABLE or not node.type.is_static:
@@ -55,7 +76,9 @@ class SplitReductions:
         if columns and wanted > 1:
             wanted = self.column_parts // max(outer, 1)
         wanted = min(wanted, length * per_step // self.shortest, length // 4)
-        parts = _divisor_near(length, wanted)
+        if not columns and wanted > 1:
+            wanted = max(wanted, math.ceil(length / self.longest_part))
+        parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
         if parts < 2 or _is_second_stage(node):
             return None
         b = Builder(node.loc)
@@ -76,6 +99,25 @@ def _is_second_stage(node: Node) -> bool:
     return source.kind is OpKind.RESHAPE
 
 
+def _split_maximum(node: Node) -> tuple[Node, Node] | None:
+    """The maximum that a sum of exponentials is relative to, and the maxima of its parts, if it is split."""
+    exponential = node.operands[0] if node.kind is OpKind.SUM else node
+    difference = exponential.operands[0] if exponential.kind is OpKind.EXP else exponential
+    if node.kind is not OpKind.SUM or difference.kind is not OpKind.SUB or exponential.kind is not OpKind.EXP:
+        return None
+    x, whole = difference.operands[0], difference.operands[1]
+    while whole.kind in (OpKind.RESHAPE, OpKind.BROADCAST):
+        whole = whole.operands[0]
+    if whole.kind is not OpKind.MAX or whole.type.numel != node.type.numel or not _is_second_stage(whole):
+        return None
+    parts = whole.operands[0]
+    if parts.operands[0].kind is not OpKind.RESHAPE or parts.operands[0].operands[0] is not x:
+        return None
+    reduced = cast(ReduceAttrs, node.attrs).axes
+    together = x.type.dims[reduced[0]:reduced[-1] + 1]
+    return (whole, parts) if math.prod(together) == math.prod(x.type.dims) // node.type.numel else None
+
+
 def _separate(node: Node) -> Node | None:
     """Axes that do not adjoin: the trailing run first, the rest after it."""
     if node.category is not Category.REDUCTION or node.kind not in _SPLITTABLE:
@@ -91,6 +133,8 @@ def _separate(node: Node) -> Node | None:
     return b.reduce(node.kind, b.reduce(node.kind, node.operands[0], run), rest)
 
 
-def _divisor_near(length: int, wanted: int) -> int:
-    """The largest divisor of `length` up to `wanted`, 1 if there is none worth it."""
-    return next((d for d in range(wanted, 1, -1) if length % d == 0), 1)
+def _divisor_near(length: int, wanted: int, multiple: int = 1) -> int:
+    """The largest divisor of `length` up to `wanted` that leaves parts of whole vectors, or of any length; 1 if there
+    is none."""
+    divisors = [d for d in range(wanted, 1, -1) if length % d == 0]
+    return next((d for d in divisors if length // d % multiple == 0 and 2 * d > wanted), next(iter(divisors), 1))

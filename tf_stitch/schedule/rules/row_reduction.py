@@ -18,6 +18,8 @@ REGISTER_ELEMENTS = 32
 REGISTER_BUDGET = 64
 """Registers all staged values of a thread may take."""
 MAX_THREADS = 1024
+SHORT_ROW_WAVES = 4
+"""Rows a thread group takes one after the other where a row is a single access per thread."""
 
 
 def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -64,8 +66,10 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
         items = 0
     else:
         scheme = Scheme.LOCAL
-    rows_per_block = max(1, 128 // row_threads)
-    mapping = ThreadMapping(math.ceil(domain.rows / rows_per_block), rows_per_block * row_threads, row_threads,
+    at_once = max(1, 128 // row_threads)
+    short = items == 1 and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
+    rows_per_block = at_once * (SHORT_ROW_WAVES if short else 1)  # vertical packing: several loads in flight
+    mapping = ThreadMapping(math.ceil(domain.rows / rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items)
     staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
     return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged)

@@ -1,0 +1,100 @@
+"""Every stage as text, in the folder that TF_STITCH_DUMP_DIR names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.integration.report import NodeEntry
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.pass_manager import Instrument
+from tf_stitch.pipeline import CompiledRegion
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.stitch_plan import StitchPlan
+
+
+class Dump:
+    """Writes files into a folder; with None it does nothing. Thread-safe."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._graphs = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def wanted(self) -> bool:
+        return self._folder is not None
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file. The first failure is said, and ends dumping: the program goes on."""
+        with self._lock:
+            if self._folder is None:
+                return
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                (self._folder / name).write_text(text)
+            except OSError as error:
+                print(f"[tf_stitch] no more dumps: {error}", file=sys.stderr)
+                self._folder = None
+
+    def imported(self, graph_id: str, imported: ImportedGraph, nodes: Sequence[NodeEntry]) -> None:
+        """Every node of a graph, with the types of its IR values and its region or why it has none."""
+        if not self.wanted:
+            return
+        where = {n.name: f"region {n.region}" if n.region is not None else f"left out: {n.reason}" for n in nodes}
+        lines = [f"graph {graph_id}"]
+        for node in imported.nodes.values():
+            values = ", ".join("?" if v is None else str(v.type) for v in node.outputs)
+            lines.append(f"  {node.name} = {node.op}({', '.join(node.inputs)}) : ({values})"
+                         f"{'' if node.weight else ' costs nothing'}  // {where.get(node.name, '')}")
+        number = next(self._graphs)
+        self.write(f"graph_{number}_{re.sub('[^A-Za-z0-9_.-]+', '_', graph_id)[:80]}.imported.txt",
+                   "\n".join(lines) + "\n")
+
+
+class RegionDump:
+    """The stages of one build; `stem` begins the names of its files."""
+
+    def __init__(self, dump: Dump, stem: str) -> None:
+        self._dump, self._stem = dump, stem
+        self._passes = itertools.count(1)
+
+    def graph(self, graph: TensorGraph) -> None:
+        """The graph before the first pass."""
+        if self._dump.wanted:
+            self._dump.write(f"{self._stem}.graph.0_bound.txt", format_graph(graph))
+
+    def instrument(self) -> Instrument | None:
+        """Writes the graph after every pass that changed it."""
+        return Instrument(after=(self._after,)) if self._dump.wanted else None
+
+    def _after(self, name: str, graph: TensorGraph) -> None:
+        self._dump.write(f"{self._stem}.graph.{next(self._passes)}_{name}.txt", format_graph(graph))
+
+    def compiled(self, compiled: CompiledRegion, device: DeviceSpec) -> None:
+        """Plan, schedules and source."""
+        if not self._dump.wanted:
+            return
+        self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
+        self._dump.write(f"{self._stem}.schedules.txt", "".join(
+            f"kernel {i}, {predict_us(kernel.program, device):.3f} us predicted\n{kernel.schedule.text()}\n"
+            for i, kernel in enumerate(compiled.kernels)))
+        self._dump.write(f"{self._stem}.source.{'cu' if device.is_gpu else 'c'}", compiled.source)
+
+
+def _plan_text(plan: StitchPlan) -> str:
+    """The solver's result, and every pattern by the nodes it computes."""
+    lines = [str(plan.solver)]
+    for i, pattern in enumerate(plan.patterns):
+        lines.append(f"pattern {i}: {len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
+        outputs = set(pattern.outputs)
+        lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"
+                  for node in pattern.nodes]
+    return "\n".join(lines) + "\n"
