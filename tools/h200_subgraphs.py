@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
@@ -155,9 +156,11 @@ def time_torch(subgraph: Subgraph, seed: int) -> float:
     maths = torch_maths(torch)
     values = {name: torch.from_dlpack(v) for name, v in random_values(subgraph, seed).items()}
     torch._dynamo.reset()
-    compiled = torch.compile(lambda values: subgraph.evaluate(maths, values), fullgraph=True)
+    operands = namedtuple("operands", values)  # type: ignore[misc]  # a type that Dynamo can trace
+    compiled = torch.compile(lambda *tensors: subgraph.formula(maths, operands(*tensors)), fullgraph=True)
+    tensors = tuple(values.values())
     with torch.no_grad():  # PyTorch's default stream is CuPy's
-        return median_us(lambda: compiled(values))
+        return median_us(lambda: compiled(*tensors))
 
 
 def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool) -> Row:

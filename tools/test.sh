@@ -11,7 +11,7 @@ unset TF_STITCH TF_STITCH_REPORT
 status=0
 "$venv/bin/python" -m ruff check . || status=1
 "$venv/bin/python" -m mypy || status=1
+[ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
 # Last, so that its summary ends the output. A file's tests stay together: they share fixtures.
 "$venv/bin/python" -m pytest -n 2 --dist loadfile "$@" || status=1
-[ "$status" = 0 ] || echo "FAILED: see ruff, mypy and pytest above" >&2
 exit "$status"

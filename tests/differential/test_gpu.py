@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from tests.differential import patterns as p
@@ -46,6 +47,18 @@ def test_optimizer_and_normalisation() -> None:
     check(region("layernorm", p.layernorm_backward(
         x, B.input("dy:0", DType.F32, (64, 400)), B.input("gamma:0", DType.F32, (400,)),
         B.input("mean:0", DType.F32, (64, 1)), B.input("rstd:0", DType.F32, (64, 1)))))
+
+
+@pytest.mark.parametrize("kind", [OpKind.MAX, OpKind.MIN, OpKind.ARGMAX, OpKind.ARGMIN])
+def test_extremes_of_negated_integers(kind: OpKind) -> None:
+    """ptxas folds the negation into a three-operand maximum, wrongly."""
+    for i, shape in enumerate([(4,), (5, 64, 3), (7, 8), (33, 1000)]):
+        x = B.input(f"x{i}:0", DType.I32, shape)
+        values = {f"x{i}:0": np.random.default_rng(0).integers(-20, 20, shape).astype(np.int32)}
+        for axis in range(len(shape)):
+            arg = kind in (OpKind.ARGMAX, OpKind.ARGMIN)
+            node = B.arg_reduce(kind, B.neg(x), axis, DType.I32) if arg else B.reduce(kind, B.neg(x), [axis])
+            check(region("negated", [node, B.maximum(B.maximum(B.neg(x), x), B.neg(B.neg(x)))]), values)
 
 
 def test_many_column_sums() -> None:

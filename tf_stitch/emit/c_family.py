@@ -39,7 +39,7 @@ _FLOAT = {
     OpKind.MINIMUM: "tfs_min({0}, {1})", OpKind.ATAN2: "atan2{f}({0}, {1})",
 }
 _INTEGER = {
-    OpKind.NEG: "-{0}", OpKind.ABS: "tfs_abs({0})", OpKind.SIGN: "tfs_isign({0})", OpKind.INVERT: "~{0}",
+    OpKind.NEG: "tfs_ineg({0})", OpKind.ABS: "tfs_abs({0})", OpKind.SIGN: "tfs_isign({0})", OpKind.INVERT: "~{0}",
     OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})",
     OpKind.DIV: "tfs_idiv({0}, {1})", OpKind.FLOOR_DIV: "tfs_ifloor_div({0}, {1})",
     OpKind.FLOOR_MOD: "tfs_ifloor_mod({0}, {1})", OpKind.TRUNC_MOD: "tfs_imod({0}, {1})",

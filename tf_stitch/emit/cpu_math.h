@@ -164,6 +164,7 @@ static inline double tfs_floor_mod(double x, double y) {
 }
 
 // Integers: built with -fwrapv; a division by -1 is a negation, for the smallest integer would trap.
+#define tfs_ineg(x) (-(x))
 #define tfs_abs(x) ((x) < 0 ? -(x) : (x))
 #define tfs_isign(x) (((x) > 0) - ((x) < 0))
 #define tfs_idiv(x, y) ((y) == -1 ? -(x) : (x) / (y))

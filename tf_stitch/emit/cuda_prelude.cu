@@ -13,6 +13,23 @@ typedef long long int64_t;
 template <class T> __device__ __forceinline__ T tfs_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b || a != a ? a : b; }
 
+// ptxas 12.9 and 13.0 give a wrong maximum or minimum of three 32-bit integers that are negated in the same expression
+// (sm_90: max(max(a, -b), -c)). So 32-bit integers are compared as biased unsigned numbers, and negated in two steps.
+__device__ __forceinline__ int32_t tfs_max(int32_t a, int32_t b) {
+  const uint32_t x = (uint32_t)a ^ 0x80000000u, y = (uint32_t)b ^ 0x80000000u;
+  return (int32_t)((x > y ? x : y) ^ 0x80000000u);
+}
+__device__ __forceinline__ int32_t tfs_min(int32_t a, int32_t b) {
+  const uint32_t x = (uint32_t)a ^ 0x80000000u, y = (uint32_t)b ^ 0x80000000u;
+  return (int32_t)((x < y ? x : y) ^ 0x80000000u);
+}
+__device__ __forceinline__ int32_t tfs_ineg(int32_t x) {
+  int32_t y;
+  asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(y) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ int64_t tfs_ineg(int64_t x) { return -x; }
+
 #define TFS_UNARY(name) \
   __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
   __device__ __forceinline__ double tfs_##name(double x) { return name(x); }

@@ -8,6 +8,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
+from tf_stitch.frontend.tensorflow.imported_graph import entrances
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 _STITCH_OPS = frozenset({"StitchOp", "StitchStateOp"})
@@ -71,11 +72,13 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
 
 
 def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
-    """Kahn's algorithm; the edges out of NextIteration are the back edges that loops are made of."""
+    """Kahn's algorithm; the edges out of NextIteration are the back edges that loops are made of. (A region that
+    both precedes and follows a loop waits for itself: TensorFlow would end the step without running it.)"""
     waiting: dict[str, int] = {}
     consumers: dict[str, list[str]] = defaultdict(list)
+    extra = entrances(nodes)
     for node in after.node:
-        producers = [_producer(name) for name in node.input]
+        producers = [*(_producer(name) for name in node.input), *extra.get(node.name, ())]
         producers = [name for name in producers if nodes[name].op not in ("NextIteration", "RefNextIteration")]
         waiting[node.name] = len(producers)
         for name in producers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
@@ -13,6 +14,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import Shape
 from tf_stitch.planning.stitch_plan import LARGEST_INLINE_CONSTANT
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 
@@ -34,6 +36,12 @@ class RegionGraph:
     inputs: tuple[str, ...]
     handles: tuple[str, ...]
     outputs: dict[str, int]
+
+    def argument_shapes(self) -> list[Shape]:
+        """Shapes of the inputs, then of the variables, in the op's order."""
+        shapes = {_key(n): n.type.shape for n in self.graph.inputs()}
+        names = [f"i{i}" for i in range(len(self.inputs))] + [f"v{i}" for i in range(len(self.handles))]
+        return [shapes[n] for n in names]
 
 
 def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str]) -> RegionGraph:
@@ -59,6 +67,8 @@ class _Cutter:
         self._state: dict[str, Node] = {}  # current value of each variable
         self._variables: dict[str, Node] = {}
         self._written: dict[str, Node] = {}
+        # Handles by the names they have here: in a loop or a branch the tensor that made one may not be read.
+        self._handles = {imported.handles.get(t, t): t for m in members for t in imported.nodes[m].inputs}
 
     def cut(self, wanted: Sequence[str]) -> RegionGraph:
         for name in self._members:
@@ -77,7 +87,7 @@ class _Cutter:
         used = set(graph.inputs())
         self._check(graph)
         return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
-                         [h for h, n in self._variables.items() if n in used])
+                         {h: self._handles[h] for h, n in self._variables.items() if n in used})
 
     def _node(self, node: ImportedNode) -> None:
         """Rebuilds what one TensorFlow node computes; its variable reads see the region's earlier writes."""
@@ -143,6 +153,10 @@ class _Cutter:
             raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
 
 
+def _key(node: Node) -> str:
+    return node.attrs.key if isinstance(node.attrs, InputAttrs) else cast(VariableAttrs, node.attrs).handle
+
+
 def _is_small_constant(node: Node) -> bool:
     """Constants (and what is broadcast from one) are copied into the region."""
     if isinstance(node.attrs, ConstantAttrs):
@@ -151,7 +165,7 @@ def _is_small_constant(node: Node) -> bool:
 
 
 def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str],
-              handles: Sequence[str]) -> RegionGraph:
+              handles: Mapping[str, str]) -> RegionGraph:
     """Keys by number: regions of equal structure become equal graphs. Tensors of one value share an output."""
     keys: Mapping[str, str] = {t: f"i{i}" for i, t in enumerate(tensors)}
     names: Mapping[str, str] = {h: f"v{i}" for i, h in enumerate(handles)}
@@ -170,4 +184,5 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
     outputs = {key: number.setdefault(new[n], len(number)) for key, n in graph.outputs if key not in names}
     delivered = [(f"o{i}", n) for n, i in number.items()]
     assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
-    return RegionGraph(TensorGraph(graph.name, delivered + assigned), members, tuple(tensors), tuple(handles), outputs)
+    return RegionGraph(TensorGraph(graph.name, delivered + assigned), members, tuple(tensors), tuple(handles.values()),
+                       outputs)

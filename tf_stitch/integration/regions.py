@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import BindError
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
 from tf_stitch.integration.dump import Dump, RegionDump
+from tf_stitch.integration.prebuild import Prebuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
 from tf_stitch.ir.bind import bind
@@ -73,15 +75,23 @@ class RegionRegistry:
         self._lock = threading.Lock()
         self._keep: list[Any] = []  # images and symbol names that the native op points to
         self._executables: Counter[int] = Counter()
+        self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
 
-    def register(self, region: RegionGraph) -> int:
-        """The number that names the region in its op."""
+    def register(self, region: RegionGraph, group: int = -1) -> int:
+        """The number that names the region in its op; regions of one graph have one `group`."""
         with self._lock:
             self._regions.append(region)
-            return len(self._regions) - 1
+            number = len(self._regions) - 1
+        if group >= 0:
+            self._prebuilder.add(number, region, group)
+        return number
+
+    def close(self) -> None:
+        """Drops background builds that have not started."""
+        self._prebuilder.close()
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]
@@ -106,6 +116,16 @@ class RegionRegistry:
         Raises:
             StitchError: it cannot be built; the message says why.
         """
+        self._prebuilder.runs(number, device, key.shapes, key.aligned)
+        graph, built, known = self._find(number, device, key)
+        self._record(number, key, graph, built, known)
+        return built
+
+    def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
+        self._find(number, device, Key(aligned, shapes))
+
+    def _find(self, number: int, device: int, key: Key) -> tuple[TensorGraph, Built, bool]:
+        """The bound graph, its executable, and whether that was there already."""
         graph = self.bound(number, key.shapes)
         for node in graph.nodes():
             if node.type.numel == 0:
@@ -118,9 +138,7 @@ class RegionRegistry:
             known = identity in self._built
             if not known:
                 self._built[identity] = self._compile(number, graph, device, aligned)
-            built = self._built[identity]
-        self._record(number, key, graph, built, known)
-        return built
+            return graph, self._built[identity], known
 
     def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool) -> Built:
         region = self.region(number)
@@ -131,6 +149,7 @@ class RegionRegistry:
         dump.graph(graph)
         compiled = compile_region(graph, inputs, variables, options, dump.instrument())
         dump.compiled(compiled, options.device)
+        start = time.perf_counter()
         host = None
         if not compiled.source:
             words = encode(compiled.executable, {}, None)
@@ -140,6 +159,7 @@ class RegionRegistry:
             host = HostExecutable(compiled.executable,
                                   build_host(compiled.source, options.device.architecture, self.cache))
             words = encode(compiled.executable, host.addresses(), None)
+        compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, names_of(graph))
 
     def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:

@@ -117,12 +117,17 @@ class Report:
 
     def fallback(self, stage: str, where: str, reason: str) -> None:
         """Counts something that TensorFlow had to do instead, and says it on stderr the first time."""
+        self.note(stage, where, reason)
         with self._lock:
-            self._fallbacks[stage, where, reason] += 1
             first = reason not in self._said
             self._said.add(reason)
         if first:
             print(f"[tf_stitch] {stage}: {where}: {reason}; TensorFlow's own ops run instead", file=sys.stderr)
+
+    def note(self, stage: str, where: str, reason: str) -> None:
+        """Counts something that tf_stitch could not do."""
+        with self._lock:
+            self._fallbacks[stage, where, reason] += 1
 
     def document(self, region_counts: Callable[[int], tuple[int, int]] | None) -> dict[str, Any]:
         """report.json as a dict.
@@ -145,8 +150,8 @@ class Report:
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
-            return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} regions, "
-                    f"{len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")
+            return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
+                    f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")
 
 
 def write_report(document: dict[str, Any], folder: Path) -> Path:

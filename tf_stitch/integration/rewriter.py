@@ -175,6 +175,10 @@ class GraphRewriter:
                 for tensor in node.inputs:
                     if tensor.rpartition(":")[0] in inside:
                         wanted[tensor] = None
+                        value = self._imported.value(tensor)  # other regions ask for it by its first name
+                        owner = None if value is None else self._imported.owner.get(value)
+                        if owner is not None and owner.rpartition(":")[0] in inside:
+                            wanted[owner] = None
         for name in members:
             if name in self._preserved:
                 wanted.update(dict.fromkeys(f"{name}:{i}" for i in range(len(self._imported.nodes[name].outputs))))
@@ -299,8 +303,8 @@ def _prune(graph: GraphDef, before: GraphDef, preserved: frozenset[str]) -> None
         graph.node.extend(kept)
 
 
-_PURE = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "Pack", "ConcatV2", "BroadcastGradientArgs", "Const",
-                   "Prod", "Cast", "Reshape", "Identity", "Fill", "Maximum", "FloorDiv", "Mul", "Sub", "AddV2",
+_PURE = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "Pack", "ConcatV2", "BroadcastGradientArgs",
+                   "Const", "Prod", "Cast", "Reshape", "Identity", "Fill", "Maximum", "FloorDiv", "Mul", "Sub", "AddV2",
                    "ConcatOffset", "Slice", "GatherV2", "ExpandDims", "Squeeze", "Range", "Unpack", "ReadVariableOp"})
 
 

@@ -30,6 +30,7 @@ from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
+from tf_stitch.integration.strict import failing_graph
 from tf_stitch.native.bindings import FallbackCall, OpLibrary
 from tf_stitch.runtime.host_builder import compiler
 
@@ -50,10 +51,20 @@ class Session:
         self.registry = RegionRegistry(config, self.report, self._dump)
         self._controls = Controls(config)
         self._names = itertools.count()
-        self._strict_error: Exception | None = None
+        self._graphs = itertools.count()
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
-        """The graph with regions replaced, or None to leave it."""
+        """The graph with regions replaced, or None to leave it. In strict mode a graph that cannot be rewritten is
+        replaced by one that fails with the reason."""
+        try:
+            return self._rewrite(item)
+        except Exception as error:
+            if not self._config.strict:
+                raise  # the hook reports it, and TensorFlow runs the graph as it is
+            self.hook_error(error)
+            return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
+
+    def _rewrite(self, item: GraphItem) -> GraphDef | None:
         start = time.perf_counter()
         why = self._why_leave(item)
         if why is not None:
@@ -65,9 +76,10 @@ class Session:
         found = rewriter.find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
+        group = next(self._graphs)
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            number = self.registry.register(region)
+            number = self.registry.register(region, group)
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
@@ -168,11 +180,10 @@ class Session:
     def hook_error(self, exc: Exception) -> None:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""
         self.report.fallback("rewrite", "a graph", _reason(exc))
-        if self._config.strict:
-            self._strict_error = exc
 
     def close(self) -> None:
         """Says what was done, and writes the report."""
+        self.registry.close()
         for entry in self.report.regions:
             entry.executables = self.registry.executables(entry.id)
         native = self._native

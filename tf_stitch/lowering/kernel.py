@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir.cost import block_cycles
@@ -10,6 +10,7 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.schemes import value_schemes
 
 
 @dataclass(frozen=True)
@@ -27,4 +28,4 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
     names = dict.fromkeys(n.loc.node for n in schedule.pattern.nodes if n.loc.node)
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body,
                       block_cycles(body), ", ".join(names))
-    return LoweredKernel(schedule, program, tuple(buffers.arguments))
+    return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, tuple(buffers.arguments))

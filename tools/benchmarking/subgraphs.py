@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarking.maths import IR_MATHS, ROOT_HALF, Maths, Traced
@@ -56,7 +57,7 @@ class Subgraph:
 
     def evaluate(self, maths: Maths, values: Values) -> dict[str, Any]:
         """Outputs by name, by the library of `maths`."""
-        return self.formula(maths, _Names(values))
+        return self.formula(maths, SimpleNamespace(**values))
 
     def graph(self) -> TensorGraph:
         """The subgraph as tensor IR."""
@@ -86,13 +87,6 @@ class Subgraph:
     def resized(self, rows: int, columns: int) -> Subgraph:
         """The same formula at another size."""
         return replace(self, rows=rows, columns=columns)
-
-
-class _Names:
-    """Operands as attributes, so that formulas read like formulas."""
-
-    def __init__(self, values: Values) -> None:
-        self.__dict__.update(values)
 
 
 def _bytes_of(node: Node) -> int:

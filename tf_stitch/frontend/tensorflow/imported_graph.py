@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ class ImportedNode:
 
     Attributes:
         inputs: data inputs as canonical tensor names, "node:index".
-        control_inputs: names of nodes.
+        control_inputs: names of nodes it has to follow; for the Exit of a loop every Enter too.
         outputs: IR value of each output; None if the IR has no type for it, or nobody may use it.
         reason: None if it was legalised, else why it stays a TensorFlow op.
         reads: handles of the resource variables whose values it reads (names of handle tensors).
@@ -40,12 +40,14 @@ class ImportedNode:
 class ImportedGraph:
     """`nodes` in topological order over data and control edges (back edges of loops cut). `owner` gives the
     canonical name of the first TensorFlow output that has an IR value. `constant_handles` are resource variables that
-    the graph reads and nothing else: all their reads give one value. `data_sizes` are symbols of dimensions that the
+    the graph reads and nothing else: all their reads give one value. `handles` maps tensors that carry a
+    handle on (into a loop, a branch) to the tensor that made it. `data_sizes` are symbols of dimensions that the
     contents of a tensor decide (Unique, Where): they differ from step to step."""
 
     nodes: dict[str, ImportedNode] = field(default_factory=dict)
     owner: dict[Node, str] = field(default_factory=dict)
     constant_handles: frozenset[str] = frozenset()
+    handles: dict[str, str] = field(default_factory=dict)
     data_sizes: frozenset[str] = frozenset()
 
     def value(self, tensor: str) -> Node | None:
@@ -60,18 +62,46 @@ def canonical_tensor(name: str) -> str:
     return name if ":" in name else f"{name}:0"
 
 
+def entrances(defs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Exit -> every Enter of its loop. It waits for all of them through the back edge that graph algorithms cut:
+    what follows a loop must not be merged with what goes into it."""
+    enters: dict[str, list[str]] = {}
+    for name, node in defs.items():
+        if node.op in ("Enter", "RefEnter"):
+            enters.setdefault(node.attr["frame_name"].s.decode(), []).append(name)
+    exits = [name for name, node in defs.items() if node.op in ("Exit", "RefExit")] if enters else []
+    return {name: enters[frame] for name in exits if (frame := _frame_left(defs, name)) is not None}
+
+
+def _frame_left(defs: Mapping[str, Any], name: str) -> str | None:
+    """The frame of an Exit, by the way its value came in."""
+    depth, node, seen = 0, defs[name], set[str]()
+    while node.name not in seen:
+        seen.add(node.name)
+        depth += node.op in ("Exit", "RefExit")
+        if node.op in ("Enter", "RefEnter"):
+            depth -= 1
+            if depth == 0:
+                return str(node.attr["frame_name"].s.decode())
+        producers = [defs.get(edge.rpartition(":")[0] or edge) for edge in node.input if not edge.startswith("^")]
+        node = next((p for p in producers if p is not None and p.op not in ("NextIteration", "RefNextIteration")), node)
+    return None
+
+
 def topological(defs: dict[str, Any]) -> Iterator[Any]:
-    """Nodes after all they depend on; the edge from a NextIteration to its Merge is cut."""
+    """Nodes after all they depend on; the edge from a NextIteration to its Merge is cut, loops are entered before
+    they are left."""
+    extra = entrances(defs)
     state: dict[str, bool] = {}
     for root in defs:
-        stack = [(root, iter(_dependencies(defs, root)))] if root not in state else []
+        stack = [(root, iter(_dependencies(defs, root, extra)))] if root not in state else []
         state.setdefault(root, False)
         while stack:
             name, pending = stack[-1]
             for other in pending:
                 if other not in state:
                     state[other] = False
-                    stack.append((other, iter(_dependencies(defs, other))))
+                    stack.append((other, iter(_dependencies(defs, other, extra))))
                     break
                 if not state[other]:
                     raise UnsupportedError("the graph has a cycle that is not a loop", SourceLoc(other, defs[other].op))
@@ -81,8 +111,8 @@ def topological(defs: dict[str, Any]) -> Iterator[Any]:
                 yield defs[name]
 
 
-def _dependencies(defs: dict[str, Any], name: str) -> list[str]:
-    found = []
+def _dependencies(defs: dict[str, Any], name: str, extra: Mapping[str, list[str]]) -> list[str]:
+    found = list(extra.get(name, ()))
     for edge in defs[name].input:
         other = edge.lstrip("^").rpartition(":")[0] or edge.lstrip("^")
         if other not in defs:

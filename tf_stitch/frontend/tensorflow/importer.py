@@ -10,7 +10,7 @@ from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor, topological
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor, entrances, topological
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -38,7 +38,7 @@ _RULES = (legalize, static_arithmetic, static_rules)
 DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where", "DynamicPartition",
                         "ListDiff", "StringSplit", "StringSplitV2", "SparseFillEmptyRows", "DecodeCSV",
                         "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw"})
-_PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot"})
+_PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
 def import_graph(graph_def: Any, types_of: TypesOf) -> ImportedGraph:
@@ -61,9 +61,10 @@ class _Importer:
         self._statics: dict[str, StaticValue] = {}
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
         self._enums: dict[str, tuple[int, ...]] = {}
-        self._handles: dict[str, str] = {}
+        self._handles = self._graph.handles
         self._variable_shapes: dict[str, Shape | None] = {}
         self._shape_nodes: set[str] = set()
+        self._entrances = entrances(self._defs)
 
     def run(self) -> ImportedGraph:
         order = list(topological(self._defs))
@@ -102,10 +103,11 @@ class _Importer:
         return frozenset(read - other)
 
     def _trace_handle(self, node: Any) -> None:
-        """Follows a handle through Identity, and notes the shapes that variables show when they are read."""
+        """Follows a handle through Identity, into loops and branches; notes the shapes variables show when read."""
         data = [canonical_tensor(i) for i in node.input if not i.startswith("^")]
         if DT_RESOURCE in self._enums[node.name] and node.op in _PASS_HANDLE and data:
-            self._handles[f"{node.name}:0"] = self._handles.get(data[0], data[0])
+            for index in range(len(self._enums[node.name])):
+                self._handles[f"{node.name}:{index}"] = self._handles.get(data[0], data[0])
         if node.op == "ReadVariableOp":
             handle = self._handles.get(data[0], data[0])
             shape = self._specs[node.name][0].shape
@@ -119,7 +121,7 @@ class _Importer:
 
     def _import(self, node: Any) -> ImportedNode:
         inputs = tuple(canonical_tensor(i) for i in node.input if not i.startswith("^"))
-        controls = tuple(i[1:] for i in node.input if i.startswith("^"))
+        controls = (*(i[1:] for i in node.input if i.startswith("^")), *self._entrances.get(node.name, ()))
         ctx = self._context(node, inputs)
         for index, value in enumerate(static_values.evaluate(ctx)):
             if value is not None:

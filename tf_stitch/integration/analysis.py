@@ -1,0 +1,99 @@
+"""What tf_stitch would make of a graph, found without running it: the report's document, by the planner alone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import StitchError
+from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
+from tf_stitch.integration.build_entries import Place, build_entries
+from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.node_entries import node_entries
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
+from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.ir.bind import bind
+from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.types import Symbol
+from tf_stitch.pipeline import CompileOptions, compile_region
+from tf_stitch.planning.planner import PlanOptions
+
+
+class Analysis:
+    """Collects graphs into one report.
+
+    Args:
+        size: stands for every size that is known at run time only; None leaves regions with such sizes unplanned.
+    """
+
+    def __init__(self, config: StitchConfig, device: DeviceSpec, size: int | None = None) -> None:
+        self._config, self._device, self._size = config, device, size
+        self._controls = Controls(config)
+        self._regions = 0
+        self.report = Report()
+
+    def document(self) -> dict[str, Any]:
+        """As report.json holds it."""
+        return self.report.document(None)
+
+    def add(self, graph_id: str, graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> None:
+        """Finds the regions of a graph and plans those whose shapes are known.
+
+        Raises:
+            StitchError: the graph cannot be read.
+        """
+        start = time.perf_counter()
+        imported = import_graph(graph_def, types_of)
+        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
+                              why_not=self._controls.why_not).find()
+        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
+        device = "GPU" if self._device.is_gpu else "CPU"
+        region_of: dict[str, int] = {}
+        for number, region in enumerate(found.regions, self._regions):
+            region_of.update(dict.fromkeys(region.members, number))
+            self.report.add(RegionEntry(number, graph_id, device, "analysed",
+                                        {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
+                                        len(region.handles), len(set(region.outputs.values()))))
+            self._plan(number, region)
+        self._regions += len(found.regions)
+        nodes = node_entries(graph_def, region_of, found.left_out)
+        left_out = Counter(n.reason for n in nodes if n.reason is not None and imported.nodes[n.name].weight)
+        self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),
+                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3)))
+
+    def _plan(self, number: int, region: RegionGraph) -> None:
+        where = f"region {number}"
+        shapes = self._shapes(region)
+        if shapes is None:
+            self.report.note("plan", where, "its sizes are known at run time only")
+            return
+        try:
+            graph = bind(region.graph, shapes)
+            compiled = compile_region(graph, tuple(f"i{i}" for i in range(len(region.inputs))),
+                                      tuple(f"v{i}" for i in range(len(region.handles))),
+                                      CompileOptions(self._device, PlanOptions(self._config.planner,
+                                                                               self._config.ilp_seconds)))
+        except StitchError as error:
+            self.report.note("plan", where, str(error))
+            return
+        for entry in build_entries(Place(number, 0), list(shapes.values()), compiled, self._device, False, {}):
+            self.report.add(entry)
+
+    def _shapes(self, region: RegionGraph) -> dict[str, Sequence[int]] | None:
+        """Shapes of the region's inputs and variables, None where one is not known."""
+        shapes: dict[str, Sequence[int]] = {}
+        for node in region.graph.inputs():
+            dims = [self._size if isinstance(d, Symbol) else d for d in node.type.shape]
+            known = [d for d in dims if d is not None]
+            if len(known) < len(dims):
+                return None
+            assert isinstance(node.attrs, InputAttrs | VariableAttrs)
+            shapes[node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle] = known
+        return shapes

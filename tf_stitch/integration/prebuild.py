@@ -1,0 +1,81 @@
+"""Builds regions before they run: the first region of a graph to run shows the sizes that its other regions share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tf_stitch.errors import StitchError
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.ir.types import static_shape, substitute, unify
+
+Shapes = tuple[tuple[int, ...], ...]
+Prepare = Callable[[int, int, Shapes, bool], None]
+
+
+class Prebuilder:
+    """Background builds, at most `workers` at once.
+
+    Args:
+        prepare: builds (region, device, shapes, aligned) and keeps the result where the region's first run finds it.
+    """
+
+    def __init__(self, prepare: Prepare, workers: int) -> None:
+        self._prepare = prepare
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
+        self._groups: dict[int, dict[int, RegionGraph]] = {}
+        self._group_of: dict[int, int] = {}
+        self._seen: set[tuple[object, ...]] = set()
+        self._lock = threading.Lock()
+
+    def add(self, number: int, region: RegionGraph, group: int) -> None:
+        """A region of graph `group`."""
+        with self._lock:
+            self._groups.setdefault(group, {})[number] = region
+            self._group_of[number] = group
+
+    def runs(self, number: int, device: int, shapes: Shapes, aligned: bool) -> None:
+        """A region is about to run with these shapes: the others of its graph whose sizes follow are built."""
+        with self._lock:
+            group = self._group_of.get(number)
+            if group is None:
+                return
+            sizes = _sizes(self._groups[group][number], shapes)
+            key = (group, device, aligned, tuple(sorted(sizes.items())))
+            if key in self._seen:
+                return
+            self._seen.add(key)
+            others = [(n, s) for n, region in self._groups[group].items()
+                      if n != number and (s := _shapes(region, sizes)) is not None]
+        for other, its_shapes in others:
+            self._pool.submit(self._build, other, device, its_shapes, aligned)
+
+    def _build(self, number: int, device: int, shapes: Shapes, aligned: bool) -> None:
+        try:
+            self._prepare(number, device, shapes, aligned)
+        except StitchError:
+            return  # the region's own run meets it again, falls back and reports it
+
+    def close(self) -> None:
+        """Drops what has not started."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Symbols that the shapes of a region's inputs and variables decide; empty if they contradict it."""
+    sizes: dict[str, int] = {}
+    try:
+        for shape, actual in zip(region.argument_shapes(), shapes, strict=True):
+            unify(shape, actual, sizes)
+    except StitchError:
+        return {}
+    return sizes
+
+
+def _shapes(region: RegionGraph, sizes: dict[str, int]) -> Shapes | None:
+    """Shapes of a region's inputs and variables, if the sizes decide all of them."""
+    shapes = [substitute(shape, sizes) for shape in region.argument_shapes()]
+    if not all(isinstance(d, int) for shape in shapes for d in shape):
+        return None
+    return tuple(static_shape(shape) for shape in shapes)

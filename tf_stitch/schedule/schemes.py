@@ -1,0 +1,31 @@
+"""The stitching scheme of every value inside a kernel (AStitch section 3.1, Table 1)."""
+
+from __future__ import annotations
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
+
+WARP = 32
+
+
+def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
+    """How each value that one node of the pattern hands to another gets there: through registers (local), or through
+    memory of the block (regional): staged rows that do not fit registers, and reductions that several warps share."""
+    staged = {s.node: s.scheme for s in schedule.staged}
+    schemes: dict[Node, Scheme] = {}
+    for node in schedule.pattern.nodes:
+        for operand in node.operands:
+            if operand in staged:
+                schemes[operand] = staged[operand]
+            elif schedule.pattern.holds(operand):
+                shared = operand.category is Category.REDUCTION and _shared_by_warps(schedule)
+                schemes[operand] = Scheme.REGIONAL if shared else Scheme.LOCAL
+    return schemes
+
+
+def _shared_by_warps(schedule: KernelSchedule) -> bool:
+    m = schedule.mapping
+    if schedule.rule is Rule.COLUMN:
+        return m.threads > m.row_threads
+    return m.row_threads > WARP

@@ -1,0 +1,1 @@
+"""What `tools/explain.py` is made of."""

@@ -1,0 +1,81 @@
+"""Rows as a text table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from explaining.rows import Graph, Kernel, Op, Region
+
+_KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes")
+_NUMBERS = frozenset({0, 3, 4, 5})
+
+
+def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
+    """Lines on a graph, its regions and its ops; with a glob, on matching ops and their regions alone."""
+    ops = [op for op in graph.ops if glob is None or fnmatchcase(op.name, glob)]
+    if not ops:
+        return
+    stitched = sum(op.region is not None for op in graph.ops)
+    yield f"graph {graph.name} ({graph.device}): {stitched} of {len(graph.ops)} ops in {len(graph.regions)} regions"
+    wanted = {op.region for op in ops}
+    for region in graph.regions:
+        if region.number in wanted:
+            yield from _region(region)
+    yield ""
+    yield from _lines(ops)
+
+
+def _region(region: Region) -> Iterator[str]:
+    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels)} kernels"]
+    if region.kernels:
+        parts.append(f"{sum(k.predicted_us for k in region.kernels):.1f} us predicted")
+    if region.measured_us is not None:
+        parts.append(f"{region.measured_us:.1f} us measured")
+    if region.solver:
+        parts.append(f"plan {region.solver['status']} by {region.solver['solver']}, "
+                     f"saves {region.solver['objective_us']:.1f} us of at most {region.solver['bound_us']:.1f}")  # fmt: skip
+    if region.executables > 1:
+        parts.append(f"the last of {region.executables} executables")
+    parts.append(f"ran {region.runs} times")
+    if region.fallbacks:
+        parts.append(f"{region.fallbacks} times by TensorFlow's ops")
+    yield f"  region {region.number}: " + ", ".join(parts) + (f"; {region.problem}" if region.problem else "")
+    for kernel in region.kernels:
+        schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
+        yield (f"    kernel {kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, "
+               f"{times(kernel)}, {kernel.nbytes} bytes" + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
+
+
+def times(kernel: Kernel) -> str:
+    """Predicted and, where known, measured time."""
+    measured = "" if kernel.measured_us is None else f", {kernel.measured_us:.1f} us measured"
+    return f"{kernel.predicted_us:.1f} us predicted{measured}"
+
+
+def _lines(ops: list[Op]) -> Iterator[str]:
+    """A line an op. Where no kernel computes it, the reason takes the place of the kernel's columns."""
+    about = [_about(op) for op in ops]
+    used = [i for i, title in enumerate(_KERNEL_COLUMNS) if any(cells[i] for cells in about)]
+    width = {i: max(len(cells[i]) for cells in (_KERNEL_COLUMNS, *about)) for i in used}
+
+    def aligned(cells: tuple[str, ...]) -> str:
+        return "  ".join(cells[i].rjust(width[i]) if i in _NUMBERS else cells[i].ljust(width[i]) for i in used)
+
+    title = aligned(_KERNEL_COLUMNS)
+    kinds = max(len(op.op) for op in ops)
+    room = max(len(title), min(60, max(len(op.why or "") for op in ops)))
+    yield f"{'op':{kinds}}  region  {title:{room}}  name"
+    for op, cells in zip(ops, about, strict=True):
+        region = "" if op.region is None else str(op.region)
+        yield f"{op.op:{kinds}}  {region:>6}  {op.why or aligned(cells):{room}}  {op.name}"
+
+
+def _about(op: Op) -> tuple[str, ...]:
+    """Cells of _KERNEL_COLUMNS."""
+    if not op.kernels:
+        return ("",) * len(_KERNEL_COLUMNS)
+    measured = [k.measured_us for k in op.kernels if k.measured_us is not None]
+    return ("+".join(k.name for k in op.kernels), "+".join(dict.fromkeys(k.rule for k in op.kernels)), op.scheme,
+            f"{sum(k.predicted_us for k in op.kernels):.2f}", f"{sum(measured):.2f}" if measured else "",
+            str(sum(k.nbytes for k in op.kernels)))  # fmt: skip
