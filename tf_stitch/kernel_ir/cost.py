@@ -10,6 +10,10 @@ from tf_stitch.kernel_ir.index import Index, Var
 
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
+SECTOR_ELEMENTS = 8
+"""Elements between neighbours from which each takes a memory sector of its own."""
+STRIDED_CYCLES = 6
+"""Cycles of an access whose neighbours in a vector loop are not neighbours in memory."""
 
 
 def block_cycles(body: Sequence[k.Stmt]) -> int:
@@ -22,7 +26,7 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
     for stmt in body:
         if isinstance(stmt, k.For):
             lanes = SIMD_LANES if stmt.loop is k.Loop.SIMD else 1
-            strided = _strided(stmt.body, stmt.var) * (lanes - 1)  # gathers do not gain from lanes
+            strided = _strided(stmt.body, stmt.var) * STRIDED_CYCLES * lanes if lanes > 1 else 0
             total += stmt.var.extent * (_cycles(stmt.body) + strided) / lanes + 2
         elif isinstance(stmt, k.If):
             total += max(_cycles(stmt.body), _cycles(stmt.orelse)) + 1
@@ -59,6 +63,28 @@ def _expression(expr: k.Expr) -> float:
 def buffer_bytes(program: k.Program) -> int:
     """Bytes of all parameters, each moved once (twice where updated)."""
     return sum(b.size * b.dtype.size * (2 if b.mode is k.Mode.UPDATE else 1) for b in program.parameters)
+
+
+def scattered_bytes(program: k.Program) -> int:
+    """Bytes of parameters that neighbouring threads read far apart: a memory sector is moved for every element."""
+    thread = Var(k.THREAD, program.threads)
+    if program.threads == 1:
+        return 0
+    scattered = {name for name, index in _thread_loads(program.body)
+                 if abs(index.value({thread: 1}) - index.value({})) >= SECTOR_ELEMENTS}
+    return sum(b.size * b.dtype.size for b in program.parameters if b.name in scattered)
+
+
+def _thread_loads(body: Sequence[k.Stmt]) -> list[tuple[str, Index]]:
+    found: list[tuple[str, Index]] = []
+    for stmt in body:
+        if isinstance(stmt, k.For):
+            found += _thread_loads(stmt.body)
+        elif isinstance(stmt, k.If):
+            found += _thread_loads(stmt.body) + _thread_loads(stmt.orelse)
+        elif isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
+            found.append((stmt.value.buffer, stmt.value.index))
+    return found
 
 
 def total_cycles(program: k.Program) -> float:

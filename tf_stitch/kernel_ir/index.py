@@ -8,7 +8,7 @@ remainders by positive constants. Every atom has known bounds, which is what let
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -82,6 +82,17 @@ class Index:
     def variables(self) -> frozenset[Var]:
         """Every variable it depends on."""
         return _variables(self)
+
+    def value(self, values: Mapping[Var, int]) -> int:
+        """The index with variables replaced; those not given are 0."""
+        total = self.offset
+        for atom, c in self.terms:
+            if isinstance(atom, Var):
+                total += c * values.get(atom, 0)
+            else:
+                base = atom.base.value(values)
+                total += c * (base // atom.divisor if isinstance(atom, FloorDiv) else base % atom.divisor)
+        return total
 
     def coefficient(self, var: Var) -> int | None:
         """Factor of `var`; None if it also occurs inside a division or remainder."""

@@ -8,9 +8,11 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.mixed import lower_mixed
 from tf_stitch.lowering.row import lower_row
 from tf_stitch.lowering.scan import lower_scan
+from tf_stitch.lowering.transpose import lower_transpose
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 
-_LOWER = {Rule.ROW: lower_row, Rule.COLUMN: lower_column, Rule.MIXED: lower_mixed, Rule.ELEMENTWISE: lower_elementwise, Rule.SCAN: lower_scan}
+_LOWER = {Rule.ROW: lower_row, Rule.COLUMN: lower_column, Rule.MIXED: lower_mixed, Rule.TRANSPOSE: lower_transpose,
+          Rule.ELEMENTWISE: lower_elementwise, Rule.SCAN: lower_scan}
 
 
 def lower(schedule: KernelSchedule) -> LoweredKernel:

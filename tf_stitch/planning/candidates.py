@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.contraction import AcyclicContraction
 from tf_stitch.planning.stitch_plan import Pattern, make_pattern
 
@@ -59,15 +60,17 @@ class Region:
 def grow(region: Region) -> list[frozenset[Node]]:
     """Sets of two nodes or more that can be one kernel, without repetition, in a fixed order.
 
-    The whole region comes first if it is one kernel. Otherwise neighbours are merged, once from the inputs on and
-    once from the outputs back; every intermediate set is a candidate, so that the integer program may prefer a
-    smaller one.
+    The whole region comes first if it is one kernel; unless it transposes, nothing can beat that. Otherwise
+    neighbours are merged, once from the inputs on and once from the outputs back; every intermediate set is a
+    candidate, so that the integer program may prefer a smaller one.
     """
+    found: dict[frozenset[Node], None] = {}
     everything = frozenset(region.nodes)
     gain = region.gain(everything) if len(everything) > 1 else None
     if gain is not None and gain > 0:
-        return [everything]
-    found: dict[frozenset[Node], None] = {}
+        found[everything] = None
+        if all(n.kind is not OpKind.TRANSPOSE for n in region.nodes):
+            return [everything]
     siblings = _siblings(region)
     for edges in (region.edges, region.edges[::-1]):
         groups = AcyclicContraction(region.nodes, region.edges)

@@ -13,9 +13,11 @@ from tf_stitch.schedule.rules.elementwise import propose_elementwise
 from tf_stitch.schedule.rules.mixed_reduction import propose_mixed
 from tf_stitch.schedule.rules.row_reduction import propose_row
 from tf_stitch.schedule.rules.scan import propose_scan
+from tf_stitch.schedule.rules.transpose import propose_transpose
 
 Rule: TypeAlias = Callable[[Pattern, DeviceSpec, bool], list[KernelSchedule]]
 
 # Column before row: rows of a reduction that keeps the last axis are strided, which is right but slow.
 # Elementwise is the fallback of single nodes.
-RULES: tuple[Rule, ...] = (propose_scan, propose_column, propose_mixed, propose_row, propose_elementwise)
+RULES: tuple[Rule, ...] = (propose_scan, propose_column, propose_mixed, propose_row, propose_transpose,
+                           propose_elementwise)
