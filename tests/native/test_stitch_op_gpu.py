@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from tests.native.conftest import ARENA, FRESH, INPUT, OUTPUT, VARIABLE, Regions
 
-if not tf.config.list_physical_devices("GPU"):
-    pytest.skip("no GPU", allow_module_level=True)
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
 # y[i] = x[i] + 1 for i below the number of threads; `barrier_like` only exists to be launched cooperatively.
 PTX = b"""

@@ -42,5 +42,5 @@ H200 = DeviceSpec(name="H200", target="cuda", processors=132, launch_us=2.5, ban
 """One NVIDIA H200; bandwidth and launch cost as measured in the project's probes."""
 
 CPU = DeviceSpec(name="cpu", target="cpu", processors=2, launch_us=0.4, bandwidth_gbps=12,
-                 saturation_bytes=1e4, cycles_per_us=2.0e4, row_buffer_bytes=1 << 16, architecture="native")
+                 saturation_bytes=1e4, cycles_per_us=5.0e3, row_buffer_bytes=1 << 16, architecture="native")
 """A two-core x86-64 machine."""

@@ -101,9 +101,14 @@ class GraphRewriter:
         return reasons
 
     def _region_nodes(self) -> list[RegionNode]:
-        return [RegionNode(n.name, tuple(dict.fromkeys(t.rpartition(":")[0] for t in n.inputs)), n.control_inputs,
+        return [RegionNode(n.name, self._producers(n), n.control_inputs,
                            self._place(n), n.weight, bool(n.writes), _nbytes(n))
                 for n in self._imported.nodes.values()]
+
+    def _producers(self, node: ImportedNode) -> tuple[str, ...]:
+        """Nodes whose data it reads, without the back edges of loops: the rest is acyclic."""
+        names = dict.fromkeys(t.rpartition(":")[0] for t in node.inputs)
+        return tuple(n for n in names if self._imported.nodes[n].op not in ("NextIteration", "RefNextIteration"))
 
     def _place(self, node: ImportedNode) -> tuple[object, ...] | None:
         """Where a node runs, None if no region may hold it."""

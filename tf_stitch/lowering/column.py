@@ -39,7 +39,7 @@ class _ColumnLowering:
         self.kept, self.length = schedule.domain.rows, schedule.domain.cols
         self.buffers = BufferTable()
         self.out = ScopedEmitter(self.buffers.size)
-        self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
+        self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
         self.inner = schedule.dominant.operands[0].type.dims[-1]
         self.lane = Var("lane", self.mapping.vector)

@@ -33,7 +33,7 @@ def _gpu(schedule: KernelSchedule, elements: int) -> LoweredKernel:
     m = schedule.mapping
     lane = Var("lane", m.vector) if m.vector > 1 else None
     chunk, chunks = var(Var(k.BLOCK, m.grid)) * m.threads + var(Var(k.THREAD, m.threads)), elements // m.vector
-    evaluator = Evaluator(schedule.pattern, buffers, out)
+    evaluator = Evaluator(schedule, buffers, out)
     inside = None if m.grid * m.threads == chunks else k.InRange(chunk, 0, chunks)
     with out.when(inside):
         start = (chunk if inside is None else out.clamped("chunk", chunk, chunks)) * m.vector
@@ -65,7 +65,7 @@ def _cpu(schedule: KernelSchedule) -> LoweredKernel:
     buffers = BufferTable()
     out = ScopedEmitter(buffers.size)
     m, domain = schedule.mapping, schedule.domain
-    evaluator = Evaluator(schedule.pattern, buffers, out)
+    evaluator = Evaluator(schedule, buffers, out)
     block = var(Var(k.BLOCK, m.grid))
     if domain.rows == 1:
         col = Var("col", m.items)

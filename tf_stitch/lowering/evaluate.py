@@ -18,7 +18,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.scopes import ScopedEmitter
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 MultiIndex: TypeAlias = tuple[Index, ...]
 
@@ -26,8 +26,9 @@ MultiIndex: TypeAlias = tuple[Index, ...]
 class Evaluator:
     """Evaluates nodes of one pattern. `reduced` and `staged` are filled by the lowering of each rule."""
 
-    def __init__(self, pattern: Pattern, buffers: BufferTable, out: ScopedEmitter) -> None:
-        self.pattern, self.buffers, self.out = pattern, buffers, out
+    def __init__(self, schedule: KernelSchedule, buffers: BufferTable, out: ScopedEmitter) -> None:
+        self.pattern, self.buffers, self.out = schedule.pattern, buffers, out
+        self.gpu = schedule.mapping.threads > 1
         self.reduced: dict[Node, tuple[k.Expr, Index]] = {}
         self.staged: dict[Node, tuple[str, Index, Index]] = {}  # node -> array, its index, flat index held there
         self.later: dict[Node, tuple[str, Index, Index]] = {}  # staged in this phase, readable from the next
@@ -149,6 +150,7 @@ class Evaluator:
                                self._later(x, source), rest())
 
     def _gather(self, node: Node, index: MultiIndex) -> k.Expr:
+        """params[indices]. An index outside is an error on a CPU and reads as zero on a GPU, as in TensorFlow."""
         params, indices = node.operands
         row = self.value(indices, index[:indices.type.rank])
         count = params.type.dims[0]
@@ -159,11 +161,18 @@ class Evaluator:
             zero, size = _literal(0, indices.type.dtype), _literal(count, indices.type.dtype)
             inside = k.Apply(OpKind.AND, (k.Apply(OpKind.GREATER_EQUAL, (row, zero), DType.BOOL),
                                           k.Apply(OpKind.LESS, (row, size), DType.BOOL)), DType.BOOL)
-            self.out.emit_beside(k.Fail(inside), row)
+            if not self.gpu:
+                self.out.emit_beside(k.Fail(inside), row)
             self.out.emit_beside(k.LetIndex(position, row, count - 1), row)
             at = k.FromIndex(Index(((position, 1),)), DType.I64)
             self.out.remember(key, at)
-        return self.value(params, (at.index, *index[indices.type.rank:]))
+            if self.gpu:
+                self.out.remember((key, "inside"), self.out.let(inside))
+        value = self.value(params, (at.index, *index[indices.type.rank:]))
+        found = self.out.lookup((key, "inside"))
+        if not self.gpu or found is None:
+            return value
+        return k.Apply(OpKind.SELECT, (found, value, _literal(0, node.type.dtype)), node.type.dtype.compute)
 
     def _later(self, node: Node, index: MultiIndex) -> Iterator[k.Expr]:
         yield self.value(node, index)

@@ -44,7 +44,7 @@ class RowLowering:
         self.mapping, self.domain = schedule.mapping, schedule.domain
         self.buffers = BufferTable()
         self.out = ScopedEmitter(self.buffers.size)
-        self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
+        self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.stores = ElementStores(self.evaluator)
         self.elements = self.domain.rows * self.domain.cols
         self.row_outputs: list[Node] = []

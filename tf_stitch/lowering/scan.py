@@ -19,7 +19,7 @@ def lower_scan(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a scan schedule; producers of the scanned value are computed in the loop."""
     buffers = BufferTable()
     out = ScopedEmitter(buffers.size)
-    evaluator = Evaluator(schedule.pattern, buffers, out)
+    evaluator = Evaluator(schedule, buffers, out)
     m, domain, node = schedule.mapping, schedule.domain, schedule.dominant
     attrs, operand = cast(CumsumAttrs, node.attrs), node.operands[0]
     row = var(Var(k.BLOCK, m.grid)) * m.threads + var(Var(k.THREAD, m.threads))

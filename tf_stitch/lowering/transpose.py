@@ -38,7 +38,7 @@ class _TransposeLowering:
         self.schedule, self.mapping, self.node = schedule, schedule.mapping, schedule.dominant
         self.buffers = BufferTable()
         self.out = ScopedEmitter(self.buffers.size)
-        self.evaluator = Evaluator(schedule.pattern, self.buffers, self.out)
+        self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.across, self.down = tile_axes(self.node)
         self.dims = self.node.type.dims
 

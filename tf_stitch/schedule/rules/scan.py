@@ -23,6 +23,6 @@ def propose_scan(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ke
     node = scans[0]
     cols = node.type.dims[-1]
     rows = node.type.numel // max(cols, 1)
-    threads = min(128, 1 << max(0, (rows - 1).bit_length())) if device.is_gpu else 1
+    threads = min(128, max(32, 1 << max(0, (rows - 1).bit_length()))) if device.is_gpu else 1
     mapping = ThreadMapping(math.ceil(rows / threads), threads, 1, threads, 1, 0)
     return [KernelSchedule(Rule.SCAN, pattern, node, Domain(rows, cols), mapping)]

@@ -1,0 +1,80 @@
+"""Stitched graphs on a GPU: bad luck that needs a real device. Each case is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
+
+OTHER_DEVICE = """
+import tf_stitch.integration.regions as regions
+regions.compute_capability = lambda ordinal: "80"  # a cubin that an H200 cannot load
+import numpy as np, tensorflow as tf
+@tf.function
+def f(x): return tf.nn.softmax(tf.tanh(x) * 2.0 + 1.0)
+x = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)
+want = np.exp(np.tanh(x) * 2 + 1); want /= want.sum(1, keepdims=True)
+np.testing.assert_allclose(f(tf.constant(x)).numpy(), want, rtol=1e-5)
+"""
+
+TWO_GIGABYTES = """
+import numpy as np, tensorflow as tf
+N = 600_000_000  # elements: byte offsets and, flattened, element indices times four pass 2^31
+@tf.function
+def f(x): return tf.reduce_sum(tf.abs(x * 2.0 + 1.0) - 1.0, axis=1), (x * 2.0 + 1.0)[-1, -4:]
+x = tf.reshape(tf.cast(tf.range(N) % 7, tf.float32), (600, 1_000_000))
+rows, last = f(x)
+want = (tf.cast(tf.range(N) % 7, tf.int64) * 2)
+want = tf.reduce_sum(tf.reshape(want, (600, 1_000_000)), 1)
+np.testing.assert_allclose(rows.numpy(), want.numpy(), rtol=1e-5)
+np.testing.assert_allclose(last.numpy(), [(i % 7) * 2 + 1 for i in range(N - 4, N)])
+big = tf.reshape(x, (-1,))
+@tf.function
+def g(v): return tf.tanh(v) * 0.5 + v
+y = g(tf.concat([big, big, big, big], 0))  # 2.4e9 elements
+np.testing.assert_allclose(y[-3:].numpy(), np.tanh(big[-3:].numpy()) * 0.5 + big[-3:].numpy(), rtol=1e-5)
+"""
+
+OUT_OF_RANGE = """
+import numpy as np, tensorflow as tf
+@tf.function
+def f(table, ids): return tf.gather(table, ids) * 2.0 + 1.0
+table = tf.constant(np.arange(1, 13, dtype=np.float32).reshape(4, 3))
+with tf.device("GPU:0"): out = f(table, tf.constant([0, 3, 4, -1]))
+np.testing.assert_allclose(out.numpy()[:2], [[3, 5, 7], [21, 23, 25]])
+np.testing.assert_allclose(out.numpy()[2:], 1.0)  # TensorFlow's GPU kernel reads zeros there
+"""
+
+
+def run(source: str, tmp_path: Path) -> dict[str, list[dict[str, object]]]:
+    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path))
+    script = tmp_path / "script.py"
+    script.write_text(source)
+    result = subprocess.run([sys.executable, "-m", "tf_stitch", str(script)], env=environment, capture_output=True,
+                            text=True, timeout=280, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    report: dict[str, list[dict[str, object]]] = json.loads((tmp_path / "report.json").read_text())
+    return report
+
+
+def test_a_cubin_for_another_device_falls_back(tmp_path: Path) -> None:
+    report = run(OTHER_DEVICE, tmp_path)
+    assert report["regions"]
+    assert report["fallbacks"]
+
+
+def test_indices_above_two_gigabytes(tmp_path: Path) -> None:
+    report = run(TWO_GIGABYTES, tmp_path)
+    assert report["regions"]
+    assert not report["fallbacks"]
+
+
+def test_gather_out_of_range_reads_zeros(tmp_path: Path) -> None:
+    assert run(OUT_OF_RANGE, tmp_path)["regions"]
