@@ -6,7 +6,7 @@
     python tools/explain.py graph.pb --device=h200
 
 A SavedModel (its signatures) or a GraphDef is analysed without being run; the TF_STITCH_* variables count there, too.
-Sizes that only a run would tell, such as a batch, are --size; without it regions with such sizes are found, not planned.
+Sizes that only a run would tell, such as a batch, are --size; without it regions with such sizes are not planned.
 The times and bytes of an op are those of its kernel, which other ops share.
 """
 

@@ -16,7 +16,7 @@ def failing_graph(graph_def: GraphDef, preserved: frozenset[str], message: str) 
     graph = GraphDef()
     graph.CopyFrom(graph_def)
     device = next((n.device for n in graph.node if "CPU" in n.device.upper()), graph.node[0].device)
-    results = [n for n in graph.node if n.op == "_Retval" or n.name in preserved and n.op not in _STARTS]
+    results = [n for n in graph.node if n.op == "_Retval" or (n.name in preserved and n.op not in _STARTS)]
     for node in results:
         node.input.append(f"^{NAME}")
     graph.node.extend([_constant(f"{NAME}/false", np.asarray(False), device),

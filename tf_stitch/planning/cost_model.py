@@ -6,7 +6,6 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.kernel_ir.cost import buffer_bytes, scattered_bytes, total_cycles
 from tf_stitch.kernel_ir.nodes import Program
 
-
 SCATTER = 3
 """Extra times that scattered reads move their bytes; caches save them from the full eight."""
 

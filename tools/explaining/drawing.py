@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from explaining.rows import Graph, Op, Region
 from tf_stitch.errors import StitchError
@@ -18,8 +18,8 @@ LAYERED_SECONDS = 60
 """Layers show the flow best, but may take long; a layout by forces then takes their place."""
 _POINTS = 72  # of an inch, which Graphviz measures nodes in
 _LABEL = 22
-_STYLE = ('pack=8; splines=line; ranksep=0.3; nodesep=0.12; bgcolor=transparent; node [shape=box, fontname=Helvetica, '
-          'fontsize=10, height=0.25, margin="0.08,0.03", style=filled, fillcolor=white]; '
+_STYLE = ('pack=8; nslimit=1; splines=line; ranksep=0.3; nodesep=0.12; bgcolor=transparent; '
+          'node [shape=box, fontname=Helvetica, fontsize=10, height=0.25, margin="0.08,0.03", style=filled, fillcolor=white]; '
           'edge [arrowsize=0.5, color="#00000070"];')  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def colour(region: int) -> tuple[float, float, float]:
     return region * 0.618 % 1, 0.30, 0.96
 
 
-def draw(graph: Graph, number: int) -> Xml.Element:
+def draw(graph: Graph, number: int) -> ET.Element:
     """The SVG element of a graph. Element ids are g<number>n<place> of ops and g<number>r<region> of regions.
 
     Raises:
@@ -52,9 +52,13 @@ def _region_source(graph: Graph, region: Region, number: int) -> str:
 
 def _outer_source(graph: Graph, number: int, sizes: dict[int, tuple[float, float]]) -> str:
     """Regions as boxes of the size that their insides need."""
-    lines = [f'r{region.number} [id="g{number}r{region.number}", fixedsize=true, width={sizes[region.number][0] / _POINTS}'
-             f', height={sizes[region.number][1] / _POINTS + 2 * _LABEL / _POINTS}, labelloc=t, label="{_title(region)}", '
-             'style="filled,rounded", fillcolor="#fafafa", color="#999999"];' for region in graph.regions]  # fmt: skip
+    lines: list[str] = []
+    for region in graph.regions:
+        width, height = sizes[region.number]
+        hue, _, _ = colour(region.number)
+        lines.append(f'r{region.number} [id="g{number}r{region.number}", label="{_title(region)}", labelloc=t, '
+                     f'fixedsize=true, width={width / _POINTS}, height={(height + 2 * _LABEL) / _POINTS}, '
+                     f'style="filled,rounded", fillcolor="{hue:.3f} 0.10 0.99", color="#999999"];')  # fmt: skip
     lines += [_node(op, i, number) for i, op in enumerate(graph.ops) if op.region is None]
     names = [f"n{i}" if op.region is None else f"r{op.region}" for i, op in enumerate(graph.ops)]
     edges = {(names[before], names[i]): None for i, op in enumerate(graph.ops) for before in op.inputs}
@@ -84,37 +88,37 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _layout(source: str) -> Xml.Element:
+def _layout(source: str) -> ET.Element:
     try:
         done = _graphviz("dot", source, LAYERED_SECONDS)
     except subprocess.TimeoutExpired:
         done = _graphviz("sfdp", source, None)
     if done.returncode or "<svg" not in done.stdout:
         raise StitchError(f"Graphviz failed: {done.stderr.strip()[:500]}")
-    return Xml.fromstring(done.stdout)
+    return ET.fromstring(done.stdout)
 
 
 def _graphviz(program: str, source: str, seconds: float | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, "-Tsvg"], input=source, text=True, capture_output=True, timeout=seconds)
 
 
-def _size(svg: Xml.Element) -> tuple[float, float]:
+def _size(svg: ET.Element) -> tuple[float, float]:
     """Width and height in points."""
     _, _, width, height = map(float, svg.attrib["viewBox"].split())
     return width, height
 
 
-def _put_inside(group: Xml.Element, svg: Xml.Element) -> None:
+def _put_inside(group: ET.Element, svg: ET.Element) -> None:
     """Adds a drawing to the box of its region, below the title."""
     xs, ys = zip(*_corners(group), strict=True)
     width, _ = _size(svg)
     drawing = svg.find(f"{SVG}g")
     assert drawing is not None
-    place = Xml.SubElement(group, f"{SVG}g", {"transform": f"translate({(min(xs) + max(xs) - width) / 2} {min(ys) + _LABEL})"})
-    place.append(drawing)
+    left = (min(xs) + max(xs) - width) / 2
+    ET.SubElement(group, f"{SVG}g", {"transform": f"translate({left} {min(ys) + _LABEL})"}).append(drawing)
 
 
-def _corners(group: Xml.Element) -> Iterator[tuple[float, float]]:
+def _corners(group: ET.Element) -> Iterator[tuple[float, float]]:
     """Of the box: rounded, so a path of curves, whose points all lie within it."""
     path = next(group.iter(f"{SVG}path"))
     numbers = path.attrib["d"].replace("M", " ").replace("C", " ").replace("L", " ").replace(",", " ").split()

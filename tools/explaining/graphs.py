@@ -49,7 +49,8 @@ def analyse(path: Path, size: int | None, device: str) -> dict[str, Any]:
     analysis = Analysis(load_config(), DEVICES[device], size)
     for graph in _saved_model(path) if path.is_dir() else _graph_file(path):
         analysis.add(graph.name, graph.graph_def, _types(graph), graph.preserved)
-    return analysis.document()
+    document: dict[str, Any] = analysis.document()
+    return document
 
 
 def _graph_file(path: Path) -> Iterator[Graph]:

@@ -1,4 +1,4 @@
-"""The graphs as one HTML page that needs nothing else: drawn by Graphviz, coloured by region, searchable by node name."""
+"""The graphs as one HTML page that needs nothing else: drawn by Graphviz, regions coloured, searchable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from explaining.drawing import colour, draw
 from explaining.rows import Graph, Op, Region
@@ -39,8 +39,8 @@ def write_page(graphs: Sequence[Graph], path: Path) -> None:
         raise StitchError(f"{path} cannot be written: {error}") from None
 
 
-def _svg(element: Xml.Element) -> str:
-    text: str = Xml.tostring(element, encoding="unicode")
+def _svg(element: ET.Element) -> str:
+    text: str = ET.tostring(element, encoding="unicode")
     return text.replace("ns0:", "").replace(":ns0", "")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from explaining.load import Document
 
-NO_KERNEL = "needs no kernel of its own: a view, a scalar or a read, or the same as another op"
+READ = "read in place by the region's kernels"
+NO_KERNEL = "no kernel of its own: a view, a scalar that its users compute, or equal to another op"
 _STITCHED = ("StitchOp", "StitchStateOp")
 
 
@@ -95,7 +96,9 @@ def _op(node: dict[str, Any], regions: dict[int, Region], by_node: dict[tuple[in
     kernels = tuple(by_node.get((number, node["name"]), ()))
     if number is not None and not kernels:
         region = regions[number]
-        why = NO_KERNEL if region.kernels else region.problem or NO_KERNEL
+        why = READ if node["op"] == "ReadVariableOp" else NO_KERNEL
+        if region.problem and not region.kernels:
+            why = region.problem
     return Op(node["name"], node["op"], number, kernels, why, tuple(node["inputs"]))
 
 
@@ -108,7 +111,8 @@ def _kernels(document: Document) -> dict[int, list[tuple[Kernel, frozenset[str]]
     for entry in document["kernels"]:
         if entry["build"] == last[entry["region"]]:
             mine = found.setdefault(entry["region"], [])
-            kernel = Kernel(f"{entry['region']}.{len(mine)}", entry["rule"], *entry["domain"], len(entry["nodes"]),
+            rows, cols = entry["domain"]
+            kernel = Kernel(f"{entry['region']}.{len(mine)}", entry["rule"], rows, cols, len(entry["nodes"]),
                             entry["schemes"], entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"),
                             entry["bytes"])  # fmt: skip
             mine.append((kernel, frozenset(entry["nodes"])))

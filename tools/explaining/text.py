@@ -33,8 +33,9 @@ def _region(region: Region) -> Iterator[str]:
     if region.measured_us is not None:
         parts.append(f"{region.measured_us:.1f} us measured")
     if region.solver:
-        parts.append(f"plan {region.solver['status']} by {region.solver['solver']}, "
-                     f"saves {region.solver['objective_us']:.1f} us of at most {region.solver['bound_us']:.1f}")  # fmt: skip
+        solver = region.solver
+        parts.append(f"plan {solver['status']} by {solver['solver']}, "
+                     f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
     if region.executables > 1:
         parts.append(f"the last of {region.executables} executables")
     parts.append(f"ran {region.runs} times")

@@ -10,7 +10,13 @@ from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor, entrances, topological
+from tf_stitch.frontend.tensorflow.imported_graph import (
+    ImportedGraph,
+    ImportedNode,
+    canonical_tensor,
+    entrances,
+    topological,
+)
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
