@@ -97,7 +97,7 @@ def test_divergent_barrier() -> None:
 
 
 def test_divergent_reduction() -> None:
-    body = (k.Accumulator("a", DType.F32, 0), k.If(k.InRange(T, 0, 2), (k.AllReduce("a", OpKind.SUM, 4, DType.F32),)))
+    body = (k.Accumulator("a", DType.F32, 0), k.If(k.InRange(T, 0, 2), (k.AllReduce((("a", OpKind.SUM),), 4),)))
     with pytest.raises(VerifyError):
         run_unverified(k.Program((X, Y), 1, THREADS, body))
 
@@ -135,7 +135,7 @@ def test_failure_is_reported() -> None:
 def test_all_reduce_in_groups() -> None:
     here = block(2) * THREADS + T
     got = run(k.Accumulator("a", DType.F32, 0), k.Update("a", OpKind.SUM, load(here)),
-              k.AllReduce("a", OpKind.SUM, 2, DType.F32), k.Store("y", here, k.Local("a", DType.F32)))
+              k.AllReduce((("a", OpKind.SUM),), 2), k.Store("y", here, k.Local("a", DType.F32)))
     np.testing.assert_array_equal(got, [1, 1, 5, 5, 9, 9, 13, 13])
 
 
@@ -177,7 +177,7 @@ def test_verifier_accepts_a_good_program() -> None:
     ((k.Array("a", DType.F32, 2), k.LoadVector("a", constant(0), "x", T * 4, 4)), "cannot hold"),
     ((k.If(k.InRange(T, 0, 1), (k.Array("a", DType.F32, 2, k.Space.SHARED),)),), "threads part"),
     ((k.LetIndex(Var("i", 3), T, 3),), "may pass its extent"),
-    ((k.Accumulator("a", DType.F32, 0), k.AllReduce("a", OpKind.SUM, 3, DType.F32)), "a reduction over 3"),
+    ((k.Accumulator("a", DType.F32, 0), k.AllReduce((("a", OpKind.SUM),), 3)), "a reduction over 3"),
 ])
 def test_verifier_refuses(body: tuple[k.Stmt, ...], message: str) -> None:
     with pytest.raises(VerifyError, match=message):

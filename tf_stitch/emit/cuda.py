@@ -97,12 +97,13 @@ class _Cuda(CFamily):
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
         yield f"  const {self.index_type} block = ({self.index_type})block_;"
         yield "  const int thread = threadIdx.x;"
+        yield "  int turn = 0;"
         for line in self.constants("static __device__ const"):
             yield "  " + line
         if self._offset is not None:
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from self.block(p.body)
-        yield "  (void)block; (void)thread;"
+        yield "  (void)block; (void)thread; (void)turn;"
         yield "}"
 
     def index(self, index: Index) -> str:
@@ -135,7 +136,8 @@ class _Cuda(CFamily):
 
     def hardware(self, stmt: k.Stmt) -> Lines:
         if isinstance(stmt, k.AllReduce):
-            yield f"{stmt.name} = tfs_all_reduce<{_REDUCE[stmt.combine]}, {stmt.width}>({stmt.name});"
+            kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
+            yield f"tfs_all_reduce<{stmt.width}, {kinds}>(turn, {', '.join(name for name, _ in stmt.members)});"
         elif isinstance(stmt, k.ArgAllReduce):
             largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
             yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"

@@ -83,23 +83,27 @@ struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T
 struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
 struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
 
-// Combines v over Width neighbouring threads (a power of two); a block is one or several such groups.
-// Shuffles within warps first; the partial results of the warps of a group meet in shared memory.
-template <class Op, int Width, class T> __device__ __forceinline__ T tfs_all_reduce(T v) {
+// Combines each value over Width neighbouring threads (a power of two); a block is one or several such groups.
+// Shuffles within warps first; the partial results of the warps of a group meet in shared memory. `turn` alternates
+// between two sets of slots, so that one barrier a call is enough: a slot is written again only after the barrier of
+// the call between, which its readers have reached.
+template <int Width, class... Op, class... T>
+__device__ __forceinline__ void tfs_all_reduce(int& turn, T&... v) {
 #pragma unroll
-  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
+  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) ((v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o))), ...);
   if (Width > 32) {
     constexpr int kWarps = Width > 32 ? Width / 32 : 1;
-    __shared__ T slot[32];
+    __shared__ double slots[2][sizeof...(T)][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (lane == 0) slot[warp] = v;
+    int i = 0;
+    if (lane == 0) ((*reinterpret_cast<T*>(&slots[turn][i++][warp]) = v), ...);
     __syncthreads();
-    v = slot[warp / kWarps * kWarps + lane % kWarps];
+    i = 0;
+    ((v = *reinterpret_cast<T*>(&slots[turn][i++][warp / kWarps * kWarps + lane % kWarps])), ...);
 #pragma unroll
-    for (int o = kWarps / 2; o; o /= 2) v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o));
-    __syncthreads();  // the slots are free again
+    for (int o = kWarps / 2; o; o /= 2) ((v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o))), ...);
+    turn ^= 1;
   }
-  return v;
 }
 
 // The same for (best, at) pairs: the smaller index wins among equals, NaN never wins.

@@ -154,11 +154,12 @@ class _Block:
     def _reduce_group(self, stmt: k.AllReduce | k.ArgAllReduce, group: list[int]) -> None:
         first = self.scalars[group[0]]
         if isinstance(stmt, k.AllReduce):
-            total = first[stmt.name]
-            for t in group[1:]:
-                total = _COMBINE[stmt.combine](total, self.scalars[t][stmt.name])
-            for t in group:
-                self.scalars[t][stmt.name] = total
+            for name, combine in stmt.members:
+                total = first[name]
+                for t in group[1:]:
+                    total = _COMBINE[combine](total, self.scalars[t][name])
+                for t in group:
+                    self.scalars[t][name] = total
             return
         at, best = first[stmt.at], first[stmt.best]
         for t in group[1:]:

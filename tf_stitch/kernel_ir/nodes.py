@@ -219,12 +219,10 @@ class If:
 
 @dataclass(frozen=True)
 class AllReduce:
-    """Combines an accumulator over `width` neighbouring threads; all of them get the result."""
+    """Combines accumulators, each by its own kind, over `width` neighbouring threads; all of them get the results."""
 
-    name: str
-    combine: OpKind
+    members: tuple[tuple[str, OpKind], ...]
     width: int
-    dtype: DType
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,10 @@ class _Verifier:
             _require(stmt.size > 0, f"array {stmt.name} is empty")
             _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
             scope.arrays[stmt.name] = stmt.size
-        elif isinstance(stmt, k.Update | k.Assign | k.AllReduce):
+        elif isinstance(stmt, k.AllReduce):
+            for name, _ in stmt.members:
+                self._mutable(name, scope)
+        elif isinstance(stmt, k.Update | k.Assign):
             self._mutable(stmt.name, scope)
         elif isinstance(stmt, k.ArgUpdate | k.ArgAllReduce):
             self._mutable(stmt.best, scope)

@@ -120,6 +120,9 @@ class RowLowering:
             if outputs:
                 with self.out.when(valid):
                     self.stores.flush()
+        together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
+        if together and self.mapping.row_threads > 1:
+            self.out.emit(k.AllReduce(together, self.mapping.row_threads))
         for node, name in names.items():
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
@@ -203,8 +206,6 @@ class RowLowering:
                 self.out.emit(k.ArgAllReduce(name, f"{name}_at", node.kind, width, dtype))
             self.evaluator.reduced[node] = (k.Local(f"{name}_at", node.type.dtype), row)
         else:
-            if width > 1:
-                self.out.emit(k.AllReduce(name, node.kind, width, dtype))
             self.evaluator.reduced[node] = (k.Local(name, dtype), row)
 
 

@@ -19,7 +19,8 @@ LAYERED_SECONDS = 60
 _POINTS = 72  # of an inch, which Graphviz measures nodes in
 _LABEL = 22
 _STYLE = ('pack=8; nslimit=1; splines=line; ranksep=0.3; nodesep=0.12; bgcolor=transparent; '
-          'node [shape=box, fontname=Helvetica, fontsize=10, height=0.25, margin="0.08,0.03", style=filled, fillcolor=white]; '
+          'node [shape=box, fontname=Helvetica, fontsize=10, height=0.25, margin="0.08,0.03", style=filled, '
+          'fillcolor=white]; '
           'edge [arrowsize=0.5, color="#00000070"];')  # fmt: skip
 
 

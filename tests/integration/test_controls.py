@@ -1,0 +1,198 @@
+"""What the user lets tf_stitch take, what the report says of every node, and what is dumped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.frontend.check import types_of_graph
+from tf_stitch.config import StitchConfig, load_config
+from tf_stitch.device.spec import CPU
+from tf_stitch.errors import ConfigError
+from tf_stitch.integration.analysis import Analysis
+from tf_stitch.integration.controls import NOT_NAMED, SKIPPED
+from tf_stitch.integration.graph_item import GraphItem, OutputType
+from tf_stitch.integration.regions import CPU_ORDINAL, Key
+from tf_stitch.integration.report import GraphEntry, write_report
+from tf_stitch.integration.session import Session
+
+WIDTH = 16
+
+
+def layers(x: Any, w: Any) -> Any:
+    """Three regions, with matrix products between them."""
+    for i in range(3):
+        with tf.name_scope(f"layer{i}"):
+            x = tf.nn.softmax(tf.tanh(tf.matmul(x, w, name="product"), name="squash") * 2.0, name="normalise")
+    return x
+
+
+def concrete(function: Any = layers, rows: int | None = 8) -> Any:
+    return tf.function(function).get_concrete_function(
+        tf.TensorSpec((rows, WIDTH), tf.float32), tf.TensorSpec((WIDTH, WIDTH), tf.float32))
+
+
+def graph_def(function: Any = layers) -> Any:
+    graph = concrete(function).graph.as_graph_def()
+    for node in graph.node:
+        node.device = "/device:CPU:0"
+    return graph
+
+
+class Types:
+    def __init__(self, function: Any) -> None:
+        self._types = types_of_graph(concrete(function).graph)
+
+    def output_types(self, node_name: str) -> list[OutputType]:
+        return self._types(node_name)
+
+
+def rewrite(config: StitchConfig, function: Any = layers) -> tuple[Session, GraphEntry]:
+    session = Session(config, None)
+    session.rewrite(GraphItem(graph_def(function), frozenset({"Identity"}), "test", "CPU", False, Types(function)))
+    return session, session.report.graphs[0]
+
+
+def reasons(entry: GraphEntry) -> dict[str, str | None]:
+    return {node.name: node.reason for node in entry.nodes}
+
+
+def regions(entry: GraphEntry) -> dict[str, int | None]:
+    return {node.name: node.region for node in entry.nodes}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> StitchConfig:
+    return StitchConfig(enabled=True, cache_dir=tmp_path / "cache")
+
+
+def test_variables() -> None:
+    config = load_config({"TF_STITCH_ONLY": "a/*, b", "TF_STITCH_SKIP": "*grad*", "TF_STITCH_FUEL": "0"})
+    assert (config.only, config.skip, config.fuel) == (("a/*", "b"), ("*grad*",), 0)
+    assert (load_config({}).only, load_config({}).skip, load_config({}).fuel) == ((), (), None)
+
+
+@pytest.mark.parametrize("variable", [{"TF_STITCH_FUEL": "-1"}, {"TF_STITCH_FUEL": "x"}, {"TF_STITCH_SKIP": "a,,b"}])
+def test_variables_refused(variable: Mapping[str, str]) -> None:
+    with pytest.raises(ConfigError, match="is not allowed"):
+        load_config(variable)
+
+
+def test_every_node_has_a_region_or_a_reason(config: StitchConfig) -> None:
+    _, entry = rewrite(config)
+    assert entry.regions == [0, 1, 2]
+    for node in entry.nodes:
+        assert (node.region is None) == bool(node.reason), node
+    place = {node.name: i for i, node in enumerate(entry.nodes)}
+    assert entry.nodes[place["layer1/squash"]].inputs == [place["layer1/product"]]
+    assert reasons(entry)["layer1/product"] == "MatMul is a library call"
+    assert reasons(entry)["Identity"] == "costs nothing by itself, at the rim of a region"
+    assert sum(entry.left_out.values()) == 3  # the products: the rest costs nothing
+
+
+def test_skip(config: StitchConfig) -> None:
+    _, entry = rewrite(replace(config, skip=("layer0/normalise", "layer1/*")))
+    found = reasons(entry)
+    assert found["layer0/normalise"] == found["layer1/squash"] == found["layer1/normalise"] == SKIPPED
+    assert found["layer1/product"] == "MatMul is a library call"  # it stays anyway
+    assert regions(entry)["layer0/squash"] == 0
+    assert regions(entry)["layer2/squash"] == 1
+
+
+def test_only(config: StitchConfig) -> None:
+    _, entry = rewrite(replace(config, only=("layer1/*",), skip=("*/normalise",)))
+    found = reasons(entry)
+    assert found["layer0/squash"] == NOT_NAMED
+    assert found["layer1/normalise"] == SKIPPED
+    assert {name for name, region in regions(entry).items() if region is not None} == {"layer1/squash", "layer1/mul"}
+
+
+def test_too_small_a_region_says_so(config: StitchConfig) -> None:
+    _, entry = rewrite(replace(config, min_region=9))
+    assert entry.regions == []
+    assert reasons(entry)["layer0/squash"] == \
+        "3 working nodes together with what it could be stitched to; TF_STITCH_MIN_REGION is 9"
+
+
+def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> None:
+    everything = rewrite(config)[1]
+    for fuel in range(5):
+        session, entry = rewrite(replace(config, fuel=fuel))
+        assert len(entry.regions) == min(fuel, 3)
+        for node, whole in zip(entry.nodes, everything.nodes, strict=True):
+            kept = whole.region is None or whole.region < fuel
+            assert (node.region, node.reason) == \
+                ((whole.region, whole.reason) if kept else (None, f"beyond the first {fuel} regions (TF_STITCH_FUEL={fuel})"))
+        again = GraphItem(graph_def(), frozenset({"Identity"}), "next", "CPU", False, Types(layers))
+        session.rewrite(again)
+        assert len(session.report.graphs[1].regions) == max(0, min(fuel - 3, 3))
+
+
+def test_equal_regions_are_reported_by_their_own_names(config: StitchConfig) -> None:
+    session, entry = rewrite(config)
+    for number in entry.regions:
+        session.registry.build(number, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
+    names = {name: {node for k in session.report.kernels if k.region == region for node in k.nodes}
+             for name, region in regions(entry).items() if region is not None}
+    assert all(name in nodes for name, nodes in names.items() if not name.endswith("/mul/y"))
+    assert [k.build for k in session.report.kernels] == [0, 0, 0]
+    assert [b.cached for b in session.report.builds] == [False, True, True]
+
+
+def test_dump_has_every_stage(config: StitchConfig, tmp_path: Path) -> None:
+    def mean_of_nothing_new(x: Any, w: Any) -> Any:
+        y = tf.reshape(tf.reshape(tf.tanh(x), (4, 2, WIDTH)), (8, WIDTH)) + 1.0  # the passes remove a reshape
+        return tf.identity(tf.exp(y) + tf.exp(y))
+
+    session, _ = rewrite(replace(config, dump_dir=tmp_path / "dump"), mean_of_nothing_new)
+    session.registry.build(0, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
+    names = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert {"graph_0_test.imported.txt", "region_0_0.graph.0_bound.txt", "region_0_0.plan.txt",
+            "region_0_0.schedules.txt", "region_0_0.source.c"} <= set(names)
+    assert any(".graph.1_" in name for name in names), names
+    texts = {name: (tmp_path / "dump" / name).read_text() for name in names}
+    assert "Tanh" in texts["graph_0_test.imported.txt"]
+    assert "region 0" in texts["graph_0_test.imported.txt"]
+    assert "tanh" in texts["region_0_0.plan.txt"]
+    assert "us predicted" in texts["region_0_0.schedules.txt"]
+
+
+def test_a_dump_folder_that_cannot_be_written_is_said_once(config: StitchConfig, tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    session, entry = rewrite(replace(config, dump_dir=tmp_path / "file"))
+    session.registry.build(0, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
+    assert entry.regions == [0, 1, 2]
+    assert capsys.readouterr().err.count("no more dumps") == 1
+
+
+def test_analysis_plans_what_has_known_sizes(config: StitchConfig) -> None:
+    for rows, size, planned in ((8, None, True), (None, None, False), (None, 32, True)):
+        analysis = Analysis(config, CPU, size)
+        function = concrete(rows=rows)
+        analysis.add("g", function.graph.as_graph_def(), types_of_graph(function.graph), frozenset())
+        document = analysis.document()
+        assert document["graphs"][0]["regions"] == [0, 1, 2]
+        assert bool(document["kernels"]) == planned
+        assert all(f["reason"] == "its sizes are known at run time only" for f in document["fallbacks"])
+        assert len(document["fallbacks"]) == (0 if planned else 3)
+
+
+def test_the_report_of_a_large_graph_stays_small(config: StitchConfig, tmp_path: Path) -> None:
+    def large(x: Any, w: Any) -> Any:
+        for i in range(1250):
+            with tf.name_scope(f"a_scope_of_some_length/another_one/layer_{i}"):
+                x = tf.exp(tf.tanh(x)) * 0.5
+        return x
+
+    session, entry = rewrite(config, large)
+    assert len(entry.nodes) > 5000
+    path = write_report(session.report.document(None), tmp_path)
+    assert path.stat().st_size < 3 << 20
+    assert json.loads(path.read_text())["graphs"][0]["nodes"][5]["name"]
