@@ -15,8 +15,11 @@ def gpu_is_here() -> bool:
     """Whether CuPy finds a device."""
     try:
         import cupy
+    except ImportError:
+        return False
+    try:
         return bool(cupy.cuda.runtime.getDeviceCount() > 0)
-    except Exception:
+    except (cupy.cuda.runtime.CUDARuntimeError, RuntimeError):
         return False
 
 

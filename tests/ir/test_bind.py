@@ -45,14 +45,6 @@ def test_rank_and_numbers_are_checked() -> None:
         bind(graph, {"x:0": (2, 5)})
 
 
-def test_two_symbols_taken_to_be_equal_are_checked() -> None:
-    graph = region("add", [B.add(B.input("x:0", F32, (N,)), B.input("y:0", F32, (M,)))])
-    assert bind(graph, {"x:0": (3,), "y:0": (3,)}).outputs[0][1].type.dims == (3,)
-    for shapes in ({"x:0": (1,), "y:0": (4,)}, {"x:0": (3,), "y:0": (4,)}):
-        with pytest.raises(BindError):
-            bind(graph, shapes)  # type: ignore[arg-type]
-
-
 def test_reshape_infers_one_symbol() -> None:
     x = B.input("x:0", F32, (N, 6))
     graph = region("reshape", [B.neg(B.reshape(x, (K, 4)))])

@@ -62,6 +62,7 @@ class Built:
     host: HostExecutable | None
     device: DeviceSpec
     names: tuple[str, ...]  # of the nodes it was compiled for, operands first
+    stem: str  # of its dumps
 
 
 class RegionRegistry:
@@ -75,6 +76,7 @@ class RegionRegistry:
         self._lock = threading.Lock()
         self._keep: list[Any] = []  # images and symbol names that the native op points to
         self._executables: Counter[int] = Counter()
+        self._compiled: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
         if self.cache.problem:
@@ -145,7 +147,10 @@ class RegionRegistry:
         inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
         variables = tuple(f"v{i}" for i in range(len(region.handles)))
         options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
-        dump = RegionDump(self._dump, f"region_{number}_{self._executables[number]}")
+        with self._lock:
+            self._compiled[number] += 1
+            stem = f"region_{number}_{self._compiled[number] - 1}"
+        dump = RegionDump(self._dump, stem)
         dump.graph(graph)
         compiled = compile_region(graph, inputs, variables, options, dump.instrument())
         dump.compiled(compiled, options.device)
@@ -160,7 +165,7 @@ class RegionRegistry:
                                   build_host(compiled.source, options.device.architecture, self.cache))
             words = encode(compiled.executable, host.addresses(), None)
         compiled.seconds["build"] = time.perf_counter() - start
-        return Built(compiled, compiled.executable, words, host, options.device, names_of(graph))
+        return Built(compiled, compiled.executable, words, host, options.device, names_of(graph), stem)
 
     def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
         """The executable's words, with a cubin that stays in memory."""
@@ -176,6 +181,8 @@ class RegionRegistry:
         with self._lock:
             build = self._executables[number]
             self._executables[number] += 1
+        if not built.stem.startswith(f"region_{number}_"):
+            self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
         own_names = dict(zip(built.names, names_of(graph), strict=True))
         for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
             self._report.add(entry)

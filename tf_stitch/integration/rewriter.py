@@ -54,6 +54,10 @@ class GraphRewriter:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         self._min_weight, self._allow_state = min_weight, allow_state
         self._users = _users(imported)
+        self._followers: dict[str, list[str]] = {}
+        for node in imported.nodes.values():
+            for before in node.control_inputs:
+                self._followers.setdefault(before, []).append(node.name)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
         self._contexts = control_contexts(imported, frames)
@@ -160,7 +164,7 @@ class GraphRewriter:
         if node.weight or node.writes:
             return False
         users = self._users.get(node.name, ())
-        if not any(u in inside for u in users):
+        if not any(u in inside for u in (*users, *self._followers.get(node.name, ()))):
             return True
         before = {t.rpartition(":")[0] for t in node.inputs} | set(node.control_inputs)
         if any(b in inside for b in before):

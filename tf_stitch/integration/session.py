@@ -24,6 +24,7 @@ from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem
 from tf_stitch.integration.node_entries import node_entries
+from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
@@ -51,6 +52,7 @@ class Session:
         self.registry = RegionRegistry(config, self.report, self._dump)
         self._controls = Controls(config)
         self._names = itertools.count()
+        self._originals: dict[int, OriginalNodes] = {}
         self._graphs = itertools.count()
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
@@ -77,9 +79,13 @@ class Session:
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         group = next(self._graphs)
+        defs = {n.name: n for n in item.graph_def.node}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
             number = self.registry.register(region, group)
+            original = original_nodes(defs, imported, region)
+            if original is not None:
+                self._originals[number] = original
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
@@ -132,24 +138,30 @@ class Session:
             return None
 
     def fallback(self, region: int, call: FallbackCall) -> None:
-        """Runs a region by TensorFlow's own kernels, op by op."""
+        """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
+        outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
         if self._config.strict:
             raise StitchError(f"{self._where(region)}: {call.reason or 'could not be built'} (TF_STITCH=strict)")
         if call.reason:
             self.report.fallback("run", self._where(region), call.reason)
-        self._run_original(region, call)
+        for i, value in enumerate(outputs):
+            call.set_output(i, value)
+        for i, value in state.items():
+            call.set_state(i, value)
 
-    def _run_original(self, region: int, call: FallbackCall) -> None:
-        values = self._values(call.inputs, call.variables)
-        graph = self.registry.bound(region, [v.shape for v in values.values()])
+    def _run_original(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
+                      same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
+        """Outputs, and new values of variables, by the nodes that the region replaced, else by its tensor IR."""
+        original = self._originals.get(region)
         with suspended():
-            results = run_with_tensorflow(graph, values)
-        handles = {f"v{i}": i for i in range(len(call.variables))}
-        for key, value in results.items():
-            if key in handles:
-                call.set_state(handles[key], value)
-            else:
-                call.set_output(int(key[1:]), value)
+            if original is not None:
+                return original.run(inputs, variables, same_as)
+            if len(set(same_as)) < len(same_as):
+                raise StitchError(f"{self._where(region)} updates a variable that is passed to it twice")
+            values = self._values(inputs, variables)
+            results = run_with_tensorflow(self.registry.bound(region, [v.shape for v in values.values()]), values)
+        state = {i: results[f"v{i}"] for i in range(len(variables)) if f"v{i}" in results}
+        return [results[f"o{i}"] for i in range(len(results) - len(state))], state
 
     def _values(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
         values = {f"i{i}": np.asarray(x) for i, x in enumerate(inputs)}
@@ -169,9 +181,7 @@ class Session:
                 raise
             reason = _reason(error)
         self.report.fallback("run", self._where(region), reason)
-        with suspended():
-            results = run_with_tensorflow(self.registry.bound(region, shapes), values)
-        return [results[f"o{i}"] for i in range(len(results))]
+        return self._run_original(region, arrays, (), ())[0]
 
     def _where(self, region: int) -> str:
         members = self.registry.region(region).members

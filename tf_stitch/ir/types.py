@@ -67,11 +67,10 @@ def static_shape(shape: Shape) -> tuple[int, ...]:
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
-    """NumPy broadcasting of shapes. A symbol against a symbol or a number above 1 is taken to be equal
-    (checked when shapes are bound): the number, or the first symbol, wins.
+    """NumPy broadcasting of shapes. Against a number above 1 a symbol is that number or 1: the number wins.
 
     Raises:
-        TypeRuleError: two numbers that do not broadcast.
+        TypeRuleError: two numbers that do not broadcast, or two symbols: either may be 1, so the result has no name.
     """
     rank = max(map(len, shapes))
     out: list[Dim] = []
@@ -85,6 +84,8 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
                 dim = other
             elif isinstance(dim, int) and isinstance(other, int) and dim != other:
                 raise TypeRuleError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+            elif isinstance(dim, Symbol) and isinstance(other, Symbol) and dim != other:
+                raise TypeRuleError(f"sizes {dim} and {other} may differ at run time")
         out.append(dim)
     return tuple(out)
 

@@ -47,6 +47,8 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     24: np.dtype(ml_dtypes.float8_e5m2), 25: np.dtype(ml_dtypes.float8_e4m3fn),
 }  # fmt: skip
 
+_INTERNAL = 13  # absl's status code
+
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
 )
@@ -58,7 +60,8 @@ class FallbackCall:
     """One run of a region by other means than its kernels.
 
     `inputs` and `variables` are views of memory that is the caller's only until the callback returns: copy what is
-    kept.
+    kept. `same_as` gives for each variable the first one that is the same resource: itself, unless a program passes
+    one variable twice.
     """
 
     def __init__(self, library: ctypes.CDLL, handle: int) -> None:
@@ -72,6 +75,7 @@ class FallbackCall:
         values = [self._value(i) for i in range(num_inputs + num_variables)]
         self.inputs = values[:num_inputs]
         self.variables = values[num_inputs:]
+        self.same_as = tuple(int(library.tfs_call_same_as(handle, i)) for i in range(num_variables))
 
     def set_output(self, index: int, array: Any) -> None:
         """Copies `array`, converted to the output's type, into output `index`."""
@@ -143,7 +147,7 @@ class OpLibrary:
                 fallback(region, FallbackCall(library, handle))
                 return 0
             except Exception as error:  # becomes the message of the user's TensorFlow error
-                library.tfs_call_error(handle, _message(error))
+                library.tfs_call_error(handle, *_status(error))
                 return 1
 
         callbacks = (_BUILD_TYPE(on_build), _FALLBACK_TYPE(on_fallback))
@@ -191,6 +195,14 @@ def load_op(cache_dir: Path) -> OpLibrary:
         return _loaded
 
 
+def _status(error: Exception) -> tuple[int, bytes]:
+    """Code and message of the user's TensorFlow error: what TensorFlow's own op raised stays that."""
+    code = getattr(error, "error_code", None)
+    if isinstance(code, int):
+        return code, str(getattr(error, "message", error)).encode(errors="replace")
+    return _INTERNAL, b"tf_stitch: the fallback failed: " + _message(error)
+
+
 def _message(error: Exception) -> bytes:
     return f"{type(error).__name__}: {error}".encode(errors="replace")
 
@@ -231,7 +243,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         ),
         "tfs_call_output": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, _DIMS]),
         "tfs_call_state": (c.c_void_p, [c.c_void_p, c.c_int, c.c_int32, _DIMS]),
-        "tfs_call_error": (None, [c.c_void_p, c.c_char_p]),
+        "tfs_call_same_as": (c.c_int32, [c.c_void_p, c.c_int]),
+        "tfs_call_error": (None, [c.c_void_p, c.c_int32, c.c_char_p]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)

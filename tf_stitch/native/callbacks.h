@@ -27,7 +27,9 @@ class FallbackCall {
   std::vector<std::int32_t> output_types;
   int device = -1;
   std::string reason;  // why the native kernels were not used
-  std::string error;   // set by Python
+  std::vector<std::int32_t> same_as;  // per variable the first one that is the same resource, mostly itself
+  std::string error;                  // set by Python
+  std::int32_t error_code = 13;       // absl's; internal unless Python knows better
 };
 
 // What Python answers to a build request.

@@ -78,4 +78,8 @@ TFS_EXPORT void* tfs_call_output(void* call, int index, std::int32_t rank, const
 TFS_EXPORT void* tfs_call_state(void* call, int variable, std::int32_t rank, const std::int64_t* dims) {
   return Call(call).State(variable, Dims(rank, dims));
 }
-TFS_EXPORT void tfs_call_error(void* call, const char* message) { Call(call).error = message; }
+TFS_EXPORT std::int32_t tfs_call_same_as(void* call, int variable) { return Call(call).same_as.at(variable); }
+TFS_EXPORT void tfs_call_error(void* call, std::int32_t code, const char* message) {
+  Call(call).error = message;
+  Call(call).error_code = code;
+}

@@ -81,6 +81,9 @@ class StitchOp final : public tensorflow::OpKernel {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
     if (slot->executable == nullptr) return Fallback(ctx, placement, runtime, &variables, slot->reason);
+    if (UpdatesDuplicate(*slot, variables)) {
+      return Fallback(ctx, placement, runtime, &variables, "a variable that it updates is passed to it twice");
+    }
 
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
@@ -165,14 +168,15 @@ class StitchOp final : public tensorflow::OpKernel {
         return absl::InvalidArgumentError(absl::StrCat("tf_stitch: variable ", i, " of ", name(), " changed its type"));
       }
     }
-    if (!slot.updates_state || slot.executable == nullptr) return absl::OkStatus();
-    for (const StatePlan& plan : slot.executable->state) {
-      if (variables.Duplicated(plan.variable)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("tf_stitch: ", name(), " updates a variable that is passed to it twice"));
-      }
-    }
     return absl::OkStatus();
+  }
+
+  // The kernels take variables for different ones.
+  static bool UpdatesDuplicate(const Slot& slot, const VariableSet& variables) {
+    for (const StatePlan& plan : slot.executable->state) {
+      if (variables.Duplicated(plan.variable)) return true;
+    }
+    return false;
   }
 
   // `can_fall_back`: only launching failed, and nothing that a second attempt reads was overwritten.
@@ -242,13 +246,13 @@ class StitchOp final : public tensorflow::OpKernel {
 
     HostFallback call(ctx, placement, runtime->device());
     call.reason = reason;
+    for (int i = 0; i < num_variables_; ++i) call.same_as.push_back(variables->First(i));
     TF_RETURN_IF_ERROR(call.Stage(inputs, values));
     {
       const CallbackGate<Callbacks>::Entry entry(&Gate());
       if (entry.get() == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
       if (entry.get()->fallback(region_, &call) != 0) {
-        return absl::InternalError(
-            absl::StrCat("tf_stitch: the fallback of ", name(), " failed: ", call.error, " (", reason, ")"));
+        return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
       }
     }
     runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);

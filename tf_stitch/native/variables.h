@@ -70,6 +70,13 @@ class VariableSet {
     return false;
   }
 
+  // The first variable that is the same resource as this one.
+  int First(int index) const {
+    int first = 0;
+    while (variables_[first].get() != variables_[index].get()) ++first;
+    return first;
+  }
+
   // Under an exclusive lock: makes the buffer ours alone, so that readers of the old value keep it.
   absl::Status Own(tensorflow::OpKernelContext* ctx, const Placement& placement, int index) {
     tensorflow::Tensor* current = variables_[index]->tensor();

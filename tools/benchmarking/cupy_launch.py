@@ -52,7 +52,7 @@ class CupyExecutable:
             kind = cupy.cuda.runtime.memcpyDeviceToDevice
             return lambda: cupy.cuda.runtime.memcpyAsync(target, source, nbytes, kind,
                                                          cupy.cuda.get_current_stream().ptr)  # fmt: skip
-        raise NotImplementedError(f"a step {type(step).__name__} on a GPU")
+        raise TypeError(f"a step {type(step).__name__} does not run on a GPU")
 
     def _bind_launch(self, step: DeviceLaunch) -> Callable[[], None]:
         kernel = self._module.get_function(step.symbol)

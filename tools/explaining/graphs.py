@@ -14,7 +14,6 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.python.grappler import tf_optimizer
-from tensorflow.python.grappler.item import Item
 
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import CPU, H200
@@ -48,7 +47,7 @@ def analyse(path: Path, size: int | None, device: str) -> dict[str, Any]:
     """
     analysis = Analysis(load_config(), DEVICES[device], size)
     for graph in _saved_model(path) if path.is_dir() else _graph_file(path):
-        analysis.add(graph.name, graph.graph_def, _types(graph), graph.preserved)
+        analysis.add(graph.name, graph.graph_def, _types(graph.graph_def), graph.preserved)
     document: dict[str, Any] = analysis.document()
     return document
 
@@ -114,14 +113,14 @@ def _inlined(name: str, graph_def: GraphDef, ends: Sequence[str]) -> Graph:
     return Graph(name, graph_def, frozenset(ends))
 
 
-def _types(graph: Graph) -> TypesOf:
-    """Types of every node's outputs, as Grappler infers them: equal negative sizes are equal."""
-    meta = MetaGraphDef(graph_def=graph.graph_def)
-    meta.collection_def["train_op"].node_list.value.extend(sorted(graph.preserved))
-    properties = Item(meta).GetOpProperties()
+def _types(graph_def: GraphDef) -> TypesOf:
+    """Types of every node's outputs, as TensorFlow infers them on import; unknown sizes are -1."""
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
 
     def types_of(name: str) -> list[tuple[int, tuple[int, ...] | None]]:
-        return [(p.dtype, None if p.shape.unknown_rank else tuple(d.size for d in p.shape.dim))
-                for p in properties.get(name, ())]
+        return [(t.dtype.as_datatype_enum,
+                 None if t.shape.rank is None else tuple(-1 if d is None else d for d in t.shape.as_list()))
+                for t in graph.get_operation_by_name(name).outputs]  # fmt: skip
 
     return types_of

@@ -9,7 +9,7 @@ from typing import Any
 from explaining.load import Document
 
 READ = "read in place by the region's kernels"
-NO_KERNEL = "no kernel of its own: a view, a scalar that its users compute, or equal to another op"
+NO_KERNEL = "no kernel of its own: a view, a scalar, or equal to another"
 _STITCHED = ("StitchOp", "StitchStateOp")
 
 

@@ -1,0 +1,143 @@
+"""The TensorFlow nodes that a region replaced, kept to be run again: when shapes contradict what the rewrite took for
+granted, when no kernel can be built, and when a value is wrong and the error must be TensorFlow's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.export_table import tf_dtype
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
+from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+
+_MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
+
+
+class OriginalNodes:
+    """Runs a region by the nodes it came from, in a session of its own, within the calling thread.
+
+    Args:
+        nodes: a GraphDef of the region's nodes and what computes their inputs; tensors that come from outside are
+            named "tfs_i0:0" (inputs) and "tfs_v0:0" (handles).
+        outputs: a tensor per output of the region.
+        written: numbers of the variables that are assigned.
+    """
+
+    def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int]) -> None:
+        self._nodes, self._outputs, self._written = nodes, list(outputs), written
+        self._members = list(region.members)
+        inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
+        variables = {n.attrs.handle: n for n in region.graph.inputs() if isinstance(n.attrs, VariableAttrs)}
+        self._inputs = [tf_dtype(inputs[f"i{i}"].type.dtype) for i in range(len(region.inputs))]
+        self._variables = [tf_dtype(variables[f"v{i}"].type.dtype) for i in range(len(region.handles))]
+        self._sessions: dict[tuple[int, ...], tf.compat.v1.Session] = {}
+        self._lock = threading.Lock()
+
+    def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
+            same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
+        """Outputs, and the new values of the variables that the region assigns.
+
+        Args:
+            same_as: for each variable the first that is the same resource.
+
+        Raises:
+            tf.errors.OpError: what the nodes raise.
+        """
+        with self._lock:
+            key = tuple(same_as)
+            if key not in self._sessions:
+                self._sessions[key] = self._prepare(key)
+            session = self._sessions[key]
+            own = sorted(set(same_as))
+            session.run([f"tfs_set{i}" for i in own], {f"tfs_value{i}:0": variables[i] for i in own})
+            feeds = {f"tfs_i{i}:0": x for i, x in enumerate(inputs)}
+            results = session.run([*self._outputs, *self._members], feeds)[:len(self._outputs)]
+            changed = sorted({same_as[i] for i in self._written})
+            values = dict(zip(changed, session.run([f"tfs_get{i}:0" for i in changed]), strict=True))
+            return results, {i: values[first] for i, first in enumerate(same_as) if first in values}
+
+    def _prepare(self, same_as: tuple[int, ...]) -> tf.compat.v1.Session:
+        v1 = tf.compat.v1
+        graph = tf.Graph()
+        with graph.as_default(), tf.device(None):
+            renames: dict[str, Any] = {}
+            for i, dtype in enumerate(self._inputs):
+                renames[f"tfs_i{i}:0"] = v1.placeholder(dtype, name=f"tfs_i{i}")
+            for i, dtype in enumerate(self._variables):
+                if same_as[i] != i:
+                    renames[f"tfs_v{i}:0"] = renames[f"tfs_v{same_as[i]}:0"]
+                    continue
+                handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=None, shared_name=f"tfs_v{i}", name=f"tfs_v{i}")
+                renames[f"tfs_v{i}:0"] = handle
+                value = v1.placeholder(dtype, name=f"tfs_value{i}")
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value, name=f"tfs_set{i}")
+                tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"tfs_get{i}")
+            tf.graph_util.import_graph_def(GraphDef.FromString(self._nodes), renames, name="")
+        # In the calling thread: it may be one of TensorFlow's own, and waiting for another could wait for itself.
+        config = v1.ConfigProto(inter_op_parallelism_threads=-1, device_count={"GPU": 0}, allow_soft_placement=True)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+        return v1.Session(graph=graph, config=config)
+
+
+def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph) -> OriginalNodes | None:
+    """The nodes behind a region, None if they need a tensor that the region does not read."""
+    leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
+    leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
+    reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
+    members = set(region.members)
+    kept = GraphDef()
+    pending, seen = list(region.members), set(region.members)
+    while pending:
+        node = kept.node.add()
+        node.CopyFrom(defs[pending.pop()])
+        node.device = ""
+        node.attr.pop("_class", None)
+        data = []
+        for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
+            tensor = leaves.get(tensor, tensor)
+            name = tensor.rpartition(":")[0]
+            if tensor not in leaves.values() and name not in seen:
+                source = defs[name]
+                handle = canonical_tensor(source.input[0]) if source.op == "ReadVariableOp" else ""
+                same = reads.get(imported.handles.get(handle, handle))
+                if same is not None:  # another read of a variable that nobody writes
+                    tensor = same
+                elif not _can_recompute(source) or len(seen) > len(members) + _MAX_RECOMPUTED:
+                    return None
+                else:
+                    seen.add(name)
+                    pending.append(name)
+            data.append(tensor)
+        controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
+        node.input[:] = [*data, *controls]
+    tensors = {number: tensor for tensor, number in region.outputs.items()}
+    written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
+    return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
+                         frozenset(written))
+
+
+def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:
+    """(leaf, handle) of the inputs that are reads of variables that the graph only reads."""
+    found = []
+    for i, tensor in enumerate(region.inputs):
+        node = imported.nodes[tensor.rpartition(":")[0]]
+        if node.op == "ReadVariableOp" and imported.handles.get(node.inputs[0], node.inputs[0]) in \
+                imported.constant_handles:
+            found.append((f"tfs_i{i}:0", node.inputs[0]))
+    return found
+
+
+def _can_recompute(node: NodeDef) -> bool:
+    if "Variable" in node.op or node.op.startswith("ResourceApply"):
+        return False
+    return node.op == "Const" or node.op in SHAPE_OPS or node.op in STATIC_RULES or node.op in LEGALIZATIONS
