@@ -1,4 +1,4 @@
-"""TF_STITCH=strict: a graph that could not be rewritten fails when it runs, for TensorFlow ignores errors of the hook."""
+"""TF_STITCH=strict: a graph that could not be rewritten fails when it runs; TensorFlow ignores what the hook raises."""
 
 from __future__ import annotations
 
