@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.maths import array_maths, jax_maths, torch_maths  # noqa: E402
-from benchmarking.subgraphs import KEEP, SUBGRAPHS, Subgraph  # noqa: E402
+from benchmarking.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
 from tf_stitch.planning.planner import PlanOptions  # noqa: E402
@@ -166,7 +166,8 @@ def time_torch(subgraph: Subgraph, seed: int) -> float:
 def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool) -> Row:
     """A row of the table; what could not be measured says why on stderr and stays null."""
     seed = int.from_bytes(os.urandom(4), "little")
-    row: Row = {"name": subgraph.name, "set": "peers", "floor_us": subgraph.floor_bytes() / gbps / 1e3,
+    kind = "peers" if subgraph in SUBGRAPHS else "irregular"
+    row: Row = {"name": subgraph.name, "set": kind, "floor_us": subgraph.floor_bytes() / gbps / 1e3,
                 "xla_us": None, "inductor_us": None, "stitch_us": None, "seed": seed}  # fmt: skip
     timers: dict[str, Callable[[], Any]] = {"stitch_us": lambda: time_stitch(subgraph, cache, seed)}
     if importlib.util.find_spec("jax"):
@@ -246,7 +247,7 @@ def compile_all(subgraphs: list[Subgraph], cache: KernelCache) -> None:
 def main() -> int:
     args = arguments()
     cache = KernelCache(args.cache)
-    subgraphs = [subgraph for subgraph in SUBGRAPHS if args.only in subgraph.name]
+    subgraphs = [subgraph for subgraph in (*SUBGRAPHS, *IRREGULAR) if args.only in subgraph.name]
     if args.compile_only:
         compile_all(subgraphs, cache)
         return 0

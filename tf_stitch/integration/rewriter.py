@@ -217,18 +217,32 @@ class GraphRewriter:
         return out
 
     def _controls(self, region: RegionGraph) -> list[str]:
-        """Nodes the region has to follow. In a branch or loop also producers whose data it no longer reads: they
-        tell it when it is dead."""
+        """Nodes the region has to follow. Of producers whose data it no longer reads (constants, shape arithmetic)
+        those that follow others themselves; in a branch or loop all, for they tell it when it is dead."""
         inside = set(region.members)
         found: dict[str, None] = {}
         used = {t.rpartition(":")[0] for t in (*region.inputs, *region.handles)}
         for name in region.members:
             node = self._imported.nodes[name]
             found.update(dict.fromkeys(c for c in node.control_inputs if c not in inside))
-            if self._contexts[name]:
-                producers = (t.rpartition(":")[0] for t in node.inputs)
-                found.update(dict.fromkeys(p for p in producers if p not in inside and p not in used))
-        return list(found)
+            for producer in dict.fromkeys(t.rpartition(":")[0] for t in node.inputs):
+                if producer not in inside and producer not in used:
+                    found.update(dict.fromkeys([producer] if self._contexts[name] else self._order_of(producer, used)))
+        return [f for f in found if f not in inside]
+
+    def _order_of(self, name: str, used: set[str]) -> list[str]:
+        """The node itself if control edges lead to it, else such nodes among the arithmetic that gives its value."""
+        found: list[str] = []
+        stack, seen = [name], {name}
+        while stack:
+            node = self._imported.nodes[stack.pop()]
+            if node.control_inputs:
+                found.append(node.name)
+            elif not node.weight:
+                producers = {t.rpartition(":")[0] for t in node.inputs} - seen - used
+                seen |= producers
+                stack += producers
+        return found
 
     def _stand_in(self, node: ImportedNode, region: str, tensor: dict[str, str]) -> NodeDef:
         """A node of the same name for one that has to exist."""

@@ -22,6 +22,10 @@ VECTOR = 4
 _SPLITTABLE = (OpKind.SUM, OpKind.PROD, OpKind.MAX, OpKind.MIN, OpKind.ANY, OpKind.ALL)
 
 
+_NEUTRAL = {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.MAX: -math.inf, OpKind.MIN: math.inf, OpKind.ANY: False,
+            OpKind.ALL: True}
+
+
 @dataclass(frozen=True)
 class SplitReductions:
     """Splits static reductions.
@@ -33,6 +37,7 @@ class SplitReductions:
         column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
             sums are fused with reductions of the rows.
         longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
+        pad: lengthen a reduction whose length has no divisor to split by, with its neutral element.
     """
 
     tasks: int
@@ -40,6 +45,7 @@ class SplitReductions:
     column_tile: int
     column_parts: int
     longest_part: int
+    pad: bool = False
     name: str = "split_reductions"
 
     def run(self, graph: TensorGraph) -> PassResult:
@@ -79,9 +85,16 @@ class SplitReductions:
         if not columns and wanted > 1:
             wanted = max(wanted, math.ceil(length / self.longest_part))
         parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
-        if parts < 2 or _is_second_stage(node):
+        if _is_second_stage(node):
             return None
         b = Builder(node.loc)
+        if self.pad and len(axes) == 1 and x.type.dtype.is_float and 4 * parts < wanted:  # no divisor to speak of: a prime length, say
+            parts = wanted
+            missing = tuple(-length % parts if a == first else 0 for a in range(x.type.rank))
+            x = b.pad(x, b.constant(_NEUTRAL[node.kind], x.type.dtype), (0,) * x.type.rank, missing)
+            length += missing[first]
+        if parts < 2:
+            return None
         before = node.type.shape[:node.type.rank - (x.type.rank - 1 - last)]  # axes of 1 between reduced ones too
         # Between the stages a half-precision sum is not rounded.
         shape = (*before, parts, length // parts, *x.type.shape[last + 1:])

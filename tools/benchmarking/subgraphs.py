@@ -179,3 +179,9 @@ SUBGRAPHS = (
     Subgraph("adam 100000000", 1, 100_000_000, _ADAM, adam),
 )
 """Names say rows by columns; sizes are beyond the 50 MB of an H200's L2 cache."""
+
+IRREGULAR = tuple(
+    Subgraph(f"{formula.__name__.replace('_', ' ')} {rows}x{columns}", rows, columns, _X, formula)
+    for formula in (row_sum, softmax)
+    for rows, columns in ((750000, 32), (64, 30000), (8192, 77), (3, 1000003), (1, 50_000_000), (100000, 1)))
+"""Rows few, many, short, long and of prime length; most fit into the L2 cache."""
