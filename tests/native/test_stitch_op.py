@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import ARENA, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+from tf_stitch.native.bindings import FallbackCall
 
 KERNELS = """
 #define N 8
@@ -129,10 +130,18 @@ def test_read_only_variable(regions: Regions, kernel: Symbols) -> None:
 
 
 def test_variable_passed_twice(regions: Regions, kernel: Symbols) -> None:
+    """Updated, it has to run as the original nodes do, which know that it is one; read, it may be stitched."""
     variable = tf.Variable(ramp())
-    updating = regions.add(lambda key: executable([], [launch(kernel("increment"), (VARIABLE, 0))], state=[(0, 0)]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="twice"):
-        regions.call(updating, [], [variable, variable], types=[])
+
+    def original(call: FallbackCall) -> None:
+        call.set_state(0, call.variables[0] + 1)
+
+    updating = regions.add(lambda key: executable([], [launch(kernel("increment"), (VARIABLE, 0))], state=[(0, 0)]),
+                           original)
+    regions.call(updating, [], [variable, variable], types=[])
+    np.testing.assert_array_equal(variable.numpy(), ramp() + 1)
+    assert regions.library.region_fallbacks(updating) == 1
+    variable.assign(ramp())
     step = launch(kernel("add"), (VARIABLE, 0), (VARIABLE, 1), (OUTPUT, 0))
     reading = regions.add(lambda key: executable([([8], [])], [step]))
     np.testing.assert_array_equal(regions.call(reading, [], [variable, variable])[0], np.arange(8) * 2)

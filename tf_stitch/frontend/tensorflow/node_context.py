@@ -94,6 +94,13 @@ class NodeContext:
     def values(self, start: int = 0, stop: int | None = None) -> list[Node]:
         return [self.value(i) for i in range(len(self))[start:stop]]
 
+    def pair(self) -> tuple[Node, Node]:
+        """Inputs 0 and 1 of an op that takes equal shapes only: the first gets the shape of the second, where unknown
+        sizes go by two names. Shapes that do differ are found when they are bound, and are TensorFlow's error."""
+        first, second = self.value(0), self.value(1)
+        same_rank = first.type.rank == second.type.rank
+        return (self.b.reshape(first, second.type.shape) if same_rank else first), second
+
     def static(self, index: int) -> StaticValue | None:
         return self.operands[index].static
 

@@ -36,7 +36,7 @@ def relu(ctx: NodeContext) -> Node:
 
 @legalize("ReluGrad")
 def relu_grad(ctx: NodeContext) -> Node:
-    dy, x = ctx.values()
+    dy, x = ctx.pair()
     return ctx.b.mul(dy, ctx.b.cast(_positive(ctx, x), dy.type.dtype))
 
 
@@ -48,7 +48,7 @@ def relu6(ctx: NodeContext) -> Node:
 
 @legalize("Relu6Grad")
 def relu6_grad(ctx: NodeContext) -> Node:
-    dy, x = ctx.values()
+    dy, x = ctx.pair()
     inside = ctx.b.op(K.AND, _positive(ctx, x), ctx.b.op(K.LESS, x, ctx.b.scalar_like(6, x)))
     return ctx.b.mul(dy, ctx.b.cast(inside, dy.type.dtype))
 
@@ -68,7 +68,7 @@ def leaky_relu(ctx: NodeContext) -> Node:
 
 @legalize("LeakyReluGrad")
 def leaky_relu_grad(ctx: NodeContext) -> Node:
-    dy, x = ctx.values()
+    dy, x = ctx.pair()
     return ctx.b.select(_positive(ctx, x), dy, ctx.b.mul(dy, ctx.b.scalar_like(ctx.attrs.real("alpha"), dy)))
 
 
@@ -81,7 +81,7 @@ def elu(ctx: NodeContext) -> Node:
 @legalize("EluGrad")
 def elu_grad(ctx: NodeContext) -> Node:
     """Takes the op's output y, not its input."""
-    dy, y = ctx.values()
+    dy, y = ctx.pair()
     return ctx.b.select(_negative(ctx, y), ctx.b.mul(ctx.b.add(y, ctx.b.scalar_like(1, y)), dy), dy)
 
 
@@ -95,7 +95,7 @@ def selu(ctx: NodeContext) -> Node:
 @legalize("SeluGrad")
 def selu_grad(ctx: NodeContext) -> Node:
     """Takes the op's output y, not its input."""
-    b, (dy, y) = ctx.b, ctx.values()
+    b, (dy, y) = ctx.b, ctx.pair()
     low = b.mul(dy, b.add(y, b.scalar_like(_SELU_SCALE_ALPHA, y)))
     return b.select(_negative(ctx, y), low, b.mul(dy, b.scalar_like(_SELU_SCALE, y)))
 
@@ -117,7 +117,7 @@ def softplus(ctx: NodeContext) -> Node:
 
 @legalize("SoftplusGrad")
 def softplus_grad(ctx: NodeContext) -> Node:
-    b, (dy, x) = ctx.b, ctx.values()
+    b, (dy, x) = ctx.b, ctx.pair()
     return b.div(dy, b.add(b.exp(b.neg(x)), b.scalar_like(1, x)))
 
 
@@ -129,5 +129,5 @@ def softsign(ctx: NodeContext) -> Node:
 
 @legalize("SoftsignGrad")
 def softsign_grad(ctx: NodeContext) -> Node:
-    b, (dy, x) = ctx.b, ctx.values()
+    b, (dy, x) = ctx.b, ctx.pair()
     return b.div(dy, b.square(b.add(b.op(K.ABS, x), b.scalar_like(1, x))))

@@ -64,6 +64,7 @@ def softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
 def sparse_softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
     """As above for one class a row; a label outside gives NaN, as on a GPU (the CPU kernel raises)."""
     b, features, labels = ctx.b, ctx.value(0), ctx.value(1)
+    labels = b.reshape(labels, features.type.shape[:-1])  # equal, by whatever name
     e = _exponentials(b, accumulate(b, features))
     dtype = e.exp.type.dtype
     classes = features.type.shape[-1]

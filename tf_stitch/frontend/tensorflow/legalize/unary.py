@@ -74,33 +74,33 @@ def _no_gradient_no_matter(ctx: NodeContext, dy: Node, gradient: Node) -> Node:
 @legalize("SqrtGrad")
 def sqrt_grad(ctx: NodeContext) -> Node:
     """dy / (2 y): Eigen scalar_sqrt_gradient_op."""
-    b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
+    b, (y, dy) = ctx.b, ctx.pair()
     return _no_gradient_no_matter(ctx, dy, b.div(b.mul(dy, b.scalar_like(0.5, y)), y))
 
 
 @legalize("RsqrtGrad")
 def rsqrt_grad(ctx: NodeContext) -> Node:
     """dy (-y / 2) y^2: scalar_rsqrt_gradient_op."""
-    b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
+    b, (y, dy) = ctx.b, ctx.pair()
     return _no_gradient_no_matter(ctx, dy, b.mul(b.mul(dy, b.mul(b.scalar_like(-0.5, y), y)), b.square(y)))
 
 
 @legalize("ReciprocalGrad", "InvGrad")
 def reciprocal_grad(ctx: NodeContext) -> Node:
     """-dy y^2: scalar_inverse_gradient_op."""
-    b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
+    b, (y, dy) = ctx.b, ctx.pair()
     return _no_gradient_no_matter(ctx, dy, b.mul(dy, b.mul(b.neg(y), y)))
 
 
 @legalize("TanhGrad")
 def tanh_grad(ctx: NodeContext) -> Node:
     """dy (1 - y^2): scalar_tanh_gradient_op."""
-    b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
+    b, (y, dy) = ctx.b, ctx.pair()
     return b.mul(dy, b.sub(b.scalar_like(1, y), b.square(y)))
 
 
 @legalize("SigmoidGrad")
 def sigmoid_grad(ctx: NodeContext) -> Node:
     """dy (1 - y) y: scalar_sigmoid_gradient_op."""
-    b, y, dy = ctx.b, ctx.value(0), ctx.value(1)
+    b, (y, dy) = ctx.b, ctx.pair()
     return b.mul(b.mul(dy, b.sub(b.scalar_like(1, y), y)), y)
