@@ -88,7 +88,8 @@ class SplitReductions:
         if _is_second_stage(node):
             return None
         b = Builder(node.loc)
-        if self.pad and len(axes) == 1 and x.type.dtype.is_float and 4 * parts < wanted:  # no divisor to speak of: a prime length, say
+        prime = 4 * parts < wanted  # or nearly: no divisor to speak of
+        if self.pad and prime and len(axes) == 1 and x.type.dtype.is_float:
             parts = wanted
             missing = tuple(-length % parts if a == first else 0 for a in range(x.type.rank))
             x = b.pad(x, b.constant(_NEUTRAL[node.kind], x.type.dtype), (0,) * x.type.rank, missing)
