@@ -29,20 +29,11 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
         merged: Context = frozenset().union(*sources)
         if name in frames:
             merged |= {("frame", frames[name])}
-        elif node.op in ("Exit", "RefExit"):
-            frame = graph_frame(merged)
-            merged = frozenset(c for c in merged if c != ("frame", frame) and not _of_loop(c))
+        elif node.op in ("Exit", "RefExit"):  # alive where the loop was entered
+            enters = [c for c in node.control_inputs if c in frames]
+            merged = frozenset().union(*(contexts[e] - {("frame", frames[e])} for e in enters))
         contexts[name] = merged
     return contexts
-
-
-def graph_frame(context: Context) -> object:
-    """One of the frames of a context, None outside loops. Frame names carry their nesting, the longest is innermost."""
-    return max((str(value) for kind, value in context if kind == "frame"), key=len, default=None)
-
-
-def _of_loop(condition: tuple[str, object]) -> bool:
-    return condition[0].startswith("loop:")
 
 
 def _of_tensor(graph: ImportedGraph, contexts: dict[str, Context], tensor: str) -> Context:

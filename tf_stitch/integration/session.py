@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -181,7 +182,10 @@ class Session:
                 raise
             reason = _reason(error)
         self.report.fallback("run", self._where(region), reason)
-        return self._run_original(region, arrays, (), ())[0]
+        try:
+            return self._run_original(region, arrays, (), ())[0]
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(error.message) from error  # PyFunc makes an InvalidArgumentError of that
 
     def _where(self, region: int) -> str:
         members = self.registry.region(region).members
