@@ -29,8 +29,8 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
         merged: Context = frozenset().union(*sources)
         if name in frames:
             merged |= {("frame", frames[name])}
-        elif node.op in ("Exit", "RefExit"):  # alive where the loop was entered
-            enters = [c for c in node.control_inputs if c in frames]
+        elif node.op in ("Exit", "RefExit") and (enters := [c for c in node.control_inputs if c in frames]):
+            # alive where the loop was entered
             merged = frozenset().union(*(contexts[e] - {("frame", frames[e])} for e in enters))
         contexts[name] = merged
     return contexts
