@@ -12,7 +12,6 @@ from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index
 
 STATIC_SHARED_BYTES = 40 * 1024
 """Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
@@ -105,9 +104,6 @@ class _Cuda(CFamily):
         yield from self.block(p.body)
         yield "  (void)block; (void)thread; (void)turn;"
         yield "}"
-
-    def index(self, index: Index) -> str:
-        return super().index(index)
 
     def for_loop(self, stmt: k.For) -> Lines:
         name = stmt.var.name

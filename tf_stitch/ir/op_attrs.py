@@ -136,11 +136,3 @@ class CumsumAttrs(Attrs):
 
     exclusive: bool
     reverse: bool
-
-
-@dataclass(frozen=True)
-class OpaqueAttrs(Attrs):
-    """A TensorFlow op that stays one: its name, its output types (None: unknown), and why it stays."""
-
-    op: str
-    reason: str

@@ -21,12 +21,11 @@ class Rule(Enum):
 
 
 class Scheme(Enum):
-    """Where a value lives between producer and consumer (AStitch, Table 1)."""
+    """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1); values between kernels go
+    through the arena. The global scheme, device memory inside one kernel, is not there yet."""
 
-    INDEPENDENT = "independent"
     LOCAL = "local"
     REGIONAL = "regional"
-    GLOBAL = "global"
 
 
 @dataclass(frozen=True)
