@@ -32,7 +32,8 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         oa.ReduceAttrs: oa.ReduceAttrs((1,)),
         oa.TransposeAttrs: oa.TransposeAttrs((1, 0)), oa.SliceAttrs: oa.SliceAttrs((1, 0), (1, 2), (1, 3)),
         oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
-        oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False)}
+        oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False),
+        oa.DotAttrs: oa.DotAttrs(False, True)}
     if kind is OpKind.PAD:
         operands = [x, B.constant(1, dtype)]
     elif kind is OpKind.GATHER:

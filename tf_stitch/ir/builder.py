@@ -84,6 +84,9 @@ class Builder:
     def arg_reduce(self, kind: OpKind, x: Node, axis: int, dtype: DType) -> Node:
         return make_node(kind, (x,), oa.ArgReduceAttrs(axis % x.type.rank, dtype), self.loc)
 
+    def dot(self, x: Node, y: Node, transpose_a: bool = False, transpose_b: bool = False) -> Node:
+        return make_node(OpKind.DOT, (x, y), oa.DotAttrs(transpose_a, transpose_b), self.loc)
+
     def cumsum(self, x: Node, exclusive: bool, reverse: bool) -> Node:
         return make_node(OpKind.CUMSUM, (x,), oa.CumsumAttrs(exclusive, reverse), self.loc)
 

@@ -151,6 +151,13 @@ def arg_reduce(better: np.ufunc) -> Callable[[oa.ArgReduceAttrs, Array], Array]:
     return run
 
 
+def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
+    """Matrix product over the last two axes."""
+    left = np.swapaxes(x, -1, -2) if attrs.transpose_a else x
+    right = np.swapaxes(y, -1, -2) if attrs.transpose_b else y
+    return np.matmul(left, right)
+
+
 def cumsum(attrs: oa.CumsumAttrs, x: Array) -> Array:
     y = x[..., ::-1] if attrs.reverse else x
     total = np.cumsum(y, axis=-1, dtype=x.dtype)

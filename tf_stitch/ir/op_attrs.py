@@ -131,6 +131,14 @@ class ArgReduceAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class DotAttrs(Attrs):
+    """Whether an operand is stored with its last two axes exchanged."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+@dataclass(frozen=True)
 class CumsumAttrs(Attrs):
     """Running sum along the last axis."""
 

@@ -92,6 +92,8 @@ class OpKind(Enum):
     ARGMAX = "argmax"
     ARGMIN = "argmin"
     CUMSUM = "cumsum"
+    # contractions
+    DOT = "dot"
 
 
 class Category(Enum):
@@ -102,4 +104,5 @@ class Category(Enum):
     MOVEMENT = "movement"
     REDUCTION = "reduction"
     SCAN = "scan"
+    CONTRACTION = "contraction"
     EFFECT = "effect"

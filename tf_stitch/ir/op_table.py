@@ -129,5 +129,6 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.ALL: _reduction(rule.logical_reduction, ref.reduce(np.logical_and)),
     _K.ARGMAX: _reduction(rule.arg_reduction, ref.arg_reduce(np.greater), oa.ArgReduceAttrs),
     _K.ARGMIN: _reduction(rule.arg_reduction, ref.arg_reduce(np.less), oa.ArgReduceAttrs),
+    _K.DOT: OpInfo(2, Category.CONTRACTION, rule.dot, ref.dot, oa.DotAttrs),
     _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.CumsumAttrs, 2),
 }

@@ -194,3 +194,18 @@ def arg_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
 def scan(types: Types, attrs: oa.Attrs) -> TensorType:
     _require(types[0].rank >= 1, "cumsum of a scalar")
     return number(types, attrs)
+
+
+def dot(types: Types, attrs: oa.Attrs) -> TensorType:
+    """a [..., m, k] times b [..., k, n] -> [..., m, n], with equal leading axes."""
+    a = cast(oa.DotAttrs, attrs)
+    left, right = types
+    _require(left.dtype is right.dtype and left.dtype.is_float, f"operand types of dot: {left} and {right}")
+    _require(left.rank == right.rank >= 2, f"ranks of dot: {left} and {right}")
+    m, k = left.shape[-2:][::-1] if a.transpose_a else left.shape[-2:]
+    other_k, n = right.shape[-2:][::-1] if a.transpose_b else right.shape[-2:]
+    for x, y in zip((*left.shape[:-2], k), (*right.shape[:-2], other_k), strict=True):
+        both = isinstance(x, int) and isinstance(y, int)
+        _require(x == y or not both, f"{left} and {right} do not fit dot")
+    batch = tuple(x if isinstance(x, int) else y for x, y in zip(left.shape[:-2], right.shape[:-2], strict=True))
+    return TensorType(left.dtype, (*batch, m, n))

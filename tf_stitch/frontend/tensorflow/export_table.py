@@ -137,6 +137,11 @@ def _cumsum(node: Node, x: Any, name: str | None) -> Any:
                              reverse=node.attrs.reverse, name=name)
 
 
+def _dot(node: Node, x: Any, y: Any, name: str | None) -> Any:
+    assert isinstance(node.attrs, oa.DotAttrs)
+    return tf.raw_ops.BatchMatMulV2(x=x, y=y, adj_x=node.attrs.transpose_a, adj_y=node.attrs.transpose_b, name=name)
+
+
 _raw = tf.raw_ops
 EXPORTS: dict[K, Export] = {
     K.CONSTANT: _constant,
@@ -215,4 +220,5 @@ EXPORTS: dict[K, Export] = {
     K.ARGMAX: _arg_reduction(_raw.ArgMax),
     K.ARGMIN: _arg_reduction(_raw.ArgMin),
     K.CUMSUM: _cumsum,
+    K.DOT: _dot,
 }
