@@ -12,7 +12,7 @@ from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
@@ -22,8 +22,9 @@ from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, HostLaunch, Step
+from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
+from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
+from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
@@ -55,6 +56,7 @@ class CompiledRegion:
 
     Attributes:
         programs: what the symbol of each launch runs, in the order of its arguments.
+        calls: library calls.
     """
 
     executable: Executable
@@ -63,6 +65,7 @@ class CompiledRegion:
     plan: StitchPlan
     kernels: tuple[LoweredKernel, ...]
     seconds: dict[str, float]
+    calls: tuple[LibraryCall, ...] = ()
 
 
 def passes(device: DeviceSpec) -> tuple[Pass, ...]:
@@ -97,14 +100,17 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = _PatternCompiler(options)
     plan = plan_region(graph, compiler.time_of, options.plan)
     planned = time.perf_counter()
-    buffers = plan_buffers(graph, [compiler.compile(p) for p in plan.patterns], inputs, variables,
-                           packed=options.device.is_gpu)
+    work = [library_call(p.nodes[0]) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
+            for p in plan.patterns]
+    buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     steps, source, programs = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
-    return CompiledRegion(executable, source, programs, plan, tuple(buffers.kernels), seconds)
+    kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
+    calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
+    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
 
 
 class _PatternCompiler:
@@ -121,6 +127,9 @@ class _PatternCompiler:
             ScheduleError: none; the message holds every rule's reason.
         """
         reasons: list[str] = []
+        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
+        if product is not None:
+            raise ScheduleError("a product is a library call of its own", product.loc)
         for rule in RULES:
             try:
                 for schedule in rule(pattern, self._options.device, self._options.aligned):
@@ -143,15 +152,16 @@ class _PatternCompiler:
         return self._times[key]
 
 
-def _unique(kernels: list[LoweredKernel]) -> tuple[list[tuple[str, Program]], list[int]]:
-    """Programs without repetition (F13), named, and the program number of every kernel."""
+def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
+    """Programs without repetition (F13), named, and the program number of every kernel by its place in `work`."""
     numbers: dict[Program, int] = {}
-    which = [numbers.setdefault(kernel.program, len(numbers)) for kernel in kernels]
+    which = {i: numbers.setdefault(one.program, len(numbers)) for i, one in enumerate(work)
+             if isinstance(one, LoweredKernel)}
     return [(f"stitch_{i}", program) for i, program in enumerate(numbers)], which
 
 
-def _args(buffers: BufferPlan, kernel: LoweredKernel) -> tuple[BufferRef, ...]:
-    return tuple(buffers.argument(node, mode) for node, mode in kernel.arguments)
+def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
+    return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
 Launches: TypeAlias = dict[str, tuple[Program, ...]]
@@ -159,8 +169,12 @@ Launches: TypeAlias = dict[str, tuple[Program, ...]]
 
 def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
     programs, which = _unique(buffers.kernels)
-    steps: list[Step] = [HostLaunch(programs[i][0], _args(buffers, kernel))
-                         for kernel, i in zip(buffers.kernels, which, strict=True) if kernel.program.grid]
+    steps: list[Step] = []
+    for i, work in enumerate(buffers.kernels):
+        if isinstance(work, LibraryCall):
+            steps.append(GemmStep(work.gemm, _args(buffers, work)))
+        elif work.program.grid:
+            steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
     return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
 
 
@@ -169,28 +183,34 @@ def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
     for group in _pack(buffers.kernels, buffers.rounds):
+        first = buffers.kernels[group[0]]
+        if isinstance(first, LibraryCall):
+            steps.append(GemmStep(first.gemm, _args(buffers, first)))
+            continue
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
-        kernels = [buffers.kernels[i] for i in group]
-        grid = sum(kernel.program.grid for kernel in kernels)
-        steps.append(DeviceLaunch(launch.name, grid, kernels[0].program.threads,
-                                  max(dynamic_shared_bytes(kernel.program) for kernel in kernels),
-                                  tuple(a for kernel in kernels for a in _args(buffers, kernel))))
+        kernels = [programs[number][1] for number in members]
+        steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
+                                  max(dynamic_shared_bytes(program) for program in kernels),
+                                  tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
 
 
-def _pack(kernels: list[LoweredKernel], rounds: Sequence[int]) -> list[list[int]]:
+def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and no dynamic shared memory, while their parameters and static shared memory fit. Groups in the order
-    they run."""
+    threads and no dynamic shared memory, while their parameters and static shared memory fit. A library call stands
+    alone. Groups in the order they run."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
-    for i, kernel in enumerate(kernels):
-        if not kernel.program.grid:  # no elements: no work
+    for i, work in enumerate(works):
+        if isinstance(work, LibraryCall):
+            groups[rounds[i], 0, i] = [[i]]
             continue
-        alone = i if dynamic_shared_bytes(kernel.program) else -1
-        packs = groups.setdefault((rounds[i], kernel.program.threads, alone), [[]])
-        together = [kernels[j] for j in packs[-1]] + [kernel]
+        if not work.program.grid:  # no elements: no work
+            continue
+        alone = i if dynamic_shared_bytes(work.program) else -1
+        packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
+        together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
         if packs[-1] and (sum(len(one.arguments) for one in together) > MAX_PACKED_POINTERS
                           or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
             packs.append([])

@@ -155,7 +155,7 @@ def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
     """Matrix product over the last two axes."""
     left = np.swapaxes(x, -1, -2) if attrs.transpose_a else x
     right = np.swapaxes(y, -1, -2) if attrs.transpose_b else y
-    return np.matmul(left, right)
+    return np.asarray(np.matmul(left, right))
 
 
 def cumsum(attrs: oa.CumsumAttrs, x: Array) -> Array:

@@ -9,6 +9,8 @@ import networkx as nx
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
+from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.candidates import Region, TimeOf, grow
@@ -28,7 +30,9 @@ class PlanOptions:
 def plan_region(graph: TensorGraph, time_of: TimeOf, options: PlanOptions | None = None) -> StitchPlan:
     """Covers every node that has work in it by patterns, each one kernel.
 
-    Connected parts are planned apart, and parts of equal structure once (F13).
+    Connected parts are planned apart, and parts of equal structure once (F13). A product is a pattern of its own, and
+    a pattern never spans one: it holds nodes of one level only, with equally many products before them, so that no
+    path can leave it and come back.
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
@@ -40,7 +44,10 @@ def plan_region(graph: TensorGraph, time_of: TimeOf, options: PlanOptions | None
     chosen: list[frozenset[Node]] = []
     reports: list[SolverReport] = []
     work = plannable(graph, free)
-    for part in _components(work, free):
+    for part in _components(nodes, work, free):
+        if part[0].category is Category.CONTRACTION:
+            chosen.append(frozenset(part))
+            continue
         key = structural_key(part, make_pattern(part, users, wanted, free).outputs)
         if key not in plans:
             plans[key] = _plan_part(Region(part, users, wanted, free, time_of), options)
@@ -49,7 +56,7 @@ def plan_region(graph: TensorGraph, time_of: TimeOf, options: PlanOptions | None
         reports.append(report)
     position = {n: i for i, n in enumerate(work)}
     patterns = [make_pattern(sorted(c, key=lambda n: position[n]), users, wanted, free)
-                for c in _in_order(chosen, work)]
+                for c in _in_order(chosen, graph, work)]
     return StitchPlan(graph, patterns, _merge_reports(reports), free)
 
 
@@ -72,27 +79,60 @@ def _plan_part(region: Region, options: PlanOptions) -> tuple[list[tuple[int, ..
     return [tuple(sorted(region.position[n] for n in g)) for g in groups], report
 
 
-def _components(work: Sequence[Node], free: frozenset[Node]) -> list[list[Node]]:
-    """Parts connected by values, or by reading the same tensor; each in graph order."""
+def _components(nodes: Sequence[Node], work: Sequence[Node], free: frozenset[Node]) -> list[list[Node]]:
+    """Parts of one level connected by values, or by reading the same tensor; each in graph order. A product is a part
+    of its own.
+
+    Args:
+        nodes: of the whole graph, operands first.
+        work: those that need a kernel or a library call.
+    """
+    level: dict[Node, int] = {}
+    for node in nodes:
+        level[node] = max((level[o] + (o.category is Category.CONTRACTION) for o in node.operands), default=0)
     links = nx.Graph()
     links.add_nodes_from(work)
-    members = set(work)
-    for node in work:
+    members = {n for n in work if n.category is not Category.CONTRACTION}
+    for node in members:
         for operand in node.operands:
-            if operand in members or (operand not in free and operand.type.numel > 1):
+            if operand in members and level[operand] == level[node]:
                 links.add_edge(operand, node)
+            elif operand not in free and operand.type.numel > 1:
+                links.add_edge((operand, level[node]), node)  # beside those of its level that read it too
     position = {n: i for i, n in enumerate(work)}
-    parts = [sorted((n for n in part if n in members), key=lambda n: position[n])
+    parts = [sorted((n for n in part if n in position), key=lambda n: position[n])
              for part in nx.connected_components(links)]
     return sorted((p for p in parts if p), key=lambda p: position[p[0]])
 
 
-def _in_order(patterns: Sequence[frozenset[Node]], work: Sequence[Node]) -> list[frozenset[Node]]:
-    """Patterns so that each comes after what it reads; ties by graph order."""
+def _in_order(patterns: Sequence[frozenset[Node]], graph: TensorGraph,
+              work: Sequence[Node]) -> list[frozenset[Node]]:
+    """Patterns so that each comes after what it reads, and the update of a variable after its readers where that is
+    possible; ties by graph order."""
     position = {n: i for i, n in enumerate(work)}
-    graph = contracted_graph(patterns, work)
-    order = nx.lexicographical_topological_sort(graph, key=lambda j: min(position[n] for n in patterns[j]))
+    data = contracted_graph(patterns, work)
+    ordered = data.copy()
+    ordered.add_edges_from(_reads_before_updates(patterns, graph))
+    best = ordered if nx.is_directed_acyclic_graph(ordered) else data
+    order = nx.lexicographical_topological_sort(best, key=lambda j: min(position[n] for n in patterns[j]))
     return [patterns[j] for j in order]
+
+
+def _reads_before_updates(patterns: Sequence[frozenset[Node]], graph: TensorGraph) -> list[tuple[int, int]]:
+    """(pattern that reads a variable, pattern that computes its new value): in this order it is updated in place."""
+    owner = {n: j for j, pattern in enumerate(patterns) for n in pattern}
+    nodes = graph.nodes()
+    readers: dict[Node, set[int]] = {}  # of each node, through free ones
+    for node in reversed(nodes):
+        for operand in node.operands:
+            readers.setdefault(operand, set()).update({owner[node]} if node in owner else readers.get(node, ()))
+    variables = {n.attrs.handle: n for n in nodes if isinstance(n.attrs, VariableAttrs)}
+    edges: list[tuple[int, int]] = []
+    for _, node in graph.outputs:
+        if isinstance(node.attrs, AssignAttrs) and node.attrs.handle in variables and node.operands[0] in owner:
+            writer = owner[node.operands[0]]
+            edges += [(j, writer) for j in sorted(readers.get(variables[node.attrs.handle], ())) if j != writer]
+    return edges
 
 
 def _merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,8 +14,9 @@ LARGEST_INLINE_CONSTANT = 4096
 
 
 def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
-    """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, and arithmetic on single
-    elements (a learning rate, a bias correction). They belong to no pattern.
+    """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
+    (a learning rate, a bias correction), and reshapes beside products, which read and write memory as it lies. They
+    belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
@@ -26,7 +27,24 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
         if node.kind in _INLINE_SOURCES or (movable and node.type.numel == 1
                                             and all(o in free or _is_scalar_input(o) for o in node.operands)):
             free.add(node)
+        if node.kind is OpKind.RESHAPE and view_of(node).kind is OpKind.DOT:
+            free.add(node)
+        elif node.kind is OpKind.DOT:
+            free.update(view for operand in node.operands for view in _views(operand))
     return frozenset(free)
+
+
+def view_of(node: Node) -> Node:
+    """The node whose memory, read in order, is the value of `node`."""
+    while node.kind is OpKind.RESHAPE:
+        node = node.operands[0]
+    return node
+
+
+def _views(node: Node) -> Iterator[Node]:
+    while node.kind is OpKind.RESHAPE:
+        yield node
+        node = node.operands[0]
 
 
 def _is_scalar_input(node: Node) -> bool:
@@ -112,12 +130,12 @@ class StitchPlan:
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
-    """Nodes that need a kernel: all but sources, effects and free nodes; free nodes that the region has to
-    deliver need one too."""
+    """Nodes that need a kernel or a library call: all but sources, effects and free nodes; free nodes that the region
+    has to deliver need one too, unless they are a product in other words."""
     wanted = frozenset(delivered(graph))
     skip = (Category.SOURCE, Category.EFFECT)
     return [n for n in graph.nodes() if (n.category not in skip and n not in free)
-            or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE))]
+            or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE) and view_of(n).kind is not OpKind.DOT)]
 
 
 def delivered(graph: TensorGraph) -> list[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
@@ -11,8 +12,12 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.stitch_plan import view_of
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
+from tf_stitch.runtime.library_calls import LibraryCall
 from tf_stitch.schedule.kernel_schedule import Rule
+
+Work: TypeAlias = LoweredKernel | LibraryCall
 
 
 @dataclass
@@ -20,7 +25,7 @@ class BufferPlan:
     """Where values live. `kernels` are the given ones, parameters updated in place marked so; kernels of one of the
     `rounds` may run at the same time."""
 
-    kernels: list[LoweredKernel]
+    kernels: list[Work]
     inputs: tuple[str, ...]
     variables: tuple[str, ...]
     place: dict[Node, BufferRef] = field(default_factory=dict)
@@ -38,7 +43,7 @@ class BufferPlan:
         return self.place[node]
 
 
-def plan_buffers(graph: TensorGraph, kernels: Sequence[LoweredKernel], inputs: tuple[str, ...],
+def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str, ...],
                  variables: tuple[str, ...], packed: bool = False) -> BufferPlan:
     """A place for every value that a kernel writes, and copies for outputs that no kernel writes itself.
 
@@ -70,6 +75,8 @@ def _copied_variables(graph: TensorGraph) -> set[str]:
 
 
 def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
+    if view_of(node).kind is OpKind.DOT:
+        node = view_of(node)
     if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
         copies.append((target, node))
     else:
@@ -79,7 +86,9 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
             copied: set[str]) -> None:
     value = assign.operands[0]
-    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or plan.variables[variable] in copied:
+    product = view_of(value).kind is OpKind.DOT  # a library call reads its operands while it writes
+    if product or value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
+            or plan.variables[variable] in copied:
         mode = StateMode.FRESH
     else:
         mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
@@ -99,6 +108,7 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     if any(i > writer for i in readers):
         return False
     kernel = plan.kernels[writer]
+    assert isinstance(kernel, LoweredKernel), "what a library call computes is not written in place"
     names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
     if writer in readers:

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
+from tf_stitch.runtime.library_calls import Gemm
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
+
+
+GEMM_TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
+"""Element types of products, as tensorflow.DataType numbers them."""
 
 
 class Space(IntEnum):
@@ -67,7 +73,15 @@ class Copy:
     nbytes: int
 
 
-Step: TypeAlias = HostLaunch | DeviceLaunch | Copy
+@dataclass(frozen=True)
+class GemmStep:
+    """Calls the device's matrix library; `args` are a, b, the bias if the epilogue adds one, the result."""
+
+    gemm: Gemm
+    args: tuple[BufferRef, ...]
+
+
+Step: TypeAlias = HostLaunch | DeviceLaunch | Copy | GemmStep
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,10 @@ def _encode_step(step: Step, address: dict[str, int]) -> list[int]:
     if isinstance(step, DeviceLaunch):
         return [1, 0, address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes, 0,
                 *_args(step.args)]
+    if isinstance(step, GemmStep):
+        g = step.gemm
+        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, int(g.transpose_a), int(g.transpose_b),
+                int(g.epilogue), *_args(step.args)]
     return [3, int(step.target.space), step.target.index, int(step.source.space), step.source.index, step.nbytes]
 
 

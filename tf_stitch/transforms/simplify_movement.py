@@ -7,7 +7,7 @@ from typing import cast
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import ShapeAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, ShapeAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
@@ -15,13 +15,14 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class SimplifyMovement:
-    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type."""
+    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type; products read
+    transposed matrices as they are stored."""
 
     name: str = "simplify_movement"
 
     def run(self, graph: TensorGraph) -> PassResult:
         return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _broadcast_of_broadcast,
-                               _broadcast_operand))
+                               _broadcast_operand, _dot_of_transpose))
 
 
 def _no_movement(node: Node) -> Node | None:
@@ -62,3 +63,18 @@ def _broadcast_operand(node: Node) -> Node | None:
             operands = (*node.operands[:i], operand.operands[0], *node.operands[i + 1:])
             return Builder(node.loc).op(node.kind, *operands)
     return None
+
+
+def _dot_of_transpose(node: Node) -> Node | None:
+    if not isinstance(node.attrs, DotAttrs):
+        return None
+    flags = [node.attrs.transpose_a, node.attrs.transpose_b]
+    operands = list(node.operands)
+    for i, operand in enumerate(operands):
+        rank = operand.type.rank
+        if isinstance(operand.attrs, TransposeAttrs) and \
+                operand.attrs.perm == (*range(rank - 2), rank - 1, rank - 2):
+            operands[i], flags[i] = operand.operands[0], not flags[i]
+    if operands == list(node.operands):
+        return None
+    return Builder(node.loc).dot(operands[0], operands[1], flags[0], flags[1])

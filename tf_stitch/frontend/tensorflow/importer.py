@@ -47,22 +47,23 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
-def import_graph(graph_def: Any, types_of: TypesOf) -> ImportedGraph:
+def import_graph(graph_def: Any, types_of: TypesOf, library_calls: bool = False) -> ImportedGraph:
     """Imports a GraphDef.
 
     Args:
         types_of: types of every node's outputs.
+        library_calls: whether matrix products become IR too.
 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
     """
-    return _Importer(graph_def, types_of).run()
+    return _Importer(graph_def, types_of, library_calls).run()
 
 
 class _Importer:
-    def __init__(self, graph_def: Any, types_of: TypesOf) -> None:
+    def __init__(self, graph_def: Any, types_of: TypesOf, library_calls: bool) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
-        self._types_of = types_of
+        self._types_of, self._library_calls = types_of, library_calls
         self._graph = ImportedGraph()
         self._statics: dict[str, StaticValue] = {}
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
@@ -162,6 +163,8 @@ class _Importer:
             return BARRIERS[node.op]
         if node.op not in LEGALIZATIONS:
             return f"{node.op} has no legalisation"
+        if LEGALIZATIONS[node.op].library and not self._library_calls:
+            return f"{node.op} is a library call"
         if _device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
         if ctx.attrs.is_for_xla():

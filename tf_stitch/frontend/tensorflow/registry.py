@@ -21,10 +21,12 @@ class Legalization:
         function: returns the value of each output (None: the op's output has none that may be used); raises
             UnsupportedError or TypeRuleError when this node has to stay a TensorFlow op.
         weight: 1 if the op touches memory, 0 if it costs nothing.
+        library: a region runs it by a library call; it stays a TensorFlow op where regions hold none.
     """
 
     function: Legalizer
     weight: int = 1
+    library: bool = False
 
 
 LEGALIZATIONS: dict[str, Legalization] = {}
@@ -33,13 +35,13 @@ LEGALIZATIONS: dict[str, Legalization] = {}
 BARRIERS: dict[str, str] = {}
 
 
-def legalize(*ops: str, weight: int = 1) -> Callable[[Legalizer], Legalizer]:
+def legalize(*ops: str, weight: int = 1, library: bool = False) -> Callable[[Legalizer], Legalizer]:
     """Registers a function as the legalisation of `ops`."""
 
     def register(function: Legalizer) -> Legalizer:
         for op in ops:
             assert op not in LEGALIZATIONS, f"{op} has two legalisations"
-            LEGALIZATIONS[op] = Legalization(function, weight)
+            LEGALIZATIONS[op] = Legalization(function, weight, library)
         return function
 
     return register

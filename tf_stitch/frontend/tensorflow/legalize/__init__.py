@@ -7,6 +7,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     bias,
     binary,
     constants,
+    contractions,
     indexing,
     losses,
     movement,
@@ -17,5 +18,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, indexing, losses, movement, optimizers,
-            reductions, shapes, unary, variables)
+FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, contractions, indexing, losses, movement,
+            optimizers, reductions, shapes, unary, variables)

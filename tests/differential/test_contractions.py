@@ -1,0 +1,89 @@
+"""Regions with products: library calls between kernels, reshapes as views, variables read by products and updated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import check_all, compiled, region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.runtime.executable import GemmStep, StateMode
+
+B, F32 = p.B, DType.F32
+
+
+def attention(batch: int = 2, length: int = 4, heads: int = 2, size: int = 3) -> TensorGraph:
+    """Self-attention with projections, as Keras' einsum layers make it."""
+    width = heads * size
+    x = B.input("x", F32, (batch, length, width))
+    flat = B.reshape(x, (batch * length, width))
+
+    def project(name: str) -> Node:
+        w, bias = B.variable(f"w{name}", F32, (width, width)), B.variable(f"b{name}", F32, (width,))
+        y = B.reshape(B.add(B.dot(flat, w), bias), (batch, length, heads, size))
+        return B.transpose(y, [0, 2, 1, 3])
+
+    q, k, v = (project(n) for n in "qkv")
+    scores = p.softmax(B.mul(B.dot(q, k, False, True), p.const(size ** -0.5, q)))
+    mixed = B.reshape(B.transpose(B.dot(scores, v), [0, 2, 1, 3]), (batch * length, width))
+    out = B.reshape(B.dot(mixed, B.variable("wo", F32, (width, width))), (batch, length, width))
+    return region("attention", [p.layernorm(B.add(out, x), B.input("g", F32, (width,)), B.input("h", F32, (width,)))])
+
+
+def train_step(rows: int = 6, width: int = 4) -> TensorGraph:
+    """Two dense layers, their gradients, plain gradient descent."""
+    x, t = B.input("x", F32, (rows, width)), B.input("t", F32, (rows, width))
+    w1, w2 = B.variable("w1", F32, (width, width)), B.variable("w2", F32, (width, width))
+    hidden = B.op(OpKind.TANH, B.dot(x, w1))
+    error = B.sub(B.dot(hidden, w2), t)
+    back = B.mul(B.dot(error, w2, False, True), B.sub(p.const(1, hidden), B.square(hidden)))
+
+    def step(w: Node, gradient: Node) -> Node:
+        return B.sub(w, B.mul(gradient, p.const(0.1, w)))
+
+    return region("train", [B.mean(B.square(error), [0, 1])],
+                  {"w1": step(w1, B.dot(x, back, True)), "w2": step(w2, B.dot(hidden, error, True))})
+
+
+X, Y = B.input("x", F32, (2, 3)), B.input("y", F32, (3, 4))
+PRODUCT = B.dot(X, Y)
+GRAPHS = {
+    "attention": attention(),
+    "train_step": train_step(),
+    "product_alone": region("one", [PRODUCT]),
+    "delivered_as_view": region("view", [B.reshape(PRODUCT, (8,))]),
+    "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
+    "product_of_product": region("chain", [B.dot(B.reshape(PRODUCT, (4, 2)), B.input("z", F32, (2, 5)))]),
+    "both_views": region("both", [B.exp(B.reshape(PRODUCT, (4, 2))), PRODUCT, B.sum(PRODUCT, [1])])}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_level_agrees(name: str) -> None:
+    check_all(GRAPHS[name], interpret_cpu=True, interpret_gpu=True)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_variables_that_products_read_are_updated_in_place(device: DeviceSpec) -> None:
+    assert {mode for _, mode in compiled(train_step(), device).executable.state} == {StateMode.IN_PLACE}
+
+
+def test_reshapes_beside_products_move_nothing() -> None:
+    steps = compiled(GRAPHS["product_of_product"], H200).executable.steps
+    assert [type(s) for s in steps] == [GemmStep, GemmStep]
+
+
+def test_attention_is_six_products_and_few_kernels() -> None:
+    result = compiled(attention(), H200)
+    assert len(result.calls) == 6
+    assert len(result.executable.steps) - 6 <= 4, [k.schedule.text() for k in result.kernels]
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F64])
+def test_other_types(dtype: DType) -> None:
+    x, y = B.input("x", dtype, (5, 3)), B.input("y", dtype, (4, 3))
+    check_all(region("typed", [B.exp(B.dot(x, y, False, True))]), interpret_gpu=True)
+
+

@@ -1,0 +1,84 @@
+"""Matrix products against TensorFlow, and what stays a TensorFlow op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import op_def_library
+
+from tests.frontend.check import check, trace, types_of_graph
+from tests.frontend.values import normal
+from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.interpreter import interpret
+
+RAW = tf.raw_ops
+
+
+@pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("batch", [(), (2,), (3, 2)])
+def test_products(batch: tuple[int, ...], flags: tuple[bool, bool]) -> None:
+    a = normal((*batch, *((4, 3) if flags[0] else (3, 4))))
+    b = normal((*batch, *((5, 4) if flags[1] else (4, 5))), seed=1)
+    check(lambda x, y: tf.matmul(x, y, transpose_a=flags[0], transpose_b=flags[1]), a, b)
+
+
+@pytest.mark.parametrize(("left", "right"), [((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((4, 3, 4), (1, 4, 5)),
+                                             ((3, 4), (2, 4, 5))])
+def test_leading_axes_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    check(tf.matmul, normal(left), normal(right, seed=1))
+
+
+@pytest.mark.parametrize(("equation", "left", "right"), [
+    ("abc,cd->abd", (2, 3, 4), (4, 5)), ("abc,cde->abde", (2, 3, 4), (4, 5, 6)),
+    ("abde,cde->abc", (2, 3, 4, 5), (6, 4, 5)),
+    ("abc,abde->cde", (2, 3, 4), (2, 3, 5, 6)), ("btnh,bsnh->bnts", (2, 3, 4, 5), (2, 6, 4, 5)),
+    ("bnts,bsnh->btnh", (2, 3, 4, 5), (2, 5, 3, 6)), ("ab,cd->acbd", (2, 3), (4, 5)), ("ab,ab->", (2, 3), (2, 3)),
+    ("ab,b->a", (2, 3), (3,)), ("ab,ab->a", (2, 3), (2, 3)), ("ab,ac->cb", (2, 3), (2, 4)), ("i,j->ji", (2,), (3,))])
+def test_einsum(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    check(lambda x, y: RAW.Einsum(inputs=[x, y], equation=equation), normal(left), normal(right, seed=1))
+
+
+@pytest.mark.parametrize(("equation", "left", "right"), [
+    ("aab,b->a", (3, 3, 3), (3,)), ("a...,a...->...", (3, 3), (3, 3)), ("ab,c->c", (3, 3), (3,))])
+def test_einsum_that_is_no_product_stays(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    traced = trace(lambda x, y: RAW.Einsum(inputs=[x, y], equation=equation), tf.TensorSpec(left),
+                   tf.TensorSpec(right))
+    assert any("(Einsum)" in name and f"Einsum {equation}" in reason for name, reason in traced.opaque().items())
+
+
+@pytest.mark.parametrize(("activation", "function"), [
+    ([], lambda y: y), (["Relu"], lambda y: np.maximum(y, 0)), (["Tanh"], np.tanh),
+    (["Sigmoid"], lambda y: 1 / (1 + np.exp(-y)))])
+def test_what_the_remapper_makes(activation: list[str], function: Callable[[Any], Any]) -> None:
+    a, b, bias = normal((3, 4)), normal((4, 5), seed=1), normal((5,), seed=2)
+    with tf.Graph().as_default() as graph:
+        x, y, z = (tf.compat.v1.placeholder(tf.float32, v.shape, name=n)
+                   for n, v in zip("xyz", (a, b, bias), strict=True))
+        fused = op_def_library.apply_op("_FusedMatMul", a=x, b=y, args=[z], fused_ops=["BiasAdd", *activation],
+                                        transpose_a=False, transpose_b=False, epsilon=1e-4, leakyrelu_alpha=0.2,
+                                        name="fused")
+    value = import_graph(graph.as_graph_def(), types_of_graph(graph), library_calls=True).value(fused.name)
+    assert value is not None
+    got = interpret(TensorGraph("fused", [("out", value)]), {"x:0": a, "y:0": b, "z:0": bias})["out"]
+    np.testing.assert_allclose(got, function(a @ b + bias), 1e-5, 1e-5)
+
+
+def test_symbolic_rows() -> None:
+    specs = [tf.TensorSpec((None, None, 4)), tf.TensorSpec((4, 5))]
+    check(tf.matmul, normal((2, 3, 4)), normal((4, 5), seed=1), specs=specs, graphs=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, tf.bfloat16.as_numpy_dtype, np.float64])
+def test_types(dtype: object) -> None:
+    check(tf.matmul, normal((3, 4)).astype(dtype), normal((4, 5), seed=1).astype(dtype))
+
+
+def test_products_stay_where_regions_hold_no_library_calls() -> None:
+    concrete = tf.function(tf.matmul).get_concrete_function(tf.TensorSpec((2, 3)), tf.TensorSpec((3, 4)))
+    imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph))
+    assert "MatMul is a library call" in {n.reason for n in imported.nodes.values()}

@@ -1,0 +1,130 @@
+"""Matrix products: library calls of a region (TF_STITCH_SCOPE=region)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.types import Dim, Shape
+
+_DTYPES = (DType.F16, DType.BF16, DType.F32, DType.F64)
+
+
+def _operands(ctx: NodeContext) -> tuple[Node, Node]:
+    x, y = ctx.value(0), ctx.value(1)
+    if x.type.dtype is not y.type.dtype or x.type.dtype not in _DTYPES:
+        raise UnsupportedError(f"a product of {x.type} and {y.type}")
+    return x, y
+
+
+def _product_of_matrices(ctx: NodeContext) -> Node:
+    x, y = _operands(ctx)
+    return ctx.b.dot(x, y, ctx.attrs.flag("transpose_a"), ctx.attrs.flag("transpose_b"))
+
+
+@legalize("MatMul", library=True)
+def matmul(ctx: NodeContext) -> Node:
+    """[m, k] times [k, n]."""
+    return _product_of_matrices(ctx)
+
+
+@legalize("_FusedMatMul", library=True)
+def fused_matmul(ctx: NodeContext) -> Node:
+    """What Grappler's remapper makes of a product and what follows it: bias, then an activation."""
+    fused = ctx.attrs.strings("fused_ops")
+    activation = {("BiasAdd",): None, ("BiasAdd", "Relu"): K.MAXIMUM, ("BiasAdd", "Tanh"): K.TANH,
+                  ("BiasAdd", "Sigmoid"): K.SIGMOID}
+    if fused not in activation:
+        raise UnsupportedError(f"_FusedMatMul with {', '.join(fused) or 'nothing'}")
+    out = ctx.b.add(_product_of_matrices(ctx), ctx.value(2))
+    kind = activation[fused]
+    if kind is K.MAXIMUM:
+        return ctx.b.maximum(out, ctx.b.scalar_like(0, out))
+    return out if kind is None else ctx.b.op(kind, out)
+
+
+@legalize("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", library=True)
+def batch_matmul(ctx: NodeContext) -> Node:
+    """[..., m, k] times [..., k, n]; leading axes broadcast. A single right-hand matrix makes it one large product."""
+    x, y = _operands(ctx)
+    adj_x, adj_y = ctx.attrs.flag("adj_x"), ctx.attrs.flag("adj_y")
+    if x.type.rank > 2 and y.type.rank == 2 and not adj_x:
+        rows = ctx.fresh_symbol("rows") if not x.type.is_static else x.type.numel // max(x.type.dims[-1], 1)
+        flat = ctx.b.dot(ctx.b.reshape(x, (rows, x.type.shape[-1])), y, False, adj_y)
+        return ctx.b.reshape(flat, (*x.type.shape[:-1], flat.type.shape[-1]))
+    batch = _batch(x.type.shape[:-2], y.type.shape[:-2])
+    return ctx.b.dot(_with_batch(ctx, x, batch), _with_batch(ctx, y, batch), adj_x, adj_y)
+
+
+def _batch(x: Shape, y: Shape) -> Shape:
+    """Leading axes that both have, or that one has alone; UnsupportedError if sizes could differ."""
+    rank = max(len(x), len(y))
+    x, y = (1,) * (rank - len(x)) + tuple(x), (1,) * (rank - len(y)) + tuple(y)
+    for a, b in zip(x, y, strict=True):
+        if a != b and a != 1 and b != 1:
+            raise UnsupportedError(f"leading axes {a} and {b} of a product may differ")
+    return tuple(b if a == 1 else a for a, b in zip(x, y, strict=True))
+
+
+def _with_batch(ctx: NodeContext, x: Node, batch: Shape) -> Node:
+    return ctx.b.broadcast(x, (*batch, *x.type.shape[-2:]))
+
+
+@legalize("Einsum", library=True)
+def einsum(ctx: NodeContext) -> Node:
+    """Two operands whose labels are batch, contracted or free: one product between transposes."""
+    equation = ctx.attrs.string("equation").replace(" ", "")
+    sources, _, result = equation.partition("->")
+    labels = sources.split(",")
+    if len(labels) != 2 or "." in equation or any(len(set(t)) != len(t) for t in (*labels, result)):
+        raise UnsupportedError(f"Einsum {equation}")
+    x, y = _operands(ctx)
+    left, right = labels
+    if len(left) != x.type.rank or len(right) != y.type.rank:
+        raise UnsupportedError(f"Einsum {equation} of {x.type} and {y.type}")
+    batch = [c for c in left if c in right and c in result]
+    summed = [c for c in left if c in right and c not in result]
+    rows, cols = [c for c in left if c not in right], [c for c in right if c not in left]
+    if any(c not in result for c in (*rows, *cols)) or not set(result) <= {*left, *right}:
+        raise UnsupportedError(f"Einsum {equation} sums a label of one operand alone")
+    size: dict[str, Dim] = {**dict(zip(right, y.type.shape, strict=True)), **dict(zip(left, x.type.shape, strict=True))}
+    a, transpose_a = _matrices(ctx, x, left, (batch, rows, summed), size, "a")
+    b, transpose_b = _matrices(ctx, y, right, (batch, summed, cols), size, "b")
+    out = ctx.b.dot(a, b, transpose_a, transpose_b)
+    order = [*batch, *rows, *cols]
+    whole = ctx.b.reshape(out, tuple(size[c] for c in order))
+    return ctx.b.transpose(whole, [order.index(c) for c in result])
+
+
+def _matrices(ctx: NodeContext, x: Node, labels: str, groups: tuple[list[str], list[str], list[str]],
+              size: dict[str, Dim], tag: str) -> tuple[Node, bool]:
+    """x as matrices [*batch, rows, cols] of `groups`; or as [*batch, cols, rows] and True, if less has to move."""
+    batch, rows, cols = groups
+
+    def movement(order: list[str]) -> int:
+        return 0 if "".join(order) == labels else 1 if order[-1:] == [labels[-1]] else 2
+
+    swapped = movement([*batch, *cols, *rows]) < movement([*batch, *rows, *cols])
+    parts = [cols, rows] if swapped else [rows, cols]
+    x = ctx.b.transpose(x, [labels.index(c) for part in (batch, *parts) for c in part])
+    last = [_product([size[c] for c in part], ctx, f"{tag}{i}") for i, part in enumerate(parts)]
+    return ctx.b.reshape(x, (*(size[c] for c in batch), *last)), swapped
+
+
+def _product(dims: Sequence[Dim], ctx: NodeContext, tag: str) -> Dim:
+    """Size of axes that become one; a new symbol if more than one factor is known only at run time."""
+    total = 1
+    symbols: list[Dim] = []
+    for dim in dims:
+        if isinstance(dim, int):
+            total *= dim
+        else:
+            symbols.append(dim)
+    if not symbols:
+        return total
+    return symbols[0] if len(symbols) == 1 and total == 1 else ctx.fresh_symbol(tag)
