@@ -99,6 +99,13 @@ def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
     return users
 
 
+def view_of(node: Node) -> Node:
+    """The node whose memory, read in order, is the value of `node`."""
+    while node.kind is OpKind.RESHAPE:
+        node = node.operands[0]
+    return node
+
+
 def rebuild(graph: TensorGraph, replace: Mapping[Node, Node]) -> TensorGraph:
     """The graph with each node of `replace` exchanged for its value, users rebuilt with their types.
 

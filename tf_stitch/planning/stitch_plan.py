@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_kinds import Category, OpKind
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -32,13 +32,6 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
         elif node.kind is OpKind.DOT:
             free.update(view for operand in node.operands for view in _views(operand))
     return frozenset(free)
-
-
-def view_of(node: Node) -> Node:
-    """The node whose memory, read in order, is the value of `node`."""
-    while node.kind is OpKind.RESHAPE:
-        node = node.operands[0]
-    return node
 
 
 def _views(node: Node) -> Iterator[Node]:

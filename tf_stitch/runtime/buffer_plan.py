@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import view_of
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
 from tf_stitch.runtime.library_calls import LibraryCall
 from tf_stitch.schedule.kernel_schedule import Rule

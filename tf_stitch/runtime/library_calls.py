@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, view_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.planning.stitch_plan import view_of
 
 
 class Epilogue(IntEnum):
