@@ -35,12 +35,13 @@ class StitchConfig:
     enabled: bool = False
     strict: bool = False
     wrap: str = "auto"
-    scope: str = "ops"
+    scope: str = "auto"
     planner: str = "ilp"
     min_region: int = 2
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     fuel: int | None = None
+    cuda_graphs: int = 64
     ilp_seconds: float = 2.0
     report_dir: Path | None = None
     dump_dir: Path | None = None
@@ -110,7 +111,9 @@ VARIABLES: Mapping[str, Variable] = {
                           "1 rewrites every traced graph; strict raises instead of falling back"),
     "TF_STITCH_WRAP": Variable("wrap", *_choice("auto", "native", "py_function"),
                                "how a region runs: the C++ op, or Python (right everywhere, slow)"),
-    "TF_STITCH_SCOPE": Variable("scope", *_choice("ops"), "what a region may hold"),
+    "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
+                                "what regions hold: memory-intensive ops alone, or also matrix products and the "
+                                "variables that they read; auto: region on GPUs, ops on CPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
                                      "fewest working nodes that are worth a region"),
@@ -120,6 +123,8 @@ VARIABLES: Mapping[str, Variable] = {
                                "leave TensorFlow nodes whose names match"),
     "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0", _count,
                                "stitch only that many regions, the first of the process"),
+    "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
+                                      "how many regions run as CUDA graphs; 0: none (for profilers)"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),

@@ -100,7 +100,8 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = _PatternCompiler(options)
     plan = plan_region(graph, compiler.time_of, options.plan)
     planned = time.perf_counter()
-    work = [library_call(p.nodes[0]) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
+    stored = {n for p in plan.patterns for n in p.outputs}
+    work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
             for p in plan.patterns]
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)

@@ -57,6 +57,8 @@ GRAPHS = {
     "delivered_as_view": region("view", [B.reshape(PRODUCT, (8,))]),
     "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
     "product_of_product": region("chain", [B.dot(B.reshape(PRODUCT, (4, 2)), B.input("z", F32, (2, 5)))]),
+    "view_delivered_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),
+                                           B.dot(view, Y)]),
     "both_views": region("both", [B.exp(B.reshape(PRODUCT, (4, 2))), PRODUCT, B.sum(PRODUCT, [1])])}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
+from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.integration.control_context import control_contexts
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
@@ -47,12 +48,14 @@ class GraphRewriter:
         preserved: names of nodes that must exist afterwards.
         allow_state: whether regions may update variables.
         why_not: why the user wants a node left alone, None if nobody does.
+        library_on: device types ("CPU", "GPU") whose regions hold library calls, and read the variables they need.
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
-                 allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None) -> None:
+                 allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
+                 library_on: Collection[str] = ()) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
-        self._min_weight, self._allow_state = min_weight, allow_state
+        self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
@@ -145,8 +148,13 @@ class GraphRewriter:
                    for v in (*node.outputs, *operands, *node.writes.values()) if v is not None for d in v.type.shape)
 
     def _read_belongs(self, node: ImportedNode) -> bool:
-        """A read is worth a place in a region only beside the update of its variable."""
-        return self._allow_state and any(h in self._written for h in node.reads)
+        """A read is worth a place in a region beside the update of its variable; and where regions are whole steps,
+        if nobody in the graph writes it."""
+        return self._allow_state and (any(h in self._written for h in node.reads) or self._reads_constant(node))
+
+    def _reads_constant(self, node: ImportedNode) -> bool:
+        return (device_type(node.device) or "CPU") in self._library_on and \
+            all(h in self._imported.constant_handles for h in node.reads)
 
     def _trim(self, members: Sequence[str]) -> list[str]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
@@ -171,6 +179,8 @@ class GraphRewriter:
             return False
         if node.op == "ReadVariableOp":
             written = {h for n in inside for h in self._imported.nodes[n].writes}
+            if self._reads_constant(node):
+                return False
             if not any(h in written for h in node.reads):
                 return True
         return node.name in self._preserved or any(u not in inside for u in users)

@@ -24,6 +24,7 @@ from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem
+from tf_stitch.integration.libraries import Libraries
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
@@ -52,6 +53,9 @@ class Session:
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
         self._controls = Controls(config)
+        self._libraries = Libraries(config.scope, native, self.report)
+        if native is not None:
+            native.set_graph_limit(config.cuda_graphs)
         self._names = itertools.count()
         self._originals: dict[int, OriginalNodes] = {}
         self._graphs = itertools.count()
@@ -73,9 +77,10 @@ class Session:
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
-        imported = import_graph(item.graph_def, item.output_types)
+        library_on = self._libraries.devices(item.device_type)
+        imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
-                                 self._native is not None, self._controls.why_not)
+                                 self._native is not None, self._controls.why_not, library_on)
         found = rewriter.find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}

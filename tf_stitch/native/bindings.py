@@ -12,11 +12,13 @@ An executable travels from Python to the op as int64 words:
           [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n]
           [2, space, index, bytes, byte value]                                          memset
           [3, target space, target index, source space, source index, bytes]            copy
+          [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
+           3 or 4, {space, index} * that]                                               product a x b (bias) -> result
 
     spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset
 
 A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
-pointer is a multiple of 64 bytes.
+pointer is a multiple of 64 bytes, bits 1 and 2 that TensorFlow allows TF32 and asks for determinism (GPU).
 """
 
 from __future__ import annotations
@@ -163,6 +165,25 @@ class OpLibrary:
         names = ("runs", "misses", "builds", "fallbacks")
         return {name: int(self._library.tfs_stat(i)) for i, name in enumerate(names)}
 
+    def load_cublas_lt(self, files: Sequence[str]) -> str:
+        """Why this process has no cuBLASLt; "" if it has: TensorFlow's own copy where it is loaded, else one of
+        `files`."""
+        return str(self._library.tfs_load_cublas_lt("\n".join(files).encode()).decode(errors="replace"))
+
+    def set_graph_limit(self, graphs: int) -> None:
+        """How many CUDA graphs the process keeps at most."""
+        self._library.tfs_set_graph_limit(graphs)
+
+    def graph_stats(self) -> dict[str, int]:
+        """CUDA graphs made, their launches, nodes that got new addresses, nanoseconds of host time spent on that, and
+        executables of which no graph could be made."""
+        names = ("graphs", "launches", "updates", "host_ns", "failures")
+        return {name: int(self._library.tfs_graph_stat(i)) for i, name in enumerate(names)}
+
+    def graph_error(self) -> str:
+        """Why no CUDA graph could be made, the last time; "" if that never happened."""
+        return str(self._library.tfs_graph_error().decode(errors="replace"))
+
     def region_runs(self, region: int) -> int:
         """How often an executable of `region` ran, over all devices."""
         return int(self._library.tfs_region_runs(region))
@@ -229,6 +250,10 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_result_set": (None, [c.c_void_p, _DIMS, c.c_int64]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),
+        "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
+        "tfs_set_graph_limit": (None, [c.c_int]),
+        "tfs_graph_stat": (c.c_int64, [c.c_int]),
+        "tfs_graph_error": (c.c_char_p, []),
         "tfs_region_runs": (c.c_int64, [c.c_int64]),
         "tfs_region_fallbacks": (c.c_int64, [c.c_int64]),
         "tfs_call_num_inputs": (c.c_int32, [c.c_void_p]),

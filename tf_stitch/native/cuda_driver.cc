@@ -33,6 +33,25 @@ CudaDriver Load() {
                   Resolve(library, "cuMemcpyDtoDAsync_v2", &driver.MemcpyDtoDAsync) &&
                   Resolve(library, "cuMemcpyDtoH_v2", &driver.MemcpyDtoH) &&
                   Resolve(library, "cuMemcpyHtoDAsync_v2", &driver.MemcpyHtoDAsync) &&
+                  Resolve(library, "cuEventCreate", &driver.EventCreate) &&
+                  Resolve(library, "cuEventRecord", &driver.EventRecord) &&
+                  Resolve(library, "cuEventSynchronize", &driver.EventSynchronize) &&
+                  Resolve(library, "cuEventElapsedTime", &driver.EventElapsedTime) &&
+                  Resolve(library, "cuEventDestroy_v2", &driver.EventDestroy) &&
+                  Resolve(library, "cuStreamCreate", &driver.StreamCreate) &&
+                  Resolve(library, "cuStreamDestroy_v2", &driver.StreamDestroy) &&
+                  Resolve(library, "cuStreamBeginCapture_v2", &driver.StreamBeginCapture) &&
+                  Resolve(library, "cuStreamEndCapture", &driver.StreamEndCapture) &&
+                  Resolve(library, "cuGraphCreate", &driver.GraphCreate) &&
+                  Resolve(library, "cuGraphDestroy", &driver.GraphDestroy) &&
+                  Resolve(library, "cuGraphAddKernelNode_v2", &driver.GraphAddKernelNode) &&
+                  Resolve(library, "cuGraphKernelNodeSetAttribute", &driver.GraphKernelNodeSetAttribute) &&
+                  Resolve(library, "cuGraphAddChildGraphNode", &driver.GraphAddChildGraphNode) &&
+                  Resolve(library, "cuGraphInstantiateWithFlags", &driver.GraphInstantiate) &&
+                  Resolve(library, "cuGraphExecDestroy", &driver.GraphExecDestroy) &&
+                  Resolve(library, "cuGraphExecKernelNodeSetParams_v2", &driver.GraphExecKernelNodeSetParams) &&
+                  Resolve(library, "cuGraphExecChildGraphNodeSetParams", &driver.GraphExecChildGraphNodeSetParams) &&
+                  Resolve(library, "cuGraphLaunch", &driver.GraphLaunch) &&
                   Resolve(library, "cuGetErrorString", &driver.GetErrorString);
   return driver;
 }

@@ -13,12 +13,31 @@ using CUcontext = struct CUctx_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+
+// cuda.h's CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNodeParams {
+  CUfunction function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  CUcontext context;
+};
 
 // Values of cuda.h that we need.
 constexpr int kDeviceMultiprocessorCount = 16;
 constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
+constexpr int kStreamNonBlocking = 1;
+constexpr int kCaptureRelaxed = 2;
+constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 
 struct CudaDriver {
   bool loaded = false;
@@ -42,6 +61,25 @@ struct CudaDriver {
   CUresult (*MemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
   CUresult (*MemcpyDtoH)(void*, CUdeviceptr, std::size_t);
   CUresult (*MemcpyHtoDAsync)(CUdeviceptr, const void*, std::size_t, CUstream);
+  CUresult (*EventCreate)(CUevent*, unsigned);
+  CUresult (*EventRecord)(CUevent, CUstream);
+  CUresult (*EventSynchronize)(CUevent);
+  CUresult (*EventElapsedTime)(float*, CUevent, CUevent);
+  CUresult (*EventDestroy)(CUevent);
+  CUresult (*StreamCreate)(CUstream*, unsigned);
+  CUresult (*StreamDestroy)(CUstream);
+  CUresult (*StreamBeginCapture)(CUstream, int);
+  CUresult (*StreamEndCapture)(CUstream, CUgraph*);
+  CUresult (*GraphCreate)(CUgraph*, unsigned);
+  CUresult (*GraphDestroy)(CUgraph);
+  CUresult (*GraphAddKernelNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const KernelNodeParams*);
+  CUresult (*GraphKernelNodeSetAttribute)(CUgraphNode, int, const void*);
+  CUresult (*GraphAddChildGraphNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph);
+  CUresult (*GraphInstantiate)(CUgraphExec*, CUgraph, unsigned long long);
+  CUresult (*GraphExecDestroy)(CUgraphExec);
+  CUresult (*GraphExecKernelNodeSetParams)(CUgraphExec, CUgraphNode, const KernelNodeParams*);
+  CUresult (*GraphExecChildGraphNodeSetParams)(CUgraphExec, CUgraphNode, CUgraph);
+  CUresult (*GraphLaunch)(CUgraphExec, CUstream);
   CUresult (*GetErrorString)(CUresult, const char**);
 };
 

@@ -118,6 +118,9 @@ class Decoder {
         RequireWritable(target);
         return Copy{target, source, Ranged("copy bytes", 0, std::min(Room(target), Room(source)))};
       }
+      case 4:
+        executable_.has_gemm = true;
+        return NextGemm();
       default:
         throw std::invalid_argument("unknown step kind " + std::to_string(words_[position_ - 1]));
     }
@@ -136,6 +139,22 @@ class Decoder {
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
     return launch;
+  }
+
+  Gemm NextGemm() {
+    Gemm gemm{};
+    GemmSpec& spec = gemm.spec;
+    spec.type = static_cast<int>(Ranged("element type", 1, 1000));
+    for (std::int64_t* extent : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
+      *extent = Ranged("extent of a product", 1, std::numeric_limits<std::int32_t>::max());
+    }
+    spec.transpose_a = Ranged("transposition", 0, 1) == 1;
+    spec.transpose_b = Ranged("transposition", 0, 1) == 1;
+    spec.epilogue = static_cast<Epilogue>(Ranged("epilogue", 0, 2));
+    gemm.args = Operands();
+    Require(static_cast<int>(gemm.args.size()) == spec.arguments(), "wrong number of operands of a product");
+    RequireWritable(gemm.args.back());
+    return gemm;
   }
 
   std::vector<Operand> Operands() {

@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "cuda_driver.h"
+#include "gemm.h"
 #include "stitch_abi.h"
 
 namespace tf_stitch {
+
+class StepGraph;
 
 // Where a kernel operand lives; the numbers are part of the encoding.
 enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4 };
@@ -61,7 +64,13 @@ struct Copy {
   std::int64_t bytes;
 };
 
-using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy>;
+struct Gemm {
+  GemmSpec spec;
+  std::vector<Operand> args;
+  std::shared_ptr<GpuGemm> gpu;  // set by PrepareGpu
+};
+
+using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
 
 struct Executable {
   std::int64_t arena_bytes = 0;
@@ -69,6 +78,8 @@ struct Executable {
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
+  bool has_gemm = false;
+  std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
 };
 
 // Sizes that an executable is checked against, in bytes; shapes are those of its key.

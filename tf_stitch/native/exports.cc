@@ -1,7 +1,9 @@
 // What Python calls through ctypes; typed and described in bindings.py.
 #include <cstdint>
+#include <sstream>
 
 #include "callbacks.h"
+#include "cuda_graph.h"
 #include "region_runtime.h"
 
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
@@ -82,4 +84,30 @@ TFS_EXPORT std::int32_t tfs_call_same_as(void* call, int variable) { return Call
 TFS_EXPORT void tfs_call_error(void* call, std::int32_t code, const char* message) {
   Call(call).error = message;
   Call(call).error_code = code;
+}
+
+// `files` are separated by newlines. Returns "" or why there is no cuBLASLt; valid until the thread's next call.
+TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
+  thread_local std::string error;
+  std::vector<std::string> candidates;
+  std::istringstream lines(files);
+  for (std::string line; std::getline(lines, line);) candidates.push_back(line);
+  error = tf_stitch::LoadCublasLt(candidates);
+  return error.c_str();
+}
+
+TFS_EXPORT void tfs_set_graph_limit(int graphs) { tf_stitch::SetGraphLimit(graphs); }
+
+TFS_EXPORT std::int64_t tfs_graph_stat(int which) {
+  const tf_stitch::GraphCounters& stats = tf_stitch::GraphStats();
+  const std::atomic<std::int64_t>* counters[] = {&stats.graphs, &stats.launches, &stats.updates, &stats.host_ns,
+                                                 &stats.failures};
+  return counters[which]->load();
+}
+
+// Why no graph could be made of an executable, the last time; valid until the thread's next call.
+TFS_EXPORT const char* tfs_graph_error() {
+  thread_local std::string error;
+  error = tf_stitch::LastGraphError();
+  return error.c_str();
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "cuda_graph.h"
 #include "executable.h"
 
 namespace tf_stitch {
@@ -97,14 +98,18 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     if (!error.empty()) return error;
   }
   for (Step& step : executable->steps) {
+    std::string error;
+    if (auto* gemm = std::get_if<Gemm>(&step)) error = FindGpuGemm(context, gemm->spec, &gemm->gpu);
+    if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;
-    std::string error = CudaError(
+    error = CudaError(
         "cuModuleGetFunction", Cuda().ModuleGetFunction(&launch->function, modules[launch->module], launch->symbol));
     if (error.empty()) error = Modules().AllowShared(launch->function, launch->dynamic_shared_bytes);
     if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
     if (!error.empty()) return error;
   }
+  executable->graph = std::make_shared<StepGraph>();
   return "";
 }
 

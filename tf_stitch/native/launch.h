@@ -1,37 +1,13 @@
 // Runs the steps of an executable on buffers that are already there.
 #pragma once
 #include "absl/container/inlined_vector.h"
+#include "cuda_graph.h"
 #include "executable.h"
 #include "placement.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace tf_stitch {
-
-struct Buffers {
-  using Pointers = absl::InlinedVector<void*, 16>;
-  Pointers inputs;
-  Pointers outputs;
-  Pointers variables;
-  Pointers fresh;
-  char* arena = nullptr;
-
-  void* At(const Operand& operand) const {
-    switch (operand.space) {
-      case Space::kInput:
-        return inputs[operand.index];
-      case Space::kOutput:
-        return outputs[operand.index];
-      case Space::kVariable:
-        return variables[operand.index];
-      case Space::kFresh:
-        return fresh[operand.index];
-      case Space::kArena:
-        return arena + operand.index;
-    }
-    return nullptr;
-  }
-};
 
 class Launcher {
  public:
@@ -42,14 +18,29 @@ class Launcher {
     env_ = {workers->workers, workers->num_threads, &ParallelFor};
   }
 
-  absl::Status Run(const std::vector<Step>& steps) const {
-    for (const Step& step : steps) {
-      TF_RETURN_IF_ERROR(std::visit([this](const auto& one) { return RunStep(one); }, step));
+  // All steps: as one CUDA graph where there is one, else one by one. `context` is current on a GPU.
+  absl::Status Run(const Executable& executable, CUcontext context) const {
+    const std::vector<Step>& steps = executable.steps;
+    if (placement_.on_gpu && executable.graph->Wanted(steps)) {
+      const auto record = [this, &steps](CUstream stream, std::size_t first, std::size_t last) {
+        const Placement elsewhere{true, stream};
+        return std::string(Launcher(elsewhere, buffers_).RunRange(steps, first, last).message());
+      };
+      if (executable.graph->Launch(context, steps, buffers_, placement_.stream, record)) return absl::OkStatus();
+    }
+    return RunRange(steps, 0, steps.size());
+  }
+
+ private:
+  Launcher(const Placement& gpu, const Buffers& buffers) : placement_(gpu), buffers_(buffers) {}
+
+  absl::Status RunRange(const std::vector<Step>& steps, std::size_t first, std::size_t last) const {
+    for (std::size_t i = first; i < last; ++i) {
+      TF_RETURN_IF_ERROR(std::visit([this](const auto& one) { return RunStep(one); }, steps[i]));
     }
     return absl::OkStatus();
   }
 
- private:
   using Arguments = absl::InlinedVector<void*, 32>;
 
   static void ParallelFor(void* impl, std::int64_t total, std::int64_t cost, tfs_range_fn fn, void* arg) {
@@ -84,6 +75,18 @@ class Launcher {
     return CudaStatus("cuLaunchKernel", Cuda().LaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0],
                                                             block[1], block[2], launch.dynamic_shared_bytes,
                                                             placement_.stream, addresses.data(), nullptr));
+  }
+
+  absl::Status RunStep(const Gemm& gemm) const {
+    const Arguments arguments = Collect(gemm.args);
+    if (!placement_.on_gpu) {
+      if (RunHostGemm(gemm.spec, arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl))) {
+        return absl::OkStatus();
+      }
+      return absl::InternalError("tf_stitch: a product of a type that has none");
+    }
+    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), buffers_.workspace);
+    return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
   }
 
   absl::Status RunStep(const Fill& fill) const {

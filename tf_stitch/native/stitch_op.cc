@@ -5,6 +5,8 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/tensor_float_32_utils.h"
+#include "tensorflow/core/util/determinism.h"
 #include "variables.h"
 
 namespace tf_stitch {
@@ -48,6 +50,8 @@ TFS_SIGNATURE("StitchStateOp").SetIsStateful();
 using ShapeKey = absl::InlinedVector<std::int64_t, 96>;
 
 constexpr std::int64_t kAllAligned = 1;  // every data pointer is a multiple of kAlignment
+constexpr std::int64_t kTensorFloat32 = 2;  // TensorFlow's settings of products
+constexpr std::int64_t kDeterministic = 4;
 constexpr std::uintptr_t kAlignment = 64;
 
 class StitchOp final : public tensorflow::OpKernel {
@@ -145,6 +149,8 @@ class StitchOp final : public tensorflow::OpKernel {
     for (int i = 0; i < num_inputs_; ++i) add(ctx->input(i));
     for (int i = 0; i < num_variables_; ++i) add(variables.tensor(i));
     key[0] = bits % kAlignment == 0 ? kAllAligned : 0;
+    if (on_gpu_ && tsl::tensor_float_32_execution_enabled()) key[0] |= kTensorFloat32;
+    if (on_gpu_ && tensorflow::OpDeterminismRequired()) key[0] |= kDeterministic;
     return key;
   }
 
@@ -205,6 +211,13 @@ class StitchOp final : public tensorflow::OpKernel {
       buffers.arena = static_cast<char*>(arena.data());
     }
 
+    Tensor workspace;
+    if (on_gpu_ && executable.has_gemm) {
+      TF_RETURN_IF_ERROR(
+          ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({std::int64_t{kGemmWorkspaceBytes}}), &workspace));
+      buffers.workspace = workspace.data();
+    }
+
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(runtime.context());
     absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
@@ -220,7 +233,7 @@ class StitchOp final : public tensorflow::OpKernel {
     }
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
 
-    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable.steps);
+    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context());
     if (!launched.ok()) {
       *can_fall_back = !overwrites;
       return launched;

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 from functools import lru_cache
+from pathlib import Path
 
 from tf_stitch.errors import BuildError
 
@@ -36,3 +38,11 @@ def compute_capability(ordinal: int) -> str:
             raise BuildError(f"cannot ask CUDA device {ordinal} for its compute capability")
         digits.append(str(value.value))
     return "".join(digits)
+
+
+def cublas_lt_files() -> list[str]:
+    """Where cuBLASLt may be: in NVIDIA's wheels, then wherever the loader looks."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec is not None else None
+    found = [str(path) for folder in folders or () for path in sorted(Path(folder).glob("*/lib/libcublasLt.so.1?"))]
+    return [*found, "libcublasLt.so.12", "libcublasLt.so.13"]

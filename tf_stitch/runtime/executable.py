@@ -11,7 +11,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.runtime.library_calls import Gemm
 
-ABI_VERSION = 2
+ABI_VERSION = 1
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, view_of
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import DotAttrs
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 
 
@@ -72,14 +73,25 @@ class LibraryCall:
     arguments: tuple[tuple[Node, Mode], ...]
 
 
-def library_call(node: Node) -> LibraryCall:
-    """The call for a static DOT node."""
+def library_call(node: Node, stored: Collection[Node]) -> LibraryCall:
+    """The call for a static DOT node.
+
+    Args:
+        stored: values that kernels write: of an operand and what it is a view of, the first that exists in memory.
+    """
     assert isinstance(node.attrs, DotAttrs)
     left, right = node.operands
     *batch, m, n = node.type.dims
     k = left.type.dims[-2 if node.attrs.transpose_a else -1]
     gemm = Gemm(node.type.dtype, math.prod(batch), m, n, k, node.attrs.transpose_a, node.attrs.transpose_b)
-    return LibraryCall(gemm, node, ((view_of(left), Mode.READ), (view_of(right), Mode.READ), (node, Mode.WRITE)))
+    return LibraryCall(gemm, node, ((_in_memory(left, stored), Mode.READ), (_in_memory(right, stored), Mode.READ),
+                                    (node, Mode.WRITE)))
+
+
+def _in_memory(node: Node, stored: Collection[Node]) -> Node:
+    while node.kind is OpKind.RESHAPE and node not in stored:
+        node = node.operands[0]
+    return node
 
 
 def multiply(gemm: Gemm, arguments: Sequence[NDArray[np.uint8]]) -> None:

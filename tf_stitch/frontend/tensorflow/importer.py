@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -47,23 +47,23 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
-def import_graph(graph_def: Any, types_of: TypesOf, library_calls: bool = False) -> ImportedGraph:
+def import_graph(graph_def: Any, types_of: TypesOf, library_on: Collection[str] = ()) -> ImportedGraph:
     """Imports a GraphDef.
 
     Args:
         types_of: types of every node's outputs.
-        library_calls: whether matrix products become IR too.
+        library_on: device types ("CPU", "GPU") on which matrix products become IR too.
 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
     """
-    return _Importer(graph_def, types_of, library_calls).run()
+    return _Importer(graph_def, types_of, library_on).run()
 
 
 class _Importer:
-    def __init__(self, graph_def: Any, types_of: TypesOf, library_calls: bool) -> None:
+    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Collection[str]) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
-        self._types_of, self._library_calls = types_of, library_calls
+        self._types_of, self._library_on = types_of, library_on
         self._graph = ImportedGraph()
         self._statics: dict[str, StaticValue] = {}
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
@@ -151,7 +151,7 @@ class _Importer:
     def _context(self, node: Any, inputs: tuple[str, ...]) -> NodeContext:
         operands = tuple(
             Operand(t, self._value(t), self._spec(t), self._statics.get(t), self._handles.get(t, t)) for t in inputs)
-        return NodeContext(node.name, node.op, _device_type(node.device) == "GPU", NodeAttrs(node), operands,
+        return NodeContext(node.name, node.op, device_type(node.device) == "GPU", NodeAttrs(node), operands,
                            self._specs[node.name], Builder(SourceLoc(node.name, node.op)), self._variable_shapes.get)
 
     def _why_opaque(self, node: Any, ctx: NodeContext) -> str | None:
@@ -163,9 +163,9 @@ class _Importer:
             return BARRIERS[node.op]
         if node.op not in LEGALIZATIONS:
             return f"{node.op} has no legalisation"
-        if LEGALIZATIONS[node.op].library and not self._library_calls:
+        if LEGALIZATIONS[node.op].library and (device_type(node.device) or "CPU") not in self._library_on:
             return f"{node.op} is a library call"
-        if _device_type(node.device) not in ("", "CPU", "GPU"):
+        if device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
         if ctx.attrs.is_for_xla():
             return "XLA compiles it"
@@ -260,7 +260,7 @@ def _unknown_dims(shape: Shape) -> int:
 
 
 @cache
-def _device_type(device: str) -> str:
+def device_type(device: str) -> str:
     """ "/job:localhost/replica:0/task:0/device:GPU:0" -> "GPU"; "" if the device names none."""
     for part in device.split("/"):
         fields = part.split(":")

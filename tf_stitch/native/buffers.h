@@ -1,0 +1,39 @@
+// Where the operands of one run are.
+#pragma once
+#include "absl/container/inlined_vector.h"
+#include "executable.h"
+
+namespace tf_stitch {
+
+struct Buffers {
+  using Pointers = absl::InlinedVector<void*, 16>;
+  Pointers inputs;
+  Pointers outputs;
+  Pointers variables;
+  Pointers fresh;
+  char* arena = nullptr;
+  void* workspace = nullptr;  // kGemmWorkspaceBytes where there are products on a GPU
+
+  bool operator==(const Buffers& other) const {
+    return inputs == other.inputs && outputs == other.outputs && variables == other.variables &&
+           fresh == other.fresh && arena == other.arena && workspace == other.workspace;
+  }
+
+  void* At(const Operand& operand) const {
+    switch (operand.space) {
+      case Space::kInput:
+        return inputs[operand.index];
+      case Space::kOutput:
+        return outputs[operand.index];
+      case Space::kVariable:
+        return variables[operand.index];
+      case Space::kFresh:
+        return fresh[operand.index];
+      case Space::kArena:
+        return arena + operand.index;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace tf_stitch

@@ -1,0 +1,312 @@
+// Products through cuBLASLt, loaded with dlopen: preferably the copy that TensorFlow has loaded itself.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "gemm.h"
+#include "tensorflow/core/framework/types.pb.h"
+#include "tensorflow/core/platform/tensor_float_32_utils.h"
+#include "tensorflow/core/util/determinism.h"
+
+namespace tf_stitch {
+namespace {
+
+// What we need of cublasLt.h; the numbers are its ABI.
+struct LtHandleOpaque;
+struct LtDescOpaque;
+struct LtLayoutOpaque;
+struct LtPreferenceOpaque;
+using LtHandle = LtHandleOpaque*;
+using LtDesc = LtDescOpaque*;
+using LtLayout = LtLayoutOpaque*;
+using LtPreference = LtPreferenceOpaque*;
+
+struct LtAlgo {
+  std::uint64_t data[8];
+};
+
+struct LtHeuristic {
+  LtAlgo algo;
+  std::size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+enum { kDescTransposeA = 3, kDescTransposeB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
+enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
+enum { kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignment = 5 };
+enum { kEpilogueBias = 4, kEpilogueReluBias = 6 };
+enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
+enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
+constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
+constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
+constexpr int kProposals = 8;
+constexpr int kTrials = 3;
+
+struct Library {
+  std::string error = "not loaded";
+  int (*Create)(LtHandle*);
+  int (*DescCreate)(LtDesc*, int, int);
+  int (*DescDestroy)(LtDesc);
+  int (*DescSet)(LtDesc, int, const void*, std::size_t);
+  int (*LayoutCreate)(LtLayout*, int, std::uint64_t, std::uint64_t, std::int64_t);
+  int (*LayoutSet)(LtLayout, int, const void*, std::size_t);
+  int (*PreferenceCreate)(LtPreference*);
+  int (*PreferenceDestroy)(LtPreference);
+  int (*PreferenceSet)(LtPreference, int, const void*, std::size_t);
+  int (*Heuristic)(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int, LtHeuristic*, int*);
+  int (*Matmul)(LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*,
+                const void*, LtLayout, void*, LtLayout, const LtAlgo*, void*, std::size_t, CUstream);
+};
+
+void* Open(const std::vector<std::string>& candidates) {
+  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
+  }
+  for (const std::string& name : candidates) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+Library Load(const std::vector<std::string>& candidates) {
+  Library lt{};
+  void* library = Open(candidates);
+  if (library == nullptr) {
+    lt.error = "no cuBLASLt library";
+    return lt;
+  }
+  const auto resolve = [&](const char* name, auto* function) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+    return *function != nullptr;
+  };
+  const bool whole = resolve("cublasLtCreate", &lt.Create) && resolve("cublasLtMatmulDescCreate", &lt.DescCreate) &&
+                     resolve("cublasLtMatmulDescDestroy", &lt.DescDestroy) &&
+                     resolve("cublasLtMatmulDescSetAttribute", &lt.DescSet) &&
+                     resolve("cublasLtMatrixLayoutCreate", &lt.LayoutCreate) &&
+                     resolve("cublasLtMatrixLayoutSetAttribute", &lt.LayoutSet) &&
+                     resolve("cublasLtMatmulPreferenceCreate", &lt.PreferenceCreate) &&
+                     resolve("cublasLtMatmulPreferenceDestroy", &lt.PreferenceDestroy) &&
+                     resolve("cublasLtMatmulPreferenceSetAttribute", &lt.PreferenceSet) &&
+                     resolve("cublasLtMatmulAlgoGetHeuristic", &lt.Heuristic) &&
+                     resolve("cublasLtMatmul", &lt.Matmul);
+  lt.error = whole ? "" : "this cuBLASLt lacks functions";
+  return lt;
+}
+
+struct State {
+  std::mutex mutex;
+  Library library;
+  std::map<CUcontext, LtHandle> handles;
+  std::map<std::tuple<CUcontext, GemmSpec, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+};
+
+State& Global() {
+  static auto* state = new State;  // contexts die before static destructors run
+  return *state;
+}
+
+std::string Failed(const char* call, int status) {
+  return status == 0 ? "" : std::string(call) + " failed with status " + std::to_string(status);
+}
+
+int DataType(int type) {
+  switch (type) {
+    case tensorflow::DT_FLOAT:
+      return kReal32;
+    case tensorflow::DT_DOUBLE:
+      return kReal64;
+    case tensorflow::DT_HALF:
+      return kReal16;
+    case tensorflow::DT_BFLOAT16:
+      return kBfloat16;
+    default:
+      return -1;
+  }
+}
+
+class LtGemm final : public GpuGemm {
+ public:
+  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, bool tf32, bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), tf32_(tf32), settled_(deterministic) {}
+
+  // A row-major product is the column-major product of the exchanged operands.
+  std::string Prepare() {
+    const int type = DataType(spec_.type);
+    if (type < 0) return "cuBLASLt has no products of this type";
+    std::string error = NewDesc(&desc_);
+    const auto layout = [&](LtLayout* made, bool transposed, std::int64_t rows, std::int64_t cols) {
+      // Row-major [rows, cols] is column-major [cols, rows]; one stored transposed has its axes exchanged.
+      const std::int64_t fast = transposed ? rows : cols, slow = transposed ? cols : rows;
+      if (error.empty()) error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, fast));
+      if (!error.empty() || spec_.batch == 1) return;
+      const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
+      const std::int64_t offset = rows * cols;
+      error = Failed("cublasLtMatrixLayoutSetAttribute", lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
+      if (error.empty()) {
+        error = Failed("cublasLtMatrixLayoutSetAttribute",
+                       lt_.LayoutSet(*made, kLayoutBatchOffset, &offset, sizeof(offset)));
+      }
+    };
+    layout(&a_, spec_.transpose_a, spec_.m, spec_.k);
+    layout(&b_, spec_.transpose_b, spec_.k, spec_.n);
+    layout(&out_, false, spec_.m, spec_.n);
+    return error.empty() ? Propose() : error;
+  }
+
+  bool settled() const override { return settled_.load(std::memory_order_acquire); }
+
+  std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
+    if (!settled()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!settled()) {
+        Tune(stream, arguments, workspace);
+        settled_.store(true, std::memory_order_release);
+      }
+    }
+    return Launch(proposals_[chosen_], stream, arguments, workspace);
+  }
+
+ private:
+  std::string NewDesc(LtDesc* desc) const {
+    const bool wide = spec_.type == tensorflow::DT_DOUBLE;
+    const int compute = wide ? kCompute64 : tf32_ && spec_.type == tensorflow::DT_FLOAT ? kCompute32AsTf32 : kCompute32;
+    std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(desc, compute, wide ? kReal64 : kReal32));
+    const auto set = [&](int attribute, std::int32_t value) {
+      if (error.empty() && value != 0) {
+        error = Failed("cublasLtMatmulDescSetAttribute", lt_.DescSet(*desc, attribute, &value, sizeof(value)));
+      }
+    };
+    set(kDescTransposeA, spec_.transpose_b);
+    set(kDescTransposeB, spec_.transpose_a);
+    if (spec_.epilogue != Epilogue::kNone) {
+      set(kDescEpilogue, spec_.epilogue == Epilogue::kBias ? kEpilogueBias : kEpilogueReluBias);
+    }
+    return error;
+  }
+
+  std::string Propose() {
+    LtPreference preference = nullptr;
+    std::string error = Failed("cublasLtMatmulPreferenceCreate", lt_.PreferenceCreate(&preference));
+    if (!error.empty()) return error;
+    const auto prefer = [&](int attribute, const auto& value) {
+      if (error.empty()) {
+        error = Failed("cublasLtMatmulPreferenceSetAttribute",
+                       lt_.PreferenceSet(preference, attribute, &value, sizeof(value)));
+      }
+    };
+    prefer(kPreferWorkspace, std::uint64_t{kGemmWorkspaceBytes});
+    prefer(kPreferReductions, kReproducibleReductions);
+    for (int operand = 0; operand < 4; ++operand) prefer(kPreferAlignment + operand, kAlignment);
+    int found = 0;
+    proposals_.resize(kProposals);
+    if (error.empty()) {
+      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, out_, out_, preference,
+                                                                     kProposals, proposals_.data(), &found));
+    }
+    lt_.PreferenceDestroy(preference);
+    proposals_.resize(std::max(found, 0));
+    proposals_.erase(std::remove_if(proposals_.begin(), proposals_.end(), [](const auto& p) { return p.state != 0; }),
+                     proposals_.end());
+    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for this product" : error;
+  }
+
+  // Keeps the proposal that runs fastest on these buffers; the order of the library where measuring fails.
+  void Tune(CUstream stream, void* const* arguments, void* workspace) {
+    if (proposals_.size() < 2) return;
+    CUevent start = nullptr, stop = nullptr;
+    if (Cuda().EventCreate(&start, 0) != 0 || Cuda().EventCreate(&stop, 0) != 0) return;
+    float best = std::numeric_limits<float>::max();
+    for (std::size_t i = 0; i < proposals_.size(); ++i) {
+      bool good = Launch(proposals_[i], stream, arguments, workspace).empty();
+      good = good && Cuda().EventRecord(start, stream) == 0;
+      for (int trial = 0; good && trial < kTrials; ++trial) {
+        good = Launch(proposals_[i], stream, arguments, workspace).empty();
+      }
+      float milliseconds = 0;
+      good = good && Cuda().EventRecord(stop, stream) == 0 && Cuda().EventSynchronize(stop) == 0 &&
+             Cuda().EventElapsedTime(&milliseconds, start, stop) == 0;
+      if (good && milliseconds < best) {
+        best = milliseconds;
+        chosen_ = i;
+      }
+    }
+    Cuda().EventDestroy(start);
+    Cuda().EventDestroy(stop);
+  }
+
+  std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
+    // The pointer of the bias is part of the descriptor, which other threads may be using.
+    LtDesc desc = desc_;
+    std::string error;
+    if (spec_.epilogue != Epilogue::kNone) {
+      error = NewDesc(&desc);
+      if (error.empty()) {
+        error = Failed("cublasLtMatmulDescSetAttribute",
+                       lt_.DescSet(desc, kDescBiasPointer, &arguments[2], sizeof(void*)));
+      }
+    }
+    if (error.empty()) {
+      const float one = 1, zero = 0;
+      const double wide_one = 1, wide_zero = 0;
+      const bool wide = spec_.type == tensorflow::DT_DOUBLE;
+      const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
+      const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+      void* out = arguments[spec_.arguments() - 1];
+      error = Failed("cublasLtMatmul", lt_.Matmul(handle_, desc, alpha, arguments[1], b_, arguments[0], a_, beta, out,
+                                                  out_, out, out_, &proposal.algo, workspace, kGemmWorkspaceBytes,
+                                                  stream));
+    }
+    if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
+    return error;
+  }
+
+  const Library& lt_;
+  const LtHandle handle_;
+  const GemmSpec spec_;
+  const bool tf32_;
+  std::atomic<bool> settled_;
+  LtDesc desc_ = nullptr;
+  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr;
+  std::vector<LtHeuristic> proposals_;
+  std::size_t chosen_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::string LoadCublasLt(const std::vector<std::string>& candidates) {
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (!state.library.error.empty()) state.library = Load(candidates);
+  return state.library.error;
+}
+
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, std::shared_ptr<GpuGemm>* gemm) {
+  const std::string missing = LoadCublasLt({});
+  if (!missing.empty()) return missing;
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
+  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, tf32, deterministic}];
+  if (known == nullptr) {
+    LtHandle& handle = state.handles[context];
+    if (handle == nullptr) {
+      const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
+      if (!error.empty()) return error;
+    }
+    auto made = std::make_shared<LtGemm>(state.library, handle, spec, tf32, deterministic);
+    const std::string error = made->Prepare();
+    if (!error.empty()) return error;
+    known = std::move(made);
+  }
+  *gemm = known;
+  return "";
+}
+
+}  // namespace tf_stitch

@@ -1,0 +1,58 @@
+// Matrix products of a region: by cuBLASLt on a GPU, by Eigen on the CPU.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cuda_driver.h"
+
+namespace tsl::thread {
+class ThreadPool;
+}
+
+namespace tf_stitch {
+
+enum class Epilogue : int { kNone = 0, kBias = 1, kBiasRelu = 2 };
+
+// `batch` row-major products [m, k] x [k, n] -> [m, n]; arguments are a, b, the bias if there is one, the result.
+struct GemmSpec {
+  int type;  // tensorflow::DataType
+  std::int64_t batch, m, n, k;
+  bool transpose_a, transpose_b;  // stored as [k, m], [n, k]
+  Epilogue epilogue;
+
+  auto Tie() const { return std::tie(type, batch, m, n, k, transpose_a, transpose_b, epilogue); }
+  bool operator<(const GemmSpec& other) const { return Tie() < other.Tie(); }
+  int arguments() const { return epilogue == Epilogue::kNone ? 3 : 4; }
+};
+
+// Bytes of scratch memory that a product may use on a GPU: what cuBLAS advises for Hopper, and TensorFlow takes.
+constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;
+
+// A product ready to run in one context. Thread-safe.
+class GpuGemm {
+ public:
+  virtual ~GpuGemm() = default;
+
+  // Enqueues it. The first run tries the library's proposals on these buffers and keeps the fastest, unless
+  // TensorFlow has to be deterministic: it waits for the stream. `workspace` has kGemmWorkspaceBytes. "" or an error.
+  virtual std::string Run(CUstream stream, void* const* arguments, void* workspace) = 0;
+
+  // Whether later runs only enqueue.
+  virtual bool settled() const = 0;
+};
+
+// The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now.
+// Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, std::shared_ptr<GpuGemm>* gemm);
+
+// "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
+std::string LoadCublasLt(const std::vector<std::string>& candidates);
+
+// False for an element type that it does not know.
+bool RunHostGemm(const GemmSpec& spec, void* const* arguments, tsl::thread::ThreadPool* workers);
+
+}  // namespace tf_stitch
