@@ -15,6 +15,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
@@ -50,6 +51,7 @@ class Analysis:
             StitchError: the graph cannot be read.
         """
         start = time.perf_counter()
+        loosen_constants(graph_def)
         imported = import_graph(graph_def, types_of)
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
                               why_not=self._controls.why_not).find()

@@ -55,6 +55,9 @@ class GraphRewriter:
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
                  library_on: Collection[str] = ()) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
+        # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
+        is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
+        self._fetched = frozenset[str]() if is_function else preserved
         self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
@@ -183,7 +186,7 @@ class GraphRewriter:
                 return False
             if not any(h in written for h in node.reads):
                 return True
-        return node.name in self._preserved or any(u not in inside for u in users)
+        return node.name in self._fetched or any(u not in inside for u in users)
 
     def _wanted(self, members: Sequence[str]) -> list[str]:
         """Tensors of the region that somebody outside reads."""
@@ -199,7 +202,7 @@ class GraphRewriter:
                         if owner is not None and owner.rpartition(":")[0] in inside:
                             wanted[owner] = None
         for name in members:
-            if name in self._preserved:
+            if name in self._fetched:
                 wanted.update(dict.fromkeys(f"{name}:{i}" for i in range(len(self._imported.nodes[name].outputs))))
         return list(wanted)
 
@@ -256,7 +259,7 @@ class GraphRewriter:
 
     def _stand_in(self, node: ImportedNode, region: str, tensor: dict[str, str]) -> NodeDef:
         """A node of the same name for one that has to exist."""
-        if not node.outputs:
+        if not node.outputs or node.name not in self._fetched:
             return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
         inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]
         original = next(n for n in self._graph_def.node if n.name == node.name)

@@ -25,6 +25,7 @@ from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem
 from tf_stitch.integration.libraries import Libraries
+from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
@@ -77,6 +78,7 @@ class Session:
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
+        loosen_constants(item.graph_def)
         library_on = self._libraries.devices(item.device_type)
         imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,

@@ -46,12 +46,13 @@ def find_regions(nodes: Sequence[RegionNode], min_weight: int, remote: bool = Tr
     order = {n.name: i for i, n in enumerate(nodes)}
     edges = [(p, n.name) for n in nodes for p in (*n.inputs, *n.controls)]
     groups = AcyclicContraction([n.name for n in nodes], edges)
-    for node in nodes:
-        if node.place is None:
-            continue
-        for before in dict.fromkeys((*node.inputs, *(c for c in node.controls if by_name[c].sink or node.sink))):
-            if by_name[before].place == node.place:
-                groups.merge(before, node.name)
+    pending = [(before, node.name) for node in nodes if node.place is not None
+               for before in dict.fromkeys((*node.inputs, *(c for c in node.controls if by_name[c].sink or node.sink)))
+               if by_name[before].place == node.place]
+    merged = True
+    while merged:  # what one group in between forbids may be possible once that has been merged itself
+        left = [(a, b) for a, b in pending if not groups.merge(a, b)]
+        merged, pending = len(left) < len(pending), left
     if remote:
         _stitch_remote(nodes, by_name, groups)
     regions = [sorted(g, key=lambda n: order[n]) for g in groups.groups() if by_name[g[0]].place is not None]
