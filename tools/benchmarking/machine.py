@@ -26,3 +26,14 @@ def describe_cpu() -> dict[str, object]:
         **{name: metadata.version(name) for name in PACKAGES},
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def describe_gpu() -> dict[str, object]:
+    """The first GPU and its driver; nothing where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        lines = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    name, _, driver = lines[0].partition(", ")
+    return {"gpu": name, "driver": driver}
