@@ -15,7 +15,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
@@ -25,6 +25,7 @@ from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
+from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
@@ -105,9 +106,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
             for p in plan.patterns]
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
-    steps, source, programs = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
+    groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
+    steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
-                            (*steps, *buffers.copies), None)
+                            (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
@@ -179,11 +181,11 @@ def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
     return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
 
 
-def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[list[Step], str, Launches]:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
-    for group in _pack(buffers.kernels, buffers.rounds):
+    for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
             steps.append(GemmStep(first.gemm, _args(buffers, first)))
@@ -196,6 +198,14 @@ def _device_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
                                   tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
+
+
+def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """For each step, copies last, the earlier ones it has to wait for."""
+    accesses = [[Access(buffers.argument(node, mode), node.type.nbytes, mode is not Mode.READ)
+                 for i in group for node, mode in buffers.kernels[i].arguments] for group in groups]
+    accesses += [[Access(c.target, c.nbytes, True), Access(c.source, c.nbytes, False)] for c in buffers.copies]
+    return tuple(predecessors(accesses))
 
 
 def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:

@@ -6,7 +6,8 @@ An executable travels from Python to the op as int64 words:
      outputs, {rank, dims..., candidates, inputs whose buffer may be taken over...} each,
      state entries, {variable, mode: 0 in place, 1 a fresh buffer that becomes the value} each,
      modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life
-     steps, step...]
+     steps, step...,
+     {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 
     step: [0, function pointer, n, {space, index} * n]                                  CPU launch
           [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n]

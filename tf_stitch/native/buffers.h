@@ -12,7 +12,7 @@ struct Buffers {
   Pointers variables;
   Pointers fresh;
   char* arena = nullptr;
-  void* workspace = nullptr;  // kGemmWorkspaceBytes where there are products on a GPU
+  char* workspace = nullptr;  // Executable::WorkspaceBytes() where there are products on a GPU
 
   bool operator==(const Buffers& other) const {
     return inputs == other.inputs && outputs == other.outputs && variables == other.variables &&

@@ -161,6 +161,8 @@ class LtGemm final : public GpuGemm {
 
   bool settled() const override { return settled_.load(std::memory_order_acquire); }
 
+  std::size_t workspace_bytes() const override { return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes; }
+
   std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
     if (!settled()) {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -259,7 +261,7 @@ class LtGemm final : public GpuGemm {
       const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
       void* out = arguments[spec_.arguments() - 1];
       error = Failed("cublasLtMatmul", lt_.Matmul(handle_, desc, alpha, arguments[1], b_, arguments[0], a_, beta, out,
-                                                  out_, out, out_, &proposal.algo, workspace, kGemmWorkspaceBytes,
+                                                  out_, out, out_, &proposal.algo, workspace, proposal.workspace,
                                                   stream));
     }
     if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);

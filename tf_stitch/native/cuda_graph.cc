@@ -1,5 +1,6 @@
 #include "cuda_graph.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tf_stitch {
@@ -7,13 +8,15 @@ namespace {
 
 constexpr int kWarmRuns = 3;
 constexpr std::size_t kFewestSteps = 3;  // fewer are as cheap to launch one by one
+constexpr std::size_t kInstances = 4;    // of one graph
+constexpr std::size_t kAlign = 256;      // bytes, of scratch memory
 
 std::atomic<int> graph_limit{64};
 std::atomic<int> live_graphs{0};
 std::mutex error_mutex;
 std::string last_error;
 
-// Addresses of a step's operands, products' scratch memory included: what the graph has baked in.
+// Addresses of a step's operands: what a graph has baked in. Scratch memory moves with the workspace alone.
 std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
   std::vector<void*> found;
   const auto add = [&](const std::vector<Operand>& operands) {
@@ -23,7 +26,7 @@ std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
     add(launch->args);
   } else if (const auto* gemm = std::get_if<Gemm>(&step)) {
     add(gemm->args);
-    found.push_back(buffers.workspace);
+    if (gemm->gpu->workspace_bytes() != 0) found.push_back(buffers.workspace);
   } else if (const auto* fill = std::get_if<Fill>(&step)) {
     add({fill->target});
   } else if (const auto* copy = std::get_if<Copy>(&step)) {
@@ -61,6 +64,10 @@ std::string LastGraphError() {
 
 void SetGraphLimit(int graphs) { graph_limit = graphs; }
 
+std::size_t Executable::WorkspaceBytes() const {
+  return graph == nullptr ? kGemmWorkspaceBytes : graph->workspace_bytes();
+}
+
 StepGraph::~StepGraph() { Release(); }
 
 bool StepGraph::Wanted(const std::vector<Step>& steps) {
@@ -72,32 +79,19 @@ bool StepGraph::Wanted(const std::vector<Step>& steps) {
   return true;
 }
 
-// Whether a graph may be made now.
-bool StepGraph::Room(const std::vector<Step>& steps) {
-  for (const Step& step : steps) {
-    const auto* gemm = std::get_if<Gemm>(&step);
-    if (gemm != nullptr && !gemm->gpu->settled()) return false;
-  }
-  if (live_graphs.fetch_add(1) < graph_limit) return true;
-  live_graphs.fetch_sub(1);
-  return false;
-}
-
-bool StepGraph::Launch(CUcontext context, const std::vector<Step>& steps, const Buffers& buffers, CUstream stream,
-                       const RunSteps& run) {
+bool StepGraph::Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
+                       const RunStepOn& run) {
   const auto start = std::chrono::steady_clock::now();
   std::lock_guard<std::mutex> lock(mutex_);
-  if (failed_ || (exec_ == nullptr && !Room(steps))) return false;
+  if (failed_) return false;
   std::string error;
-  if (exec_ == nullptr) {
+  if (graph_ == nullptr) {
+    if (!Ready(executable.steps)) return false;
     context_ = context;
-    error = Make(steps, buffers, run);
-    if (exec_ == nullptr) live_graphs.fetch_sub(1);
-  } else if (!(buffers == buffers_)) {
-    error = Update(steps, buffers, run);
+    error = Make(executable, buffers, run);
   }
-  buffers_ = buffers;
-  if (error.empty()) error = CudaError("cuGraphLaunch", Cuda().GraphLaunch(exec_, stream));
+  if (error.empty()) error = Select(executable, buffers, run);
+  if (error.empty()) error = CudaError("cuGraphLaunch", Cuda().GraphLaunch(instances_.front().exec, stream));
   if (!error.empty()) {
     failed_ = true;
     Release();
@@ -112,71 +106,132 @@ bool StepGraph::Launch(CUcontext context, const std::vector<Step>& steps, const 
   return true;
 }
 
-std::string StepGraph::Make(const std::vector<Step>& steps, const Buffers& buffers, const RunSteps& run) {
+// Whether a graph may be made now.
+bool StepGraph::Ready(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    const auto* gemm = std::get_if<Gemm>(&step);
+    if (gemm != nullptr && !gemm->gpu->settled()) return false;
+  }
+  if (live_graphs.fetch_add(1) < graph_limit) return true;
+  live_graphs.fetch_sub(1);
+  return false;
+}
+
+// Products that may run side by side need scratch memory each. Where that is too much they share, one after the other.
+void StepGraph::PlaceWorkspaces(const Executable& executable) {
+  std::size_t total = 0;
+  after_ = executable.after;
+  workspace_.assign(executable.steps.size(), 0);
+  int last = -1;
+  for (std::size_t i = 0; i < executable.steps.size(); ++i) {
+    const auto* gemm = std::get_if<Gemm>(&executable.steps[i]);
+    const std::size_t bytes = gemm == nullptr ? 0 : (gemm->gpu->workspace_bytes() + kAlign - 1) / kAlign * kAlign;
+    if (bytes == 0) continue;
+    if (total + bytes <= kGemmWorkspaceBytes) {
+      workspace_[i] = total;
+      total += bytes;
+      continue;
+    }
+    // From here on all share the first bytes: none of them beside another, nor beside one that has its own.
+    for (int j = last < 0 ? 0 : last; j < static_cast<int>(i); ++j) {
+      if (std::holds_alternative<Gemm>(executable.steps[j])) after_[i].push_back(j);
+    }
+    last = static_cast<int>(i);
+    total = std::max(total, bytes);
+  }
+  workspace_bytes_.store(std::max(total, kAlign), std::memory_order_release);
+}
+
+std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
+  PlaceWorkspaces(executable);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
   if (error.empty()) error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
-  std::vector<void*> addresses;
-  CUgraphNode previous = nullptr;
-  for (std::size_t i = 0; error.empty() && i < steps.size(); ++i) {
-    arguments_.push_back(Arguments(steps[i], buffers));
-    const std::size_t before = previous == nullptr ? 0 : 1;
-    CUgraphNode node = nullptr;
-    if (const auto* launch = std::get_if<GpuLaunch>(&steps[i])) {
-      const KernelNodeParams params = Params(*launch, arguments_[i], &addresses);
-      error = CudaError("cuGraphAddKernelNode",
-                        Cuda().GraphAddKernelNode(&node, graph_, &previous, before, &params));
-      if (error.empty() && launch->cooperative) {
-        const std::int64_t value[8] = {1};  // CUlaunchAttributeValue
-        error = CudaError("cuGraphKernelNodeSetAttribute",
-                          Cuda().GraphKernelNodeSetAttribute(node, kNodeCooperative, value));
-      }
-    } else {
-      CUgraph part = nullptr;
-      error = Capture(i, run, &part);
-      if (error.empty()) {
-        error = CudaError("cuGraphAddChildGraphNode",
-                          Cuda().GraphAddChildGraphNode(&node, graph_, &previous, before, part));
-      }
-      if (part != nullptr) Cuda().GraphDestroy(part);
+  for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
+    std::vector<CUgraphNode> before;
+    for (int j : after_[i]) {
+      if (std::find(before.begin(), before.end(), nodes_[j]) == before.end()) before.push_back(nodes_[j]);
     }
+    arguments_.push_back(Arguments(executable.steps[i], buffers));
+    CUgraphNode node = nullptr;
+    error = AddNode(executable.steps[i], before, arguments_[i], workspace_[i], run, &node);
     nodes_.push_back(node);
-    previous = node;
   }
-  if (error.empty()) error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec_, graph_, 0));
   if (error.empty()) GraphStats().graphs.fetch_add(1, std::memory_order_relaxed);
   return error;
 }
 
-std::string StepGraph::Update(const std::vector<Step>& steps, const Buffers& buffers, const RunSteps& run) {
+std::string StepGraph::AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
+                               std::size_t workspace, const RunStepOn& run, CUgraphNode* node) {
+  if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
+    std::vector<void*> addresses;
+    const KernelNodeParams params = Params(*launch, arguments, &addresses);
+    const std::string error = CudaError(
+        "cuGraphAddKernelNode", Cuda().GraphAddKernelNode(node, graph_, before.data(), before.size(), &params));
+    if (!error.empty() || !launch->cooperative) return error;
+    const std::int64_t value[8] = {1};  // CUlaunchAttributeValue
+    return CudaError("cuGraphKernelNodeSetAttribute",
+                     Cuda().GraphKernelNodeSetAttribute(*node, kNodeCooperative, value));
+  }
+  CUgraph part = nullptr;
+  std::string error = Capture(step, workspace, run, &part);
+  if (error.empty()) {
+    error = CudaError("cuGraphAddChildGraphNode",
+                      Cuda().GraphAddChildGraphNode(node, graph_, before.data(), before.size(), part));
+  }
+  if (part != nullptr) Cuda().GraphDestroy(part);
+  return error;
+}
+
+std::string StepGraph::Select(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
+  for (auto it = instances_.begin(); it != instances_.end(); ++it) {
+    if (!(it->buffers == buffers)) continue;
+    instances_.splice(instances_.begin(), instances_, it);
+    return "";
+  }
+  if (instances_.size() < kInstances) {
+    CUgraphExec exec = nullptr;
+    const std::string error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec, graph_, 0));
+    if (!error.empty()) return error;
+    instances_.push_front({exec, {}, arguments_});
+  } else {
+    instances_.splice(instances_.begin(), instances_, std::prev(instances_.end()));
+  }
+  return Update(&instances_.front(), executable, buffers, run);
+}
+
+std::string StepGraph::Update(Instance* instance, const Executable& executable, const Buffers& buffers,
+                              const RunStepOn& run) {
   std::string error;
   std::vector<void*> addresses;
-  for (std::size_t i = 0; error.empty() && i < steps.size(); ++i) {
-    std::vector<void*> arguments = Arguments(steps[i], buffers);
-    if (arguments == arguments_[i]) continue;
-    arguments_[i] = std::move(arguments);
+  for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
+    const Step& step = executable.steps[i];
+    std::vector<void*> arguments = Arguments(step, buffers);
+    if (arguments == instance->arguments[i]) continue;
+    instance->arguments[i] = std::move(arguments);
     GraphStats().updates.fetch_add(1, std::memory_order_relaxed);
-    if (const auto* launch = std::get_if<GpuLaunch>(&steps[i])) {
-      const KernelNodeParams params = Params(*launch, arguments_[i], &addresses);
+    if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
+      const KernelNodeParams params = Params(*launch, instance->arguments[i], &addresses);
       error = CudaError("cuGraphExecKernelNodeSetParams",
-                        Cuda().GraphExecKernelNodeSetParams(exec_, nodes_[i], &params));
+                        Cuda().GraphExecKernelNodeSetParams(instance->exec, nodes_[i], &params));
       continue;
     }
     CUgraph part = nullptr;
-    error = Capture(i, run, &part);
+    error = Capture(step, workspace_[i], run, &part);
     if (error.empty()) {
       error = CudaError("cuGraphExecChildGraphNodeSetParams",
-                        Cuda().GraphExecChildGraphNodeSetParams(exec_, nodes_[i], part));
+                        Cuda().GraphExecChildGraphNodeSetParams(instance->exec, nodes_[i], part));
     }
     if (part != nullptr) Cuda().GraphDestroy(part);
   }
+  instance->buffers = buffers;
   return error;
 }
 
 // Steps whose kernels are a library's are recorded on a stream of our own: TensorFlow's takes work of other threads.
-std::string StepGraph::Capture(std::size_t step, const RunSteps& run, CUgraph* graph) {
+std::string StepGraph::Capture(const Step& step, std::size_t workspace, const RunStepOn& run, CUgraph* graph) {
   std::string error = CudaError("cuStreamBeginCapture", Cuda().StreamBeginCapture(capture_, kCaptureRelaxed));
   if (!error.empty()) return error;
-  const std::string recorded = run(capture_, step, step + 1);
+  const std::string recorded = run(capture_, step, workspace);
   error = CudaError("cuStreamEndCapture", Cuda().StreamEndCapture(capture_, graph));
   return recorded.empty() ? error : recorded;
 }
@@ -184,13 +239,13 @@ std::string StepGraph::Capture(std::size_t step, const RunSteps& run, CUgraph* g
 void StepGraph::Release() {
   if (context_ == nullptr) return;
   ScopedContext current(context_);
-  if (exec_ != nullptr) {
-    Cuda().GraphExecDestroy(exec_);
+  for (const Instance& instance : instances_) Cuda().GraphExecDestroy(instance.exec);
+  instances_.clear();
+  if (graph_ != nullptr) {
+    Cuda().GraphDestroy(graph_);
     live_graphs.fetch_sub(1);
   }
-  if (graph_ != nullptr) Cuda().GraphDestroy(graph_);
   if (capture_ != nullptr) Cuda().StreamDestroy(capture_);
-  exec_ = nullptr;
   graph_ = nullptr;
   capture_ = nullptr;
 }

@@ -1,8 +1,9 @@
-// The steps of an executable as a CUDA graph: one launch for all of them.
+// The steps of an executable as a CUDA graph: one launch for all of them, independent ones side by side.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -12,54 +13,71 @@
 namespace tf_stitch {
 
 struct GraphCounters {
-  std::atomic<std::int64_t> graphs{0};       // made
-  std::atomic<std::int64_t> launches{0};     // of graphs
-  std::atomic<std::int64_t> updates{0};      // nodes that got new addresses
-  std::atomic<std::int64_t> host_ns{0};      // spent updating and launching
-  std::atomic<std::int64_t> failures{0};     // executables that run step by step because no graph could be made of them
+  std::atomic<std::int64_t> graphs{0};    // made
+  std::atomic<std::int64_t> launches{0};  // of graphs
+  std::atomic<std::int64_t> updates{0};   // nodes that got new addresses
+  std::atomic<std::int64_t> host_ns{0};   // spent making, updating and launching
+  std::atomic<std::int64_t> failures{0};  // executables that run step by step because no graph could be made of them
 };
 GraphCounters& GraphStats();
 
 // Why the last failure came about; "" if there was none.
 std::string LastGraphError();
 
-// How many graphs a process keeps at most (TF_STITCH_CUDA_GRAPHS); 0: none.
+// How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS); 0: none.
 void SetGraphLimit(int graphs);
 
-// Runs steps [first, last) of the executable on a stream.
-using RunSteps = std::function<std::string(CUstream stream, std::size_t first, std::size_t last)>;
+// Runs one step on a stream, a product with its scratch memory at an offset of the workspace.
+using RunStepOn = std::function<std::string(CUstream stream, const Step& step, std::size_t workspace)>;
 
-// One executable's graph. Thread-safe: launches of one graph follow each other.
+// One executable's graph, instantiated for a few sets of addresses: allocators tend to alternate between some.
+// Thread-safe: launches of one executable follow each other.
 class StepGraph {
  public:
   ~StepGraph();
 
-  // Counts a run and says whether to launch the graph for it: after some runs with every product settled. A graph that
+  // Counts a run and says whether to launch the graph for it: after some runs, with every product settled. A graph that
   // cannot be made is not tried again.
   bool Wanted(const std::vector<Step>& steps);
 
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it
   // was not launched: then nothing was enqueued, and the caller runs the steps one by one.
-  bool Launch(CUcontext context, const std::vector<Step>& steps, const Buffers& buffers, CUstream stream,
-              const RunSteps& run);
+  bool Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
+              const RunStepOn& run);
+
+  // Scratch memory that a run needs: what any product may take until the graph is made, then what they do take.
+  std::size_t workspace_bytes() const { return workspace_bytes_.load(std::memory_order_acquire); }
 
  private:
-  bool Room(const std::vector<Step>& steps);
-  std::string Make(const std::vector<Step>& steps, const Buffers& buffers, const RunSteps& run);
-  std::string Update(const std::vector<Step>& steps, const Buffers& buffers, const RunSteps& run);
-  std::string Capture(std::size_t step, const RunSteps& run, CUgraph* graph);
+  struct Instance {
+    CUgraphExec exec = nullptr;
+    Buffers buffers;
+    std::vector<std::vector<void*>> arguments;  // of each step
+  };
+
+  bool Ready(const std::vector<Step>& steps);
+  void PlaceWorkspaces(const Executable& executable);
+  std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
+  std::string AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
+                      std::size_t workspace, const RunStepOn& run, CUgraphNode* node);
+  // The instance with these addresses: a known one, a new one, or the longest unused one updated.
+  std::string Select(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
+  std::string Update(Instance* instance, const Executable& executable, const Buffers& buffers, const RunStepOn& run);
+  std::string Capture(const Step& step, std::size_t workspace, const RunStepOn& run, CUgraph* graph);
   void Release();
 
   std::mutex mutex_;
   std::atomic<int> runs_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<std::size_t> workspace_bytes_{kGemmWorkspaceBytes};
   CUcontext context_ = nullptr;
   CUstream capture_ = nullptr;
   CUgraph graph_ = nullptr;
-  CUgraphExec exec_ = nullptr;
-  std::vector<CUgraphNode> nodes_;             // one a step
-  std::vector<std::vector<void*>> arguments_;  // of each step, as the graph has them
-  Buffers buffers_;                            // as the graph has them
+  std::vector<CUgraphNode> nodes_;               // one a step
+  std::vector<std::vector<int>> after_;          // edges, those between products that share scratch memory included
+  std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
+  std::vector<std::vector<void*>> arguments_;    // of each step, as the graph was made
+  std::list<Instance> instances_;                // last used first
 };
 
 }  // namespace tf_stitch

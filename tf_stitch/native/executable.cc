@@ -30,6 +30,13 @@ class Decoder {
     Modules();
     const std::int64_t steps = Count("steps");
     for (std::int64_t i = 0; i < steps; ++i) executable_.steps.push_back(NextStep());
+    const bool chain = position_ == words_.size();
+    for (std::int64_t i = 0; i < steps; ++i) {
+      std::vector<int>& before = executable_.after.emplace_back();
+      if (chain && i > 0) before.push_back(static_cast<int>(i) - 1);
+      const std::int64_t edges = chain ? 0 : Count("steps to wait for");
+      for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
+    }
     Require(position_ == words_.size(), "words are left over");
   }
 

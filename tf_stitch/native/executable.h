@@ -78,8 +78,12 @@ struct Executable {
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
+  std::vector<std::vector<int>> after;  // for each step the earlier ones it waits for
   bool has_gemm = false;
   std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
+
+  // Scratch memory that a run needs for its products on a GPU.
+  std::size_t WorkspaceBytes() const;
 };
 
 // Sizes that an executable is checked against, in bytes; shapes are those of its key.

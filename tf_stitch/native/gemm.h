@@ -38,11 +38,14 @@ class GpuGemm {
   virtual ~GpuGemm() = default;
 
   // Enqueues it. The first run tries the library's proposals on these buffers and keeps the fastest, unless
-  // TensorFlow has to be deterministic: it waits for the stream. `workspace` has kGemmWorkspaceBytes. "" or an error.
+  // TensorFlow has to be deterministic: it waits for the stream. `workspace` has workspace_bytes(). "" or an error.
   virtual std::string Run(CUstream stream, void* const* arguments, void* workspace) = 0;
 
   // Whether later runs only enqueue.
   virtual bool settled() const = 0;
+
+  // kGemmWorkspaceBytes until it is settled, then what its kernel needs.
+  virtual std::size_t workspace_bytes() const = 0;
 };
 
 // The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now.

@@ -22,23 +22,22 @@ class Launcher {
   absl::Status Run(const Executable& executable, CUcontext context) const {
     const std::vector<Step>& steps = executable.steps;
     if (placement_.on_gpu && executable.graph->Wanted(steps)) {
-      const auto record = [this, &steps](CUstream stream, std::size_t first, std::size_t last) {
+      const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
-        return std::string(Launcher(elsewhere, buffers_).RunRange(steps, first, last).message());
+        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step).message());
       };
-      if (executable.graph->Launch(context, steps, buffers_, placement_.stream, record)) return absl::OkStatus();
+      if (executable.graph->Launch(context, executable, buffers_, placement_.stream, record)) return absl::OkStatus();
     }
-    return RunRange(steps, 0, steps.size());
+    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step));
+    return absl::OkStatus();
   }
 
  private:
-  Launcher(const Placement& gpu, const Buffers& buffers) : placement_(gpu), buffers_(buffers) {}
+  Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
+      : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
 
-  absl::Status RunRange(const std::vector<Step>& steps, std::size_t first, std::size_t last) const {
-    for (std::size_t i = first; i < last; ++i) {
-      TF_RETURN_IF_ERROR(std::visit([this](const auto& one) { return RunStep(one); }, steps[i]));
-    }
-    return absl::OkStatus();
+  absl::Status RunOne(const Step& step) const {
+    return std::visit([this](const auto& one) { return RunStep(one); }, step);
   }
 
   using Arguments = absl::InlinedVector<void*, 32>;
@@ -85,7 +84,7 @@ class Launcher {
       }
       return absl::InternalError("tf_stitch: a product of a type that has none");
     }
-    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), buffers_.workspace);
+    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), buffers_.workspace + workspace_);
     return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
   }
 
@@ -99,6 +98,7 @@ class Launcher {
 
   const Placement& placement_;
   const Buffers& buffers_;
+  const std::size_t workspace_ = 0;  // where the scratch memory of a product begins
   tfs_env env_{};
 };
 

@@ -213,9 +213,9 @@ class StitchOp final : public tensorflow::OpKernel {
 
     Tensor workspace;
     if (on_gpu_ && executable.has_gemm) {
-      TF_RETURN_IF_ERROR(
-          ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({std::int64_t{kGemmWorkspaceBytes}}), &workspace));
-      buffers.workspace = workspace.data();
+      const auto bytes = static_cast<std::int64_t>(executable.WorkspaceBytes());
+      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}), &workspace));
+      buffers.workspace = static_cast<char*>(workspace.data());
     }
 
     std::optional<ScopedContext> current;

@@ -94,6 +94,7 @@ class Executable:
         outputs: types of the region's outputs.
         state: (variable number, mode) of every variable that gets a new value.
         binary: shared library (CPU) or cubin (GPU) that holds the kernels.
+        after: GPU: for each step the earlier ones it has to wait for; None: each waits for the one before it.
     """
 
     inputs: tuple[str, ...]
@@ -103,6 +104,7 @@ class Executable:
     arena_bytes: int
     steps: tuple[Step, ...]
     binary: bytes | str | None
+    after: tuple[tuple[int, ...], ...] | None = None
 
 
 def encode(executable: Executable, function_address: dict[str, int], image: tuple[int, int] | None) -> list[int]:
@@ -122,6 +124,8 @@ def encode(executable: Executable, function_address: dict[str, int], image: tupl
     words.append(len(executable.steps))
     for step in executable.steps:
         words += _encode_step(step, function_address)
+    for before in executable.after or ():
+        words += [len(before), *before]
     return words
 
 

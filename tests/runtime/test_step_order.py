@@ -1,0 +1,41 @@
+"""Edges between steps: every conflict is ordered, nothing else is, and none is said twice."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_stitch.runtime.executable import BufferRef, Space
+from tf_stitch.runtime.step_order import Access, predecessors
+
+ACCESS = st.builds(lambda space, at, size, writes: Access(BufferRef(space, at), size, writes),
+                   st.sampled_from([Space.ARENA, Space.INPUT, Space.OUTPUT]), st.integers(0, 6), st.integers(1, 4),
+                   st.booleans())
+
+
+def arena(at: int, size: int, writes: bool) -> Access:
+    return Access(BufferRef(Space.ARENA, at), size, writes)
+
+
+def test_readers_of_one_value_do_not_wait_for_each_other() -> None:
+    steps = [[arena(0, 4, True)], [arena(0, 4, False)], [arena(2, 4, False)], [arena(0, 4, True)]]
+    assert predecessors(steps) == [(), (0,), (0,), (1, 2)]
+
+
+def test_buffers_of_different_spaces_are_apart() -> None:
+    assert predecessors([[Access(BufferRef(Space.INPUT, 0), 4, True)],
+                         [Access(BufferRef(Space.OUTPUT, 0), 4, True)]]) == [(), ()]
+
+
+@given(st.lists(st.lists(ACCESS, min_size=1, max_size=3), max_size=12))
+def test_exactly_the_conflicts_are_ordered(steps: list[list[Access]]) -> None:
+    direct = predecessors(steps)
+    reached: list[set[int]] = []
+    for before in direct:
+        reached.append(set(before).union(*(reached[j] for j in before)))
+        for j in before:
+            assert not any(j in reached[k] for k in before if k != j), "an edge that follows from others"
+    for i, own in enumerate(steps):
+        for j in range(i):
+            if any(a.conflicts(b) for a in own for b in steps[j]):
+                assert j in reached[i]
