@@ -57,6 +57,7 @@ class CompiledRegion:
 
     Attributes:
         programs: what the symbol of each launch runs, in the order of its arguments.
+        launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
     """
 
@@ -65,6 +66,7 @@ class CompiledRegion:
     programs: dict[str, tuple[Program, ...]]
     plan: StitchPlan
     kernels: tuple[LoweredKernel, ...]
+    launches: tuple[str, ...]
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
 
@@ -107,13 +109,14 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
-    steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
+    steps, source, programs, launches = (_host_steps(buffers) if groups is None
+                                         else _device_steps(buffers, groups))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
+    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls)
 
 
 class _PatternCompiler:
@@ -167,10 +170,11 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
-Launches: TypeAlias = dict[str, tuple[Program, ...]]
+Launches: TypeAlias = tuple[list[Step], str, dict[str, tuple[Program, ...]], tuple[str, ...]]
+"""Steps, source, what each launch runs, and the launch of each kernel."""
 
 
-def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
+def _host_steps(buffers: BufferPlan) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
@@ -178,13 +182,16 @@ def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
             steps.append(GemmStep(work.gemm, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
-    return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
+    names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
+    runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
+    return steps, emit_cpu(programs) if programs else "", runs, names
 
 
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[list[Step], str, Launches]:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
+    names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
@@ -192,12 +199,13 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple
             continue
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        names |= dict.fromkeys(group, launch.name)
         kernels = [programs[number][1] for number in members]
         steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
                                   max(dynamic_shared_bytes(program) for program in kernels),
                                   tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
+    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -34,8 +34,8 @@ def bias_gradient() -> TensorGraph:
 @pytest.mark.parametrize(("graph", "device"), [(softmax, CPU), (softmax, H200), (bias_gradient, CPU)],
                          ids=lambda v: getattr(v, "target", None) or v.__name__)
 def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: Callable[[str, str], None]) -> None:
-    kernels = compiled(graph(), device).kernels
-    golden(f"kernel_{graph.__name__}_{device.target}", "\n".join(format_program(replace(one.program, cost=0)) for one in kernels))
+    texts = [format_program(replace(one.program, cost=0)) for one in compiled(graph(), device).kernels]
+    golden(f"kernel_{graph.__name__}_{device.target}", "\n".join(texts))
 
 
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
@@ -52,7 +52,8 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Store("y", var(I), k.Element("t", var(I), F32)), ["y[i] = t[i]"]),
     (k.LoadVector("t", constant(0), "x", var(I) * 4, 4), ["t[0:+4] = x[i*4:+4]"]),
     (k.StoreVector("y", var(I) * 4, "t", 4), ["y[i*4:+4] = t[0:+4]"]),
-    (k.For(I, (k.Assign("s", ONE),), k.Loop.UNROLL, constant(3)), ["for i in 0..3 unroll while i < 3:", "  s = 1:float32"]),
+    (k.For(I, (k.Assign("s", ONE),), k.Loop.UNROLL, constant(3)),
+     ["for i in 0..3 unroll while i < 3:", "  s = 1:float32"]),
     (k.If(k.InRange(var(I), 1, 3), (k.Barrier(),), (k.Assign("s", ONE),)),
      ["if (1 <= i < 3):", "  barrier", "else:", "  s = 1:float32"]),
     (k.AllReduce((("s", OpKind.SUM), ("m", OpKind.MAX)), 32), ["all_reduce over 32 threads: sum s, max m"]),

@@ -41,8 +41,8 @@ class Analysis:
         self.report = Report()
 
     def document(self) -> dict[str, Any]:
-        """As report.json holds it."""
-        return self.report.document(None)
+        """As report.json holds it, with the kernels' sources by name."""
+        return self.report.document(None) | {"sources": dict(self.report.sources)}
 
     def add(self, graph_id: str, graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> None:
         """Finds the regions of a graph and plans those whose shapes are known.
@@ -85,7 +85,11 @@ class Analysis:
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return
-        for entry in build_entries(Place(number, 0), list(shapes.values()), compiled, self._device, False, {}):
+        source = f"region_{number}_0.{'cu' if self._device.is_gpu else 'c'}" if compiled.source else None
+        if source is not None:
+            self.report.sources[source] = compiled.source
+        for entry in build_entries(Place(number, 0), graph, list(shapes.values()), compiled, self._device, False,
+                                   source, {}):
             self.report.add(entry)
 
     def _shapes(self, region: RegionGraph) -> dict[str, Sequence[int]] | None:

@@ -8,12 +8,15 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.integration.report import BuildEntry, KernelEntry
+from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
+from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.kernel_ir.cost import buffer_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.runtime.executable import DeviceLaunch
 
 
 class Place(NamedTuple):
@@ -28,25 +31,42 @@ def names_of(graph: TensorGraph) -> tuple[str, ...]:
     return tuple(node.loc.node for node in graph.nodes())
 
 
-def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: CompiledRegion, device: DeviceSpec,
-                  cached: bool, own_names: Mapping[str, str]) -> Iterator[BuildEntry | KernelEntry]:
+def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[int]], compiled: CompiledRegion,
+                  device: DeviceSpec, cached: bool, source: str | None, own_names: Mapping[str, str]
+                  ) -> Iterator[BuildEntry | KernelEntry]:
     """The entries of one executable.
 
     Args:
+        graph: the region bound to these shapes, before the passes.
+        source: where its source is kept.
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
     """
     solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
-    yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds))
-    for kernel in compiled.kernels:
+    nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
+                                if n.loc.node)) for kernel in compiled.kernels]
+    idle = without_kernel(graph, compiled.plan.graph.nodes(), compiled.plan.free,
+                          {name for names in nodes for name in names}, own_names)
+    yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
+                     source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
+    for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
-        nodes = dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in schedule.pattern.nodes if n.loc.node)
         yield KernelEntry(
             region=place.region, build=place.build, device="gpu" if device.is_gpu else "cpu",
-            symbol=kernel.program.title[:60], rule=schedule.rule.value,
-            domain=[schedule.domain.rows, schedule.domain.cols], nodes=list(nodes),
+            symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
+            domain=[schedule.domain.rows, schedule.domain.cols], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program))
+            predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program),
+            scratch_bytes=array_bytes(kernel.program))
+
+
+def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
+    on_device = {step.symbol: step for step in compiled.executable.steps if isinstance(step, DeviceLaunch)}
+    for symbol, programs in compiled.programs.items():
+        buffers = [(b.dtype.value, b.size, b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
+        step = on_device.get(symbol)
+        grid, shared = (programs[0].grid, 0) if step is None else (step.grid, step.shared_bytes)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -184,7 +184,12 @@ class RegionRegistry:
         if not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
         own_names = dict(zip(built.names, names_of(graph), strict=True))
-        for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
+        source = None
+        if built.compiled.source:
+            source = f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
+            self._report.sources[source] = built.compiled.source
+        for entry in build_entries(Place(number, build), graph, key.shapes, built.compiled, built.device, cached,
+                                   source, own_names):
             self._report.add(entry)
 
 

@@ -19,7 +19,8 @@ def format_program(program: k.Program) -> str:
 
     `let` names a value, `var` a mutable scalar; `v[a:+4]` is four neighbouring elements.
     """
-    lines = [f"program grid={program.grid} threads={program.threads}" + (f" cost={program.cost}" if program.cost else "")]
+    cost = f" cost={program.cost}" if program.cost else ""
+    lines = [f"program grid={program.grid} threads={program.threads}{cost}"]
     if program.title:
         lines.append(f"  // {_one_line(program.title)}")
     lines += [f"  {b.mode.value} {b.name}: {b.dtype.value}[{b.size}]{_values(b)}" for b in program.buffers]
