@@ -20,6 +20,7 @@ from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -44,11 +45,13 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        patterns: how many patterns of more than one node are kept, the first ones; None: all.
     """
 
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    patterns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,8 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     verify_graph(graph, static=True)
     compiler = _PatternCompiler(options)
     plan = plan_region(graph, compiler.time_of, options.plan)
+    if options.patterns is not None:
+        plan = keep_patterns(plan, options.patterns)
     planned = time.perf_counter()
     stored = {n for p in plan.patterns for n in p.outputs}
     work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)

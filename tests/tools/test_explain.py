@@ -27,8 +27,8 @@ def node(name: str, op: str, inputs: list[int], region: int | None = None, reaso
 
 def kernel(region: int, build: int, nodes: list[str], **more: Any) -> dict[str, Any]:
     return {"region": region, "build": build, "device": "cpu", "symbol": "s", "launch": "stitch_0",
-            "rule": "row_reduction", "domain": [8, 16], "nodes": nodes, "node_schemes": {nodes[0]: "local"}, "schemes": {"local": 1},
-            "predicted_us": 1.5, "bytes": 1024, "scratch_bytes": 64} | more  # fmt: skip
+            "rule": "row_reduction", "domain": [8, 16], "nodes": nodes, "node_schemes": {nodes[0]: "local"},
+            "schemes": {"local": 1}, "predicted_us": 1.5, "bytes": 1024, "scratch_bytes": 64} | more  # fmt: skip
 
 
 def region(number: int, nodes: dict[str, str]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Analysis:
 
     def __init__(self, config: StitchConfig, device: DeviceSpec, size: int | None = None) -> None:
         self._config, self._device, self._size = config, device, size
+        self._plan_options = PlanOptions(config.planner, config.ilp_seconds)
         self._controls = Controls(config)
         self._regions = 0
         self.report = Report()
@@ -76,12 +77,12 @@ class Analysis:
         if shapes is None:
             self.report.note("plan", where, "its sizes are known at run time only")
             return
+        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
         try:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, tuple(f"i{i}" for i in range(len(region.inputs))),
                                       tuple(f"v{i}" for i in range(len(region.handles))),
-                                      CompileOptions(self._device, PlanOptions(self._config.planner,
-                                                                               self._config.ilp_seconds)))
+                                      CompileOptions(self._device, self._plan_options, patterns=patterns))
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -48,10 +49,13 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
                           {name for names in nodes for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
+    patterns = itertools.count()
     for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
         yield KernelEntry(
-            region=place.region, build=place.build, device="gpu" if device.is_gpu else "cpu",
+            region=place.region, build=place.build,
+            pattern=next(patterns) if len(schedule.pattern.nodes) > 1 else None,
+            device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[schedule.domain.rows, schedule.domain.cols], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),

@@ -133,20 +133,22 @@ class RegionRegistry:
             if node.type.numel == 0:
                 raise BindError("a tensor has no elements", node.loc)
         aligned = key.aligned or device == CPU_ORDINAL
-        identity = (format_graph_anonymously(graph), device, aligned)
+        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
+        identity = (format_graph_anonymously(graph), device, aligned, patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
             known = identity in self._built
             if not known:
-                self._built[identity] = self._compile(number, graph, device, aligned)
+                self._built[identity] = self._compile(number, graph, device, aligned, patterns)
             return graph, self._built[identity], known
 
-    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool) -> Built:
+    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool, patterns: int | None) -> Built:
         region = self.region(number)
         inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
         variables = tuple(f"v{i}" for i in range(len(region.handles)))
-        options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
+        options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned,
+                                 patterns)
         with self._lock:
             self._compiled[number] += 1
             stem = f"region_{number}_{self._compiled[number] - 1}"

@@ -71,6 +71,7 @@ class KernelEntry:
 
     Attributes:
         build: which executable of the region, from 0.
+        pattern: its number among those of more than one node, in TF_STITCH_FUEL's order; None: a single node.
         launch: symbol of the launch that runs it, alone or with others; one of its build's launches.
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself.
@@ -81,6 +82,7 @@ class KernelEntry:
 
     region: int
     build: int
+    pattern: int | None
     device: str
     symbol: str
     launch: str
