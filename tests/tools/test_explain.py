@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from explaining.load import Document, load_document
+from explaining.measure import measure
 from explaining.rows import Graph, graphs
 from explaining.text import table
 from explaining.why import answers
 
 from tf_stitch.errors import StitchError
+from tf_stitch.runtime.device_run import gpu_is_here
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +98,8 @@ def test_why(document: Document) -> None:
     text = "\n".join(answers(graph, "*"))
     assert "m (MatMul) in graph g\n  TensorFlow runs it: MatMul is a library call\n" in text
     assert "v (Reshape) in graph g\n  region 0, in no kernel: a view\n" in text
-    assert "kernel 0.0: row_reduction 8 x 16, 1 ops, 1.5 us predicted, 2.5 us measured, 1024 bytes moved" in text
+    assert "kernel 0.0: row_reduction 8 x 16, 1 ops, 1.5 us predicted, 2.5 us measured, 1,024 bytes moved, " \
+        "64 of scratch a block" in text
     assert "its value goes to v (memory)" in text
     assert list(answers(graph, "nothing*")) == []
 
@@ -139,6 +142,44 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
     ops = {op.name: op for op in only_graph(tmp_path / f"graph.{suffix}").ops}
     assert ops["y"].kernels
     assert "Placeholder" in str(ops["x"].why)
+
+
+def test_measured_times(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 32)
+    assert list(measure(document)) == []
+    [kernel] = next(graphs(document)).regions[0].kernels
+    assert kernel.measured_us is not None
+    assert 0 < kernel.measured_us < 1e5
+    sources = document["sources"]
+    document["sources"] = {}
+    assert list(measure(document)) == \
+        ["region_0_0.c is not timed: it is not in the folder sources/ beside the report"]
+    document["sources"] = sources | {"region_0_0.c": "nonsense"}
+    [message] = measure(document)
+    assert "region_0_0.c is not timed: " in message
+
+
+@pytest.mark.skipif(gpu_is_here(), reason="there is a GPU")
+def test_cuda_kernels_need_a_gpu_to_be_measured(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 32, "h200")
+    assert list(measure(document)) == \
+        ["region_0_0.cu is not timed: its kernels need a GPU, and CuPy finds none here"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not gpu_is_here(), reason="no GPU")
+def test_measured_times_on_a_gpu(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 4096, "h200")
+    assert list(measure(document)) == []
+    times = [kernel.measured_us for kernel in next(graphs(document)).regions[0].kernels]
+    assert times
+    assert all(time is not None and 0 < time < 1e5 for time in times)
 
 
 def explain(*arguments: str) -> subprocess.CompletedProcess[str]:

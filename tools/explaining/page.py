@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from explaining.rows import Graph, Kernel, Op, Region
-from explaining.text import kernel_line, region_facts
+from explaining.text import kernel_line, micros, region_facts
 from tf_stitch.errors import StitchError
 
 _ASSETS = Path(__file__).parent
@@ -56,7 +56,7 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
 
 def _region(region: Region) -> dict[str, Any]:
     predicted = sum(k.predicted_us for k in region.kernels)
-    measured = "" if region.measured_us is None else f", {region.measured_us:.1f} us measured"
+    measured = "" if region.measured_us is None else f", {micros(region.measured_us)} measured"
     return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels),
-            "kernelNames": [k.name for k in region.kernels], "time": f"{predicted:.1f} us predicted{measured}",
+            "kernelNames": [k.name for k in region.kernels], "time": f"{micros(predicted)} predicted{measured}",
             "about": [*region_facts(region), *([region.problem] if region.problem else [])]}  # fmt: skip

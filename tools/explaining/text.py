@@ -30,15 +30,15 @@ def region_facts(region: Region) -> list[str]:
     """What is known of a region as a whole."""
     parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels)} kernels"]
     if region.kernels:
-        parts.append(f"{sum(k.predicted_us for k in region.kernels):.1f} us predicted")
+        parts.append(f"{micros(sum(k.predicted_us for k in region.kernels))} predicted")
     if region.measured_us is not None:
-        parts.append(f"{region.measured_us:.1f} us measured")
+        parts.append(f"{micros(region.measured_us)} measured")
     if region.solver:
         solver = region.solver
         parts.append(f"plan {solver['status']} by {solver['solver']}, "
                      f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
     if region.arena:
-        parts.append(f"{region.arena} bytes between kernels")
+        parts.append(f"{region.arena:,} bytes between kernels")
     if region.executables > 1:
         parts.append(f"the last of {region.executables} executables")
     parts.append(f"ran {region.runs} times")
@@ -57,16 +57,21 @@ def kernel_line(kernel: Kernel) -> str:
     """What is known of a kernel, on one line."""
     schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
     return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
-            f"{kernel.nbytes} bytes moved" + (f", {kernel.scratch} bytes of scratch a block" if kernel.scratch else "")
+            f"{kernel.nbytes:,} bytes moved" + (f", {kernel.scratch:,} of scratch a block" if kernel.scratch else "")
             + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
 
 
 def times(kernel: Kernel) -> str:
     """Predicted and, where known, measured time."""
     if kernel.measured_us is None:
-        return f"{kernel.predicted_us:.1f} us predicted"
+        return f"{micros(kernel.predicted_us)} predicted"
     others = f" in one launch with {kernel.shared_launch - 1} others" if kernel.shared_launch > 1 else ""
-    return f"{kernel.predicted_us:.1f} us predicted, {kernel.measured_us:.1f} us measured{others}"
+    return f"{micros(kernel.predicted_us)} predicted, {micros(kernel.measured_us)} measured{others}"
+
+
+def micros(time: float) -> str:
+    """Microseconds, with two digits at least."""
+    return f"{time:.2f} us" if time < 1 else f"{time:.1f} us"
 
 
 def _lines(ops: list[Op]) -> Iterator[str]:
