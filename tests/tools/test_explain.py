@@ -144,6 +144,18 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
     assert "Placeholder" in str(ops["x"].why)
 
 
+def test_library_calls(document: Document) -> None:
+    document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
+    document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",
+                                      predicted_us=None, node_schemes={}, schemes={}, scratch_bytes=0))
+    [graph] = graphs(document)
+    text = "\n".join(table(graph))
+    assert re.search(r"MatMul +0 +0\.1 +library +1024 +0 +m$", text, re.MULTILINE)
+    assert "kernel 0.1: library call, gemm float32 1x[8,4]x[4,16] nn, 1,024 bytes moved" in text
+    assert "1 kernels, 1 library calls, 1.5 us predicted, 2.5 us measured" in text
+    assert "kernel 0.1: library call" in "\n".join(answers(graph, "m"))
+
+
 def test_measured_times(tmp_path: Path) -> None:
     model = Model()
     tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})

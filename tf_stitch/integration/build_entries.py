@@ -45,8 +45,9 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
     nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
                                 if n.loc.node)) for kernel in compiled.kernels]
+    calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]
     idle = without_kernel(graph, compiled.plan.graph.nodes(), compiled.plan.free,
-                          {name for names in nodes for name in names}, own_names)
+                          {name for names in (*nodes, calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
     patterns = itertools.count()
@@ -62,6 +63,12 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program),
             scratch_bytes=array_bytes(kernel.program))
+    for call, name in zip(compiled.calls, calls, strict=True):
+        gemm = call.gemm
+        yield KernelEntry(
+            region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
+            symbol=str(gemm), launch="", rule="library", domain=[gemm.batch * gemm.m, gemm.n], nodes=[name],
+            node_schemes={}, schemes={}, predicted_us=None, bytes=gemm.nbytes, scratch_bytes=0)
 
 
 def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
@@ -74,9 +81,12 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:
-    """Schemes of each user's node; those of its several values joined by "+"."""
+    """Schemes of each user's node; those of its several values joined by "+", the one of its result last."""
     found: dict[str, dict[str, None]] = {}
-    for node, scheme in kernel.schedule.schemes.items():
-        if node.loc.node:
-            found.setdefault(own_names.get(node.loc.node, node.loc.node), {})[scheme.value] = None
-    return {name: "+".join(schemes) for name, schemes in found.items()}
+    schemes = kernel.schedule.schemes
+    for node in kernel.schedule.pattern.nodes:
+        if node.loc.node and node in schemes:
+            mine = found.setdefault(own_names.get(node.loc.node, node.loc.node), {})
+            mine.pop(schemes[node].value, None)
+            mine[schemes[node].value] = None
+    return {name: "+".join(mine) for name, mine in found.items()}

@@ -67,15 +67,16 @@ class RegionEntry:
 
 @dataclass
 class KernelEntry:
-    """One kernel of one executable of a region.
+    """One kernel of one executable of a region, or one library call: its rule is "library", its symbol what it does.
 
     Attributes:
         build: which executable of the region, from 0.
-        pattern: its number among those of more than one node, in TF_STITCH_FUEL's order; None: a single node.
-        launch: symbol of the launch that runs it, alone or with others; one of its build's launches.
+        pattern: its number among kernels of more than one node, in TF_STITCH_FUEL's order; None: it has one.
+        launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
         nodes: TensorFlow nodes whose values it computes.
-        node_schemes: how it hands on the values of those nodes that it uses itself.
+        node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
         schemes: how many values it hands on in each way.
+        predicted_us: None for library calls.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
     """
@@ -91,7 +92,7 @@ class KernelEntry:
     nodes: list[str]
     node_schemes: dict[str, str]
     schemes: dict[str, int]
-    predicted_us: float
+    predicted_us: float | None
     bytes: int
     scratch_bytes: int
 

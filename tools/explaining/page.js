@@ -42,7 +42,8 @@ function standIns() {
 
 function schemeOf(before, after) {
   const kernel = shown.ops[before].kernels.find((k) => shown.ops[after].kernels.includes(k));
-  return kernel === undefined ? "memory" : shown.kernels[kernel].schemes[shown.ops[before].name] ?? "memory";
+  const schemes = kernel === undefined ? undefined : shown.kernels[kernel].schemes[shown.ops[before].name];
+  return schemes === undefined ? "memory" : schemes.split("+").at(-1);  // the one of its result
 }
 
 // Edges between what is shown: "from to" -> scheme.

@@ -55,8 +55,8 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
 
 
 def _region(region: Region) -> dict[str, Any]:
-    predicted = sum(k.predicted_us for k in region.kernels)
     measured = "" if region.measured_us is None else f", {micros(region.measured_us)} measured"
     return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels),
-            "kernelNames": [k.name for k in region.kernels], "time": f"{micros(predicted)} predicted{measured}",
+            "kernelNames": [k.name for k in region.kernels],
+            "time": f"{micros(region.predicted_us)} predicted{measured}",
             "about": [*region_facts(region), *([region.problem] if region.problem else [])]}  # fmt: skip

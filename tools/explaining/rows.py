@@ -10,6 +10,7 @@ from explaining.load import Document
 
 READ = "a read of a variable, which the region's kernels read in place"
 NO_KERNEL = "hands on another node's value, or repeats it"
+LIBRARY = "library"
 _STITCHED = ("StitchOp", "StitchStateOp")
 
 
@@ -18,6 +19,9 @@ class Kernel:
     """A kernel of a region.
 
     Attributes:
+        symbol: of a library call what it computes.
+        rule: the schedule rule behind it; "library" for a library call.
+        predicted_us: None for library calls.
         measured_us: of its launch; None where nobody measured.
         shared_launch: kernels that its launch runs, itself among them.
         nbytes: moved by it, of its parameters.
@@ -25,13 +29,14 @@ class Kernel:
     """
 
     name: str
+    symbol: str
     rule: str
     rows: int
     cols: int
     ops: int
     schemes: dict[str, int]
     node_schemes: dict[str, str]
-    predicted_us: float
+    predicted_us: float | None
     measured_us: float | None
     shared_launch: int
     nbytes: int
@@ -40,8 +45,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Region:
-    """A region as its last executable has it. `problem` says why there is none, or why it gave way; `arena` is what
-    its kernels hand to each other, in bytes; `measured_us` the sum of its launches, None where one is not known."""
+    """A region as its last executable has it.
+
+    Attributes:
+        arena: what its kernels hand to each other, in bytes.
+        measured_us: sum over its kernels, not its library calls; None where one is not known.
+        problem: why there is no executable, or why it gave way.
+    """
 
     number: int
     wrap: str
@@ -54,6 +64,10 @@ class Region:
     measured_us: float | None
     arena: int
     problem: str | None
+
+    @property
+    def predicted_us(self) -> float:
+        return sum(kernel.predicted_us or 0.0 for kernel in self.kernels)
 
 
 @dataclass(frozen=True)
@@ -147,9 +161,11 @@ def _kernels(document: Document, builds: dict[int, tuple[int, dict[str, Any]]]
 
 def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -> Kernel:
     rows, cols = entry["domain"]
-    together = sum(other["launch"] == entry["launch"] for other in of_region) if entry["device"] == "gpu" else 1
-    return Kernel(name, entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"], entry["node_schemes"],
-                  entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"], entry["scratch_bytes"])
+    together = sum(other["launch"] == entry["launch"] for other in of_region)
+    together = together if entry["device"] == "gpu" and entry["launch"] else 1
+    return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
+                  entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
+                  entry["scratch_bytes"])  # fmt: skip
 
 
 def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str, Any]] | None,
@@ -160,12 +176,11 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     problem = "; ".join(troubles) or (None if last else "has not run, so no kernels were built")
     build = last[1] if last else {"solver": None, "arena_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
-                  entry["fallbacks"], build["solver"], _total([k.measured_us for k in kernels],
-                                                              [k.shared_launch for k in kernels]),
-                  build["arena_bytes"], problem)  # fmt: skip
+                  entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"], problem)
 
 
-def _total(times: list[float | None], together: list[int]) -> float | None:
-    """A launch that runs several kernels counts once."""
-    known = [time / count for time, count in zip(times, together, strict=True) if time is not None]
-    return sum(known) if times and len(known) == len(times) else None
+def _measured(kernels: list[Kernel]) -> float | None:
+    """Sum over the launches of kernels; a launch that runs several counts once."""
+    own = [k for k in kernels if k.rule != LIBRARY]
+    known = [k.measured_us / k.shared_launch for k in own if k.measured_us is not None]
+    return sum(known) if own and len(known) == len(own) else None

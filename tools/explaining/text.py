@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from explaining.rows import Graph, Kernel, Op, Region
+from explaining.rows import LIBRARY, Graph, Kernel, Op, Region
 
 _KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes", "scratch")
 _NUMBERS = frozenset({0, 3, 4, 5, 6})
@@ -28,9 +28,12 @@ def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
 
 def region_facts(region: Region) -> list[str]:
     """What is known of a region as a whole."""
-    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels)} kernels"]
+    calls = sum(k.rule == LIBRARY for k in region.kernels)
+    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels) - calls} kernels"]
+    if calls:
+        parts.append(f"{calls} library calls")
     if region.kernels:
-        parts.append(f"{micros(sum(k.predicted_us for k in region.kernels))} predicted")
+        parts.append(f"{micros(region.predicted_us)} predicted")
     if region.measured_us is not None:
         parts.append(f"{micros(region.measured_us)} measured")
     if region.solver:
@@ -55,6 +58,8 @@ def _region(region: Region) -> Iterator[str]:
 
 def kernel_line(kernel: Kernel) -> str:
     """What is known of a kernel, on one line."""
+    if kernel.rule == LIBRARY:
+        return f"{kernel.name}: library call, {kernel.symbol}, {kernel.nbytes:,} bytes moved"
     schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
     return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
             f"{kernel.nbytes:,} bytes moved" + (f", {kernel.scratch:,} of scratch a block" if kernel.scratch else "")
@@ -63,15 +68,16 @@ def kernel_line(kernel: Kernel) -> str:
 
 def times(kernel: Kernel) -> str:
     """Predicted and, where known, measured time."""
+    predicted = "not predicted" if kernel.predicted_us is None else f"{micros(kernel.predicted_us)} predicted"
     if kernel.measured_us is None:
-        return f"{micros(kernel.predicted_us)} predicted"
+        return predicted
     others = f" in one launch with {kernel.shared_launch - 1} others" if kernel.shared_launch > 1 else ""
-    return f"{micros(kernel.predicted_us)} predicted, {micros(kernel.measured_us)} measured{others}"
+    return f"{predicted}, {micros(kernel.measured_us)} measured{others}"
 
 
 def micros(time: float) -> str:
     """Microseconds, with two digits at least."""
-    return f"{time:.2f} us" if time < 1 else f"{time:.1f} us"
+    return f"{time:.2g} us" if time < 1 else f"{time:.1f} us"
 
 
 def _lines(ops: list[Op]) -> Iterator[str]:
@@ -96,7 +102,8 @@ def _about(op: Op) -> tuple[str, ...]:
     """Cells of _KERNEL_COLUMNS."""
     if not op.kernels:
         return ("",) * len(_KERNEL_COLUMNS)
+    predicted = [k.predicted_us for k in op.kernels if k.predicted_us is not None]
     measured = [k.measured_us for k in op.kernels if k.measured_us is not None]
     return ("+".join(k.name for k in op.kernels), "+".join(dict.fromkeys(k.rule for k in op.kernels)), op.scheme,
-            f"{sum(k.predicted_us for k in op.kernels):.2f}", f"{sum(measured):.2f}" if measured else "",
+            f"{sum(predicted):.2f}" if predicted else "", f"{sum(measured):.2f}" if measured else "",
             str(sum(k.nbytes for k in op.kernels)), str(sum(k.scratch for k in op.kernels)))  # fmt: skip

@@ -32,7 +32,7 @@ def edge_scheme(producer: Op, user: Op) -> str:
     together = {kernel.name for kernel in user.kernels}
     for kernel in producer.kernels:
         if kernel.name in together:
-            return kernel.node_schemes.get(producer.name, MEMORY)
+            return kernel.node_schemes.get(producer.name, MEMORY).rpartition("+")[2]
     return MEMORY
 
 
