@@ -46,8 +46,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
                                 if n.loc.node)) for kernel in compiled.kernels]
     calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]
-    idle = without_kernel(graph, compiled.plan.graph.nodes(), compiled.plan.free,
-                          {name for names in (*nodes, calls) for name in names}, own_names)
+    idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
     patterns = itertools.count()
