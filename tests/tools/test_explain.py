@@ -144,6 +144,15 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
     assert "Placeholder" in str(ops["x"].why)
 
 
+def test_the_guards_choice(document: Document) -> None:
+    document["guard"] = [{"region": 0, "device": "CPU", "shapes": [[8, 16]], "stitched_us": 9.0, "original_us": 3.5,
+                          "chosen": "original"}]
+    [graph] = graphs(document)
+    told = "9.0 us in the run, 3.5 us by TensorFlow's ops, so it gave way to them"
+    assert told in "\n".join(table(graph))
+    assert f"v (Reshape) in graph g\n  region 0 ({told}), in no kernel: a view\n" in "\n".join(answers(graph, "v"))
+
+
 def test_library_calls(document: Document) -> None:
     document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
     document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",

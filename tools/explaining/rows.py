@@ -50,7 +50,8 @@ class Region:
     Attributes:
         arena: what its kernels hand to each other, in bytes.
         measured_us: sum over its kernels, not its library calls; None where one is not known.
-        problem: why there is no executable, or why it gave way.
+        guard: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
+        problem: why there is no executable.
     """
 
     number: int
@@ -63,6 +64,7 @@ class Region:
     solver: dict[str, Any] | None
     measured_us: float | None
     arena: int
+    guard: str | None
     problem: str | None
 
     @property
@@ -176,7 +178,18 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     problem = "; ".join(troubles) or (None if last else "has not run, so no kernels were built")
     build = last[1] if last else {"solver": None, "arena_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
-                  entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"], problem)
+                  entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
+                  _guard(document, number), problem)  # fmt: skip
+
+
+def _guard(document: Document, region: int) -> str | None:
+    """What the guard found last, in words."""
+    found = [entry for entry in document.get("guard", []) if entry["region"] == region]
+    if not found:
+        return None
+    runs = {"stitched": "so its kernels run", "original": "so it gave way to them"}[found[-1]["chosen"]]
+    return (f"{found[-1]['stitched_us']:.1f} us in the run, {found[-1]['original_us']:.1f} us by TensorFlow's ops, "
+            f"{runs}")  # fmt: skip
 
 
 def _measured(kernels: list[Kernel]) -> float | None:
