@@ -133,6 +133,15 @@ def test_saved_model(tmp_path: Path) -> None:
     assert planned["VarHandleOp"].why
 
 
+def test_a_plan_for_a_gpu_holds_library_calls(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    [graph] = graphs(load_document(tmp_path / "model", 32, "h200"))
+    rules = {op.op: [k.rule for k in op.kernels] for op in graph.ops}
+    assert rules["MatMul"] == ["library"]
+    assert rules["Softmax"] == ["row_reduction"]
+
+
 @pytest.mark.parametrize("suffix", ["pb", "pbtxt"])
 def test_graph_def(tmp_path: Path, suffix: str) -> None:
     with tf.Graph().as_default() as graph:

@@ -15,6 +15,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.libraries import SCOPES
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.region_graph import RegionGraph
@@ -52,12 +53,14 @@ class Analysis:
             StitchError: the graph cannot be read.
         """
         start = time.perf_counter()
-        loosen_constants(graph_def)
-        imported = import_graph(graph_def, types_of)
-        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
-                              why_not=self._controls.why_not).find()
-        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         device = "GPU" if self._device.is_gpu else "CPU"
+        library_on = SCOPES[self._config.scope]
+        graph_def = _placed(graph_def, device)
+        loosen_constants(graph_def)
+        imported = import_graph(graph_def, types_of, library_on)
+        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
+                              why_not=self._controls.why_not, library_on=library_on).find()
+        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         for number, region in enumerate(found.regions, self._regions):
             region_of.update(dict.fromkeys(region.members, number))
@@ -104,3 +107,12 @@ class Analysis:
             assert isinstance(node.attrs, InputAttrs | VariableAttrs)
             shapes[node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle] = known
         return shapes
+
+
+def _placed(graph_def: GraphDef, device: str) -> GraphDef:
+    """The graph with nodes that are nowhere on the device, as TensorFlow would place most of them."""
+    placed = GraphDef()
+    placed.CopyFrom(graph_def)
+    for node in placed.node:
+        node.device = node.device or f"/device:{device}:0"
+    return placed
