@@ -84,10 +84,10 @@ def place_of(browser: Browser, element: str) -> tuple[float, float]:
 
 def test_regions_are_drawn_and_open_on_a_click(browser: Browser, tmp_path: Path) -> None:
     browser.open(page(tmp_path / "page.html", 2, 3))
-    assert browser.evaluate("cy.nodes().map(n => n.data('label').split(':')[0])") == \
-        ["region 0", "region 1", "region 2", "region 3", "region 4", "MatMul", "MatMul", "MatMul", "MatMul"]
+    assert browser.evaluate("cy.nodes().map(n => n.data('label').split(':')[0]).sort()") == \
+        ["MatMul", "MatMul", "MatMul", "MatMul", "region 0", "region 1", "region 2", "region 3", "region 4"]
     browser.click(*place_of(browser, "r1"))
-    assert browser.evaluate("[...open]") == [1]
+    assert browser.evaluate("[...open]") == ["r1"]
     assert browser.evaluate("cy.nodes('.found').id()") == "r1"
     assert browser.evaluate("cy.getElementById('n5').data('label')") == "Mul"
     browser.click(*place_of(browser, "n5"))
@@ -95,6 +95,28 @@ def test_regions_are_drawn_and_open_on_a_click(browser: Browser, tmp_path: Path)
     assert details.startswith("layer_1/op_0")
     assert "kernel 1.0: row_reduction 8 x 16, 3 ops, 1.5 us predicted" in details
     assert "layer_0/product (MatMul), memory" in details
+    assert not browser.errors
+
+
+def test_kernels_are_boxes_in_regions_of_several(browser: Browser, tmp_path: Path) -> None:
+    document = train_step(2, 6)
+    document["kernels"][1]["nodes"] = [f"layer_1/op_{i}" for i in range(4)]
+    document["kernels"].append(kernel(1, 0, ["layer_1/op_4", "layer_1/op_5"], launch="stitch_1"))
+    write_page(list(graphs(document)), tmp_path / "page.html")
+    browser.open(f"file://{tmp_path / 'page.html'}")
+    browser.click(*place_of(browser, "r1"))
+    labels = "cy.nodes('.kernel').map(n => n.data('label').split('\\n'))"
+    assert browser.evaluate(labels) == [["kernel 1.0: row_reduction 8 x 16, 4 ops", "1.5 us predicted"],
+                                        ["kernel 1.1: row_reduction 8 x 16, 2 ops", "1.5 us predicted"]]
+    assert browser.evaluate("cy.edges().some(e => e.source().id() === 'k1.0' && e.target().id() === 'k1.1')")
+    browser.click(*place_of(browser, "k1.1"))
+    assert browser.evaluate("[...open]") == ["r1", "k1.1"]
+    assert browser.evaluate("cy.nodes().filter(n => n.id()[0] === 'n' && n.data('colour') !== '#fff').length") == 2
+    for inner, outer in (("n12", "k1.1"), ("k1.1", "r1")):
+        assert browser.evaluate(f"(([a, b]) => b.x1 <= a.x1 && b.y1 <= a.y1 && a.x2 <= b.x2 && a.y2 <= b.y2)"
+                                f"(['{inner}', '{outer}'].map(id => cy.getElementById(id).boundingBox()))")
+    browser.evaluate("details.querySelector('button').click()")
+    assert browser.evaluate("[...open]") == ["r1"]
     assert not browser.errors
 
 
@@ -108,6 +130,9 @@ def test_search_finds_the_users_node(browser: Browser, tmp_path: Path) -> None:
     assert browser.evaluate("[...hits.children].map(li => li.textContent)") == ["layer_3/product"]
     browser.open(page(tmp_path / "page.html", 2, 3) + "#LAYER_2/op_1")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "Tanh"  # in a region that was opened for it
+    assert browser.evaluate("cy.getElementById('n0').length") == 0
+    browser.evaluate("search.value = '_arg'; find()")  # arguments are shown on demand
+    assert browser.evaluate("cy.nodes('.found').map(n => n.id())") == ["n0"]
     browser.evaluate("search.value = 'nothing like it'; find()")
     assert browser.evaluate("hits.textContent") == "no such node in this graph"
 

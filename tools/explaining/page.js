@@ -4,17 +4,16 @@ const [chooser, search, details, hits, regionList, sources] =
   ["graph", "search", "details", "hits", "regions", "sources"].map((id) => document.getElementById(id));
 const LONGEST_LIST = 200, LINE = 22, TITLE = 34, MARGIN = 14;
 const READABLE = 1.2;  // zoom
-const REGION_FONT = 20;  // regions are read from afar
+const REGION_FONT = 20, KERNEL_FONT = 14;  // boxes are read from afar
 let shown = null;  // the graph that is drawn
-let open = new Set();  // numbers of its regions that are open
+let open = new Set();  // ids of the boxes that are open: regions, and kernels in them
 
 const colour = (region, light) => `hsl(${(region * 222.5) % 360}, 65%, ${light}%)`;
-const isSource = (op) => op.region === null && (!op.inputs.length || op.op === "ReadVariableOp");
-const opId = (place) => `n${place}`, regionId = (region) => `r${region}`;
+const opId = (place) => `n${place}`, regionId = (region) => `r${region}`, kernelId = (kernel) => `k${kernel}`;
 const labelWidth = (text, font = 11) => 0.62 * font * text.length + 14;
 
 const cy = cytoscape({
-  container: document.querySelector("main"), minZoom: 0.01, maxZoom: 4, wheelSensitivity: 0.3, boxSelectionEnabled: false,
+  container: document.querySelector("main"), minZoom: 0.01, maxZoom: 4, boxSelectionEnabled: false,
   hideEdgesOnViewport: true, layout: { name: "preset" },
   style: [
     { selector: "node", style: { shape: "rectangle", width: "data(width)", height: "data(height)", label: "data(label)",
@@ -23,21 +22,49 @@ const cy = cytoscape({
     { selector: "node.tensorflow", style: { "border-style": "dashed" } },
     { selector: "node.source", style: { shape: "ellipse", color: "#777" } },
     { selector: "node.region", style: { shape: "round-rectangle", "text-wrap": "wrap", "font-size": REGION_FONT } },
-    { selector: "node.opened", style: { "text-valign": "top", "text-margin-y": TITLE - 4, "z-compound-depth": "bottom" } },
-    { selector: "edge", style: { width: 1, "line-color": "#bbb", "curve-style": "straight", "target-arrow-shape": "triangle",
-      "target-arrow-color": "#bbb", "arrow-scale": 0.6 } },
-    { selector: "edge.local, edge.regional", style: { width: 2.5, "line-color": "#555", "target-arrow-color": "#555" } },
+    { selector: "node.kernel", style: { shape: "round-rectangle", "text-wrap": "wrap", "font-size": KERNEL_FONT } },
+    { selector: "node.opened", style: { "text-valign": "top", "text-margin-y": TITLE - 4 } },
+    { selector: "edge", style: { width: 1, "line-color": "#bbb", "curve-style": "straight",
+      "target-arrow-shape": "triangle", "target-arrow-color": "#bbb", "arrow-scale": 0.6 } },
+    { selector: "edge.local, edge.regional",
+      style: { width: 2.5, "line-color": "#555", "target-arrow-color": "#555" } },
     { selector: "edge.regional", style: { "line-style": "dashed" } },
     { selector: ".found", style: { "border-width": 4, "border-color": "#d00000" } },
   ],
 });
 
-// Ids of what stands for every op now, null for a source that is hidden.
-function standIns() {
-  return shown.ops.map((op, place) => {
-    if (op.region !== null) return open.has(op.region) ? opId(place) : regionId(op.region);
-    return isSource(op) && !sources.checked ? null : opId(place);
-  });
+// Places of ops that are shown on demand: constants, arguments, reads, and what regions compute of these in no kernel.
+function minorOps(ops) {
+  const minor = new Map();
+  const isMinor = (place) => {
+    if (!minor.has(place)) {
+      const op = ops[place];
+      minor.set(place, false);  // a loop comes back here
+      minor.set(place, !op.kernels.length && (op.region !== null || !op.inputs.length || op.op === "ReadVariableOp")
+        && op.inputs.every(isMinor));
+    }
+    return minor.get(place);
+  };
+  return new Set([...ops.keys()].filter(isMinor));
+}
+
+// Ids of the boxes that hold an op, the region's first. Kernels are boxes in regions that have several.
+function boxesAround(op) {
+  if (op.region === null) return [];
+  const kernel = op.kernels[0], region = shown.regions.find((r) => r.number === op.region);
+  return kernel !== undefined && region.kernels + region.calls > 1 && shown.kernels[kernel].ops > 1
+    ? [regionId(op.region), kernelId(kernel)] : [regionId(op.region)];
+}
+
+// What is drawn for an op, from the outermost open box to the first that is closed, or to the op itself.
+function drawnFor(op, place) {
+  if (shown.minor.has(place) && !sources.checked) return null;
+  const chain = [];
+  for (const box of boxesAround(op)) {
+    chain.push(box);
+    if (!open.has(box)) return chain;
+  }
+  return [...chain, opId(place)];
 }
 
 function schemeOf(before, after) {
@@ -46,73 +73,84 @@ function schemeOf(before, after) {
   return schemes === undefined ? "memory" : schemes.split("+").at(-1);  // the one of its result
 }
 
-// Edges between what is shown: "from to" -> scheme.
-function edgesBetween(standIn) {
+// What is drawn now. children: box ("" for the graph) -> ids in it; inside: box -> edges between them, for the layout;
+// edges: "from to" -> scheme, as drawn.
+function visible() {
+  const chains = shown.ops.map(drawnFor), children = new Map([["", new Set()]]), inside = new Map([["", new Set()]]);
   const edges = new Map();
+  for (const chain of chains) {
+    ["", ...(chain ?? [])].reduce((parent, id) => {
+      if (!children.has(parent)) [children, inside].forEach((map) => map.set(parent, new Set()));
+      children.get(parent).add(id);
+      return id;
+    });
+  }
   shown.ops.forEach((op, place) => {
     for (const before of op.inputs) {
-      const [from, to] = [standIn[before], standIn[place]];
-      if (from !== null && to !== null && from !== to) edges.set(`${from} ${to}`, schemeOf(before, place));
+      const [from, to] = [chains[before], chains[place]];
+      if (from === null || to === null || from.at(-1) === to.at(-1)) continue;
+      edges.set(`${from.at(-1)} ${to.at(-1)}`, schemeOf(before, place));
+      const fork = from.findIndex((id, i) => id !== to[i]);
+      inside.get(fork ? from[fork - 1] : "").add(`${from[fork]} ${to[fork]}`);
     }
   });
-  return edges;
+  return { children, inside, edges };
 }
 
-function regionTitle(region) {
-  return `region ${region.number}: ${region.ops} ops, ${region.kernels} kernels`;
+// Title, font and colour of anything that is drawn.
+function look(id) {
+  const key = id.slice(1);
+  if (id[0] === "r") {
+    const region = shown.regions.find((r) => r.number === Number(key));
+    const calls = region.calls ? `, ${region.calls} library calls` : "";
+    return { lines: [`region ${key}: ${region.ops} ops, ${region.kernels} kernels${calls}`, region.time],
+      font: REGION_FONT, fill: (light) => colour(region.number, light), classes: "region" };
+  }
+  if (id[0] === "k") {
+    const kernel = shown.kernels[key];
+    return { lines: [`kernel ${key}: ${kernel.title}`, kernel.time], font: KERNEL_FONT,
+      fill: (light) => colour(kernel.region, light - 4), classes: "kernel" };
+  }
+  const op = shown.ops[Number(key)];
+  return { lines: [op.op], font: 11, fill: () => op.region === null ? "#fff" : colour(op.region, 80),
+    classes: (op.region === null ? "tensorflow " : "") + (shown.minor.has(Number(key)) ? "source" : "") };
 }
 
-function opBox(op) {
-  return { width: labelWidth(op.op), height: LINE };
+// A closed box, or an op; or an open box, whose `contents` are placed in it.
+function measured(id, drawn) {
+  const { lines, font } = look(id), width = Math.max(...lines.map((text) => labelWidth(text, font)));
+  if (!open.has(id)) return { width, height: id[0] === "n" ? LINE : 3 * font };
+  const contents = arranged(id, drawn), height = contents.height + TITLE + 2 * MARGIN;
+  return { width: Math.max(contents.width + 2 * MARGIN, width), height, contents };
+}
+
+// Everything in a box ("" for the graph), placed.
+function arranged(box, drawn) {
+  const boxes = new Map([...drawn.children.get(box) ?? []].map((id) => [id, measured(id, drawn)]));
+  const edges = [...drawn.inside.get(box) ?? []].map((key) => key.split(" "));
+  return { boxes, ...place(boxes, edges) };
+}
+
+// Nodes for what has been placed, from its upper left corner; boxes come before what lies in them.
+function* nodes({ boxes, places }, left, top) {
+  for (const [id, { width, height, contents }] of boxes) {
+    const [x, y] = places.get(id), { lines, fill, classes } = look(id);
+    const label = (contents ? lines.slice(0, 1) : lines).join("\n");
+    yield { group: "nodes", position: { x: left + x, y: top + y }, grabbable: false,
+      classes: contents ? `${classes} opened` : classes,
+      data: { id, width, height, label, colour: fill(contents ? 94 : 82) } };
+    if (contents) yield* nodes(contents, left + x - contents.width / 2, top + y - height / 2 + TITLE + MARGIN);
+  }
 }
 
 // Draws what is open and what is not.
 function draw() {
-  const standIn = standIns(), edges = edgesBetween(standIn);
-  const pairs = [...edges.keys()].map((key) => key.split(" "));
-  const regionOf = new Map(shown.ops.map((op, place) => [opId(place), open.has(op.region) ? regionId(op.region) : null]));
-  const outer = (id) => regionOf.get(id) ?? id;
-  const boxes = new Map(), insides = new Map(), elements = [];
-  for (const number of open) {
-    const own = new Map(shown.ops.map((op, place) => [opId(place), op]).filter(([, op]) => op.region === number)
-      .map(([id, op]) => [id, opBox(op)]));
-    insides.set(number, place(own, pairs.filter(([a, b]) => own.has(a) && own.has(b))));
-  }
-  for (const region of shown.regions) {
-    const inside = insides.get(region.number);
-    const lines = [regionTitle(region), region.time];
-    const width = Math.max(...lines.map((text) => labelWidth(text, REGION_FONT)));
-    boxes.set(regionId(region.number), inside
-      ? { width: Math.max(inside.width + 2 * MARGIN, width), height: inside.height + TITLE + 2 * MARGIN }
-      : { width, height: 3 * REGION_FONT });
-  }
-  shown.ops.forEach((op, i) => { if (standIn[i] === opId(i) && op.region === null) boxes.set(opId(i), opBox(op)); });
-  const outerPairs = [...new Set(pairs.map(([a, b]) => `${outer(a)} ${outer(b)}`))].map((key) => key.split(" "))
-    .filter(([a, b]) => a !== b);
-  const { places } = place(boxes, outerPairs);
-  const add = (id, data, [x, y], classes) =>
-    elements.push({ group: "nodes", data: { id, ...data }, position: { x, y }, classes, grabbable: false });
-  for (const region of shown.regions) {
-    const id = regionId(region.number), [x, y] = places.get(id), inside = insides.get(region.number);
-    add(id, { ...boxes.get(id), colour: colour(region.number, inside ? 94 : 82),
-      label: regionTitle(region) + (inside ? "" : `\n${region.time}`) },
-    [x, y], inside ? "region opened" : "region");
-    if (!inside) continue;
-    const left = x - inside.width / 2, top = y - boxes.get(id).height / 2 + TITLE + MARGIN;
-    for (const [child, [cx, cy_]] of inside.places) addOp(add, Number(child.slice(1)), [left + cx, top + cy_]);
-  }
-  shown.ops.forEach((op, i) => { if (boxes.has(opId(i))) addOp(add, i, places.get(opId(i))); });
-  for (const [key, scheme] of edges) {
+  const drawn = visible(), elements = [...nodes(arranged("", drawn), 0, 0)];
+  for (const [key, scheme] of drawn.edges) {
     const [source, target] = key.split(" ");
     elements.push({ group: "edges", data: { source, target }, classes: scheme });
   }
   cy.batch(() => { cy.elements().remove(); cy.add(elements); });
-}
-
-function addOp(add, i, at) {
-  const op = shown.ops[i];
-  const classes = op.region !== null ? "" : isSource(op) ? "source tensorflow" : "tensorflow";
-  add(opId(i), { ...opBox(op), label: op.op, colour: op.region === null ? "#fff" : colour(op.region, 80) }, at, classes);
 }
 
 // Marks an element, and shows it in the middle with what is around it.
@@ -121,7 +159,7 @@ function mark(id, zoom) {
   const element = cy.getElementById(id);
   element.addClass("found");
   if (!zoom) return;
-  if (element.hasClass("region")) cy.fit(element, 60);
+  if (element.hasClass("region") || element.hasClass("kernel")) cy.fit(element, 60);
   else {
     cy.zoom(READABLE);
     cy.center(element);
@@ -158,37 +196,38 @@ function tellNeighbours(title, places) {
   details.append(title, list);
 }
 
-// Shows an op where it is; its region is opened, and sources are shown, if it takes that.
+// Shows an op where it is; the boxes around it are opened, and sources are shown, if it takes that.
 function showOp(place, zoom = true) {
-  const op = shown.ops[place];
-  if (op.region !== null && !open.has(op.region)) {
-    open.add(op.region);
-    draw();
-  } else if (isSource(op) && !sources.checked) {
-    sources.checked = true;
-    draw();
-  }
+  const op = shown.ops[place], closed = boxesAround(op).filter((box) => !open.has(box));
+  const hidden = shown.minor.has(place) && !sources.checked;
+  closed.forEach((box) => open.add(box));
+  sources.checked ||= hidden;
+  if (closed.length || hidden) draw();
   mark(opId(place), zoom);
   tell([op.name, op.op, op.region === null ? "TensorFlow runs it" : `region ${op.region}`,
     ...op.kernels.map((k) => `kernel ${shown.kernels[k].text}`), ...(op.scheme ? [`scheme ${op.scheme}`] : []),
     ...(op.why ? [op.why] : [])]);
   tellNeighbours("reads", op.inputs.map((i) => [i, schemeOf(i, place)]));
-  tellNeighbours("is read by", shown.ops.flatMap((user, i) => user.inputs.includes(place) ? [[i, schemeOf(place, i)]] : []));
+  const users = [...shown.ops.keys()].filter((i) => shown.ops[i].inputs.includes(place));
+  tellNeighbours("is read by", users.map((i) => [i, schemeOf(place, i)]));
 }
 
-function showRegion(number, opened) {
-  const region = shown.regions.find((r) => r.number === number);
-  if (opened !== open.has(number)) {
-    if (opened) open.add(number);
-    else open.delete(number);
+// Shows a region or a kernel, and opens or closes it.
+function showBox(id, opened) {
+  if (opened !== open.has(id)) {
+    if (opened) open.add(id);
+    else open.delete(id);
     draw();
   }
-  mark(regionId(number), true);
-  tell([`region ${number}`, ...region.about, ...region.kernelNames.map((k) => `kernel ${shown.kernels[k].text}`)]);
+  mark(id, true);
+  const region = shown.regions.find((r) => regionId(r.number) === id);
+  const kernels = region === undefined ? [id.slice(1)] : region.kernelNames;
+  tell([...(region === undefined ? [`kernel ${id.slice(1)}`] : [`region ${region.number}`, ...region.about]),
+    ...kernels.map((k) => `kernel ${shown.kernels[k].text}`)]);
   const toggle = document.createElement("button");
   toggle.textContent = opened ? "close it" : "open it";
-  toggle.onclick = () => showRegion(number, !opened);
-  details.append(toggle);
+  toggle.onclick = () => showBox(id, !opened);
+  details.prepend(toggle);
 }
 
 function find() {
@@ -208,28 +247,29 @@ function showGraph(number) {
   open = new Set();
   regionList.replaceChildren();
   shown.regions.forEach((r) => line(regionList, `region ${r.number}: ${r.ops} ops, ${r.time}`, colour(r.number, 70),
-    () => showRegion(r.number, true)));
+    () => showBox(regionId(r.number), true)));
   details.replaceChildren();
   draw();
   cy.fit(undefined, 20);
   find();
 }
 
-function openOnly(numbers) {
-  open = new Set(numbers);
+function openOnly(boxes) {
+  open = new Set(boxes);
   draw();
   cy.fit(undefined, 20);
 }
 
 cy.on("tap", "node", (event) => {
-  const id = event.target.id(), number = Number(id.slice(1));
-  if (id[0] === "r") showRegion(number, true);
-  else showOp(number, false);
+  const id = event.target.id();
+  if (id[0] === "n") showOp(Number(id.slice(1)), false);
+  else showBox(id, true);
 });
-document.getElementById("open").onclick = () => openOnly(shown.regions.map((r) => r.number));
+document.getElementById("open").onclick = () => openOnly(shown.ops.flatMap(boxesAround));
 document.getElementById("close").onclick = () => openOnly([]);
 document.getElementById("fit").onclick = () => cy.fit(undefined, 20);
 sources.onchange = draw;
+graphs.forEach((graph) => { graph.minor = minorOps(graph.ops); });
 graphs.forEach((graph, i) => chooser.add(new Option(`${graph.name} (${graph.ops.length} ops)`, i)));
 const largest = graphs.reduce((best, graph, i) => graph.ops.length > graphs[best].ops.length ? i : best, 0);
 chooser.value = largest;

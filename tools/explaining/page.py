@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from explaining.rows import Graph, Kernel, Op, Region
-from explaining.text import kernel_line, micros, region_facts
+from explaining.rows import LIBRARY, Graph, Kernel, Op, Region
+from explaining.text import kernel_line, micros, region_facts, times
 from tf_stitch.errors import StitchError
 
 _ASSETS = Path(__file__).parent
@@ -42,7 +42,7 @@ def write_page(graphs: Sequence[Graph], path: Path) -> None:
 def _graph(graph: Graph) -> dict[str, Any]:
     return {"name": graph.name, "ops": [_op(op) for op in graph.ops],
             "regions": [_region(region) for region in graph.regions],
-            "kernels": {k.name: _kernel(k) for region in graph.regions for k in region.kernels}}  # fmt: skip
+            "kernels": {k.name: _kernel(k, region) for region in graph.regions for k in region.kernels}}  # fmt: skip
 
 
 def _op(op: Op) -> dict[str, Any]:
@@ -50,13 +50,16 @@ def _op(op: Op) -> dict[str, Any]:
             "scheme": op.scheme, "why": op.why, "inputs": op.inputs}  # fmt: skip
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
-    return {"text": kernel_line(kernel), "schemes": kernel.node_schemes}
+def _kernel(kernel: Kernel, region: Region) -> dict[str, Any]:
+    return {"text": kernel_line(kernel), "schemes": kernel.node_schemes, "ops": kernel.ops, "region": region.number,
+            "title": f"{kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops",
+            "time": times(kernel)}  # fmt: skip
 
 
 def _region(region: Region) -> dict[str, Any]:
+    calls = sum(kernel.rule == LIBRARY for kernel in region.kernels)
     measured = "" if region.measured_us is None else f", {micros(region.measured_us)} measured"
-    return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels),
+    return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels) - calls, "calls": calls,
             "kernelNames": [k.name for k in region.kernels],
             "time": f"{micros(region.predicted_us)} predicted{measured}",
             "about": [*region_facts(region), *([region.problem] if region.problem else [])]}  # fmt: skip
