@@ -16,7 +16,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering import lower
+from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
@@ -26,7 +26,6 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
-from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -129,20 +128,7 @@ class _PatternCompiler:
         Raises:
             ScheduleError: none; the message holds every rule's reason.
         """
-        reasons: list[str] = []
-        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-        if product is not None:
-            raise ScheduleError("a product is a library call of its own", product.loc)
-        for rule in RULES:
-            try:
-                for schedule in rule(pattern, self._options.device, self._options.aligned):
-                    try:
-                        return lower(schedule)
-                    except ScheduleError as error:
-                        reasons.append(error.message)
-            except ScheduleError as error:
-                reasons.append(error.message)
-        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
+        return compile_pattern(pattern, self._options.device, self._options.aligned)
 
     def time_of(self, pattern: Pattern) -> float | None:
         """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""

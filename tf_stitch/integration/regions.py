@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import BindError
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import BindError, ProfileError
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.prebuild import Prebuilder
@@ -24,7 +24,8 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.device_query import compute_capability, cpu_count
+from tf_stitch.runtime.device_profiles import device_spec
+from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
@@ -146,7 +147,7 @@ class RegionRegistry:
         region = self.region(number)
         inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
         variables = tuple(f"v{i}" for i in range(len(region.handles)))
-        options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
+        options = CompileOptions(self._spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
         with self._lock:
             self._compiled[number] += 1
             stem = f"region_{number}_{self._compiled[number] - 1}"
@@ -166,6 +167,15 @@ class RegionRegistry:
             words = encode(compiled.executable, host.addresses(), None)
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, names_of(graph), stem)
+
+    def _spec(self, device: int) -> DeviceSpec:
+        """The device, by the user's own profile if that can be read."""
+        ordinal = None if device == CPU_ORDINAL else device
+        try:
+            return device_spec(self._config.cache_dir, ordinal)
+        except ProfileError as error:
+            self._report.note("profile", str(self._config.cache_dir), error.message)
+            return device_spec(None, ordinal)
 
     def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
         """The executable's words, with a cubin that stays in memory."""
@@ -193,8 +203,3 @@ def format_graph_anonymously(graph: TensorGraph) -> str:
     lines = format_graph(replace(graph, name="")).splitlines()
     return "\n".join(line.split("  // ")[0] for line in lines)
 
-
-def _spec(device: int) -> DeviceSpec:
-    if device == CPU_ORDINAL:
-        return replace(CPU, processors=cpu_count())
-    return replace(H200, architecture=compute_capability(device))

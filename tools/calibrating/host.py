@@ -1,0 +1,66 @@
+"""Calibration of this machine's CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarking.machine import describe_cpu
+from calibrating.kernels import program_of
+from calibrating.measure import PLANS, all_cores, common, loop_us, scalar_factor
+from tf_stitch.device.spec import CPU, DeviceSpec
+from tf_stitch.ir.graph import Node
+from tf_stitch.runtime.device_query import cache_bytes, cpu_count
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_timer import time_on_host, with_timer
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.timed_kernel import timed_kernels
+
+CALLS = 2000
+STREAM = 1 << 26
+"""Bytes that each core streams to see what cores share."""
+
+
+def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str, Any]]:
+    """The device, what was measured of it, and where."""
+    device = replace(CPU, processors=cpu_count())
+
+    def timer(nodes: Sequence[Node]) -> list[float]:
+        source, kernels = timed_kernels([program_of([node], device) for node in nodes], is_gpu=False)
+        return time_on_host(build_host(with_timer(source), device.architecture, cache), kernels)
+
+    plan = PLANS["cpu"]
+    values = common(plan, timer)
+    values["handover_us"] = _handover_us(device, cache)
+    values["all_cores"] = all_cores(_stream, device.processors)
+    values["scalar"] = scalar_factor(timer, plan.elements)
+    values["loop_us"] = loop_us(timer, plan.elements)
+    values["cache_bytes"] = cache_bytes()
+    values["shared_bytes"] = 0
+    return device, values, describe_cpu()
+
+
+def _handover_us(device: DeviceSpec, cache: KernelCache) -> float:
+    if device.processors == 1:
+        return 0.0
+    source = (Path(__file__).parent / "handover.c").read_text()
+    library = ctypes.CDLL(str(build_host(source, device.architecture, cache)))
+    library.tfs_handover.restype = ctypes.c_int64
+    library.tfs_handover.argtypes = [ctypes.c_int64, ctypes.c_int64]
+    return min(int(library.tfs_handover(device.processors - 1, CALLS)) for _ in range(5)) / 1e3
+
+
+def _stream() -> float:
+    """Seconds to copy memory of its own; NumPy releases the interpreter meanwhile."""
+    source = np.ones(STREAM // 4, np.float32)
+    target = np.empty_like(source)
+    np.copyto(target, source)
+    start = time.perf_counter()
+    for _ in range(5):
+        np.copyto(target, source)
+    return time.perf_counter() - start
