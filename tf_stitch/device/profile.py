@@ -37,8 +37,9 @@ class DeviceProfile:
         gather: bytes of a table -> 10^9 scattered elements (4 bytes) a second, of the device (CPU: of one core).
         cache_bytes: of the last cache that cores share.
         shared_bytes: shared memory one block may use; 0 on a CPU.
-        rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised).
-        scalar: CPU: how much longer an op takes in a loop that is not vectorised.
+        wave_us: GPU: blocks that take the place of others, all at once, beyond what their loads wait. 0 on a CPU.
+        rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
+            float32" in loops that are not).
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
         made: hardware, versions, date, command.
     """
@@ -55,14 +56,16 @@ class DeviceProfile:
     gather: Curve
     cache_bytes: int
     shared_bytes: int
+    wave_us: float
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
-    scalar: float
     loop_us: float
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def rate(self, dtype: str, op: str, cost: float) -> float:
         """10^9 ops a second; one that was not measured takes `cost` times as long as an addition."""
-        table = self._tables.get(dtype) or self._tables["float32"]
+        tables = self._tables
+        scalar = tables.get("scalar float32") if dtype.startswith("scalar ") else None
+        table = tables.get(dtype) or scalar or tables["float32"]
         return table.get(op) or table["add"] / max(cost, 1)
 
     @property
@@ -114,7 +117,7 @@ def parse_profile(document: Any) -> DeviceProfile:
     return DeviceProfile(**values)
 
 
-_MAY_BE_ZERO = ("loop_us", "handover_us", "shared_bytes")
+_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes")
 
 
 def _field(name: str, value: Any) -> Any:

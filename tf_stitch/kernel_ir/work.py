@@ -19,6 +19,12 @@ SECTOR_BYTES = 32
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
 WARP = 32
+SIMD_LANES = 8
+"""Elements of a vector on a CPU."""
+
+_ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpKind.MAXIMUM,
+                OpKind.MIN: OpKind.MINIMUM}
+"""Reductions into separate elements wait for nothing."""
 
 Op = tuple[DType, OpKind]
 
@@ -73,7 +79,8 @@ class Work:
 def count_work(program: k.Program) -> Work:
     """The work of one thread."""
     counter = _Counter(program)
-    counter.body(program.body, 1.0, None, None)
+    over_blocks = program.threads == 1 and program.grid > 1 and vectorises(program.body, program.block)
+    counter.body(program.body, 1.0, program.block if over_blocks else None, None)
     counter.close_round(1.0)
     return counter.work
 
@@ -86,9 +93,9 @@ class _Counter:
         self._threads = program.threads
         self._thread = Var(k.THREAD, program.threads) if program.threads > 1 else None
         self._loops: list[Var] = []
-        self._behind: dict[str, frozenset[str]] = {}  # index variable -> variables that it was computed from
+        self._behind: dict[str, frozenset[str]] = {}  # variable -> loop variables that it was computed from
         self._loading = 0.0  # rounds of loads since the last reduction
-        self._dependent: set[str] = set()  # index variables that were loaded
+        self._loaded: set[str] = set()  # index variables that were loaded
 
     def body(self, body: Sequence[k.Stmt], times: float, simd: Var | None, serial: Var | None) -> None:
         for stmt in body:
@@ -98,15 +105,15 @@ class _Counter:
         if isinstance(stmt, k.For):
             self._loop(stmt, times, simd, serial)
         elif isinstance(stmt, k.If):
-            self._expression(stmt.condition, times, simd, serial)
+            self._expression(stmt.condition, times / self._still(stmt.condition), simd, serial)
             self._branches(stmt, times, simd, serial)
         elif isinstance(stmt, k.LetIndex):
             if isinstance(stmt.source, Index):
                 self._behind[stmt.var.name] = self._names(stmt.source)
             else:
-                self._behind[stmt.var.name] = frozenset(v.name for v in self._loops)
                 self._expression(stmt.source, times, simd, serial)
-                self._dependent.add(stmt.var.name)
+                self._behind[stmt.var.name] = self._expression_names(stmt.source)
+                self._loaded.add(stmt.var.name)
                 self.close_round(times)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             store = isinstance(stmt, k.StoreVector)
@@ -124,6 +131,7 @@ class _Counter:
     def _scalar_statement(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
         if isinstance(stmt, k.Let | k.Assign):
             self._expression(stmt.value, times, simd, serial)
+            self._behind[stmt.name] = self._expression_names(stmt.value)
         elif isinstance(stmt, k.Update):
             self._expression(stmt.value, times, simd, serial)
             self._op(stmt.value.dtype, stmt.combine, times, simd)
@@ -134,7 +142,7 @@ class _Counter:
             self._expression(stmt.value, times, simd, serial)
             self.work.elements += times
             if stmt.combine is not None:
-                self._op(stmt.value.dtype, stmt.combine, times, simd)
+                self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
         elif isinstance(stmt, k.Store):
             self._expression(stmt.value, times, simd, serial)
             self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
@@ -147,14 +155,26 @@ class _Counter:
         self._loops.append(stmt.var)
         if stmt.loop is k.Loop.SIMD:
             self.work.loops += times
-            vectorised = not any(isinstance(s, k.For | k.If | k.ArgUpdate | k.Fail) for s in stmt.body)
-            self.body(stmt.body, times * extent, stmt.var if vectorised else None, stmt.var)
+            rest = extent % SIMD_LANES if vectorises(stmt.body, stmt.var) else extent  # what is left of whole vectors
+            if extent > rest:
+                self.body(stmt.body, times * (extent - rest), stmt.var, stmt.var)
+            if rest:
+                self.body(stmt.body, times * rest, None, stmt.var)
         else:
             self.body(stmt.body, times * extent, simd, stmt.var if extent > 1 else serial)
         self._loops.pop()
         inside = self._loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
             self._loading = before + inside * max(1.0, extent / UNROLLED)
+
+    def _still(self, condition: k.Expr) -> float:
+        """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""
+        moving, times = self._expression_names(condition), 1.0
+        for loop in reversed(self._loops):
+            if loop.name in moving:
+                break
+            times *= max(loop.extent, 1)
+        return times
 
     def _branches(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
         """Of two branches the one with more work counts: the other is a rim."""
@@ -221,16 +241,39 @@ class _Counter:
         names = frozenset(v.name for v in index.variables())
         return names.union(*(self._behind.get(name, frozenset()) for name in names))
 
+    def _expression_names(self, expr: k.Expr) -> frozenset[str]:
+        if isinstance(expr, k.Local):
+            return self._behind.get(expr.name, frozenset())
+        if isinstance(expr, k.Apply):
+            return frozenset().union(*map(self._expression_names, expr.args))
+        return frozenset() if isinstance(expr, k.Literal) else self._names(expr.index)
+
     def _stride(self, buffer: str, index: Index, simd: Var | None, serial: Var | None) -> int | None:
-        if any(v.name in self._dependent for v in index.variables()):
+        mover = self._thread or simd
+        if mover is None:
+            return 1
+        if any(v.name in self._loaded and mover.name in self._names(index) & self._behind[v.name]
+               for v in index.variables()):
             return None
         if self._thread is None:
-            return 1 if simd is None else index.coefficient(simd)
+            return index.coefficient(mover)
         stride = abs(index.value({self._thread: 1}) - index.value({}))
         if stride > 1 and serial is not None and index.coefficient(serial) in (1, -1):
             # The thread itself takes what lies between, in its next iterations.
-            return min(stride, max(1, serial.extent and stride // min(stride, LINE_BYTES // self._dtypes[buffer].size)))
+            return max(1, stride // min(stride, LINE_BYTES // self._dtypes[buffer].size))
         return stride
+
+
+def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
+    """Whether compilers make vector code of a loop with that body. They ask conditions that stay the same outside."""
+    for stmt in body:
+        if isinstance(stmt, k.For | k.ArgUpdate | k.Fail | k.Array):
+            return False
+        if isinstance(stmt, k.If):
+            asked = stmt.condition.index if isinstance(stmt.condition, k.InRange) else None
+            if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
+                return False
+    return True
 
 
 def _loads(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:

@@ -18,15 +18,16 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
-"""Part of the shorter times that hides behind the longest; the second where all blocks run at once, and so load, compute
-and store at the same times."""
+"""Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so load,
+compute and store at the same times."""
 BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
 """Registers of a thread beside its arrays, at most, and of a processor."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
 """What a streaming multiprocessor holds at once."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
-WAVE_US = 0.4
+NEAR_BYTES = 16384
+"""What a CPU's first cache surely holds."""
 INLINE_CYCLES = 30_000
 """CPU kernels of less work run in the calling thread (emit/cpu.py)."""
 
@@ -81,7 +82,7 @@ def _gpu(program: Program, profile: DeviceProfile, device: DeviceSpec) -> Predic
     waves = math.ceil(program.grid / (resident * device.processors))
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
-    wait = waves * (work.rounds * latency + wait) + (waves - 1) * WAVE_US
+    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
     return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if waves == 1 else OVERLAP)
 
 
@@ -116,15 +117,21 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
 def _cpu(program: Program, profile: DeviceProfile, cores: int) -> Prediction:
     work = count_work(program)
     nbytes = moved_bytes(program, work)
-    memory = _us(nbytes, interpolate(profile.bandwidth, nbytes)) + _strided_us(program, work, profile)
-    ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile) * profile.scalar
-    ops += work.elements / profile.rate("float32", OpKind.ADD.value, 1)
+    near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
+    memory = max(_us(nbytes, interpolate(profile.bandwidth, nbytes)), near) + _strided_us(program, work, profile)
+    ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
     compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
     used = min(cores, program.grid)
     if used == 1 or program.grid * program.cost < INLINE_CYCLES:
         return Prediction(profile.launch_us, memory, compute, 0.0, nbytes)
     shared = profile.all_cores if nbytes > profile.cache_bytes else used
     return Prediction(profile.launch_us + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes)
+
+
+def _near_bytes(program: Program, work: Work) -> float:
+    """Bytes of one block's loads and stores, which the first cache serves, again and again."""
+    sizes = {b.name: b.dtype.size for b in program.parameters}
+    return 4 * work.elements + sum(sizes[a.buffer] * a.count for a in work.accesses)
 
 
 def _strided_us(program: Program, work: Work, profile: DeviceProfile) -> float:
@@ -134,9 +141,9 @@ def _strided_us(program: Program, work: Work, profile: DeviceProfile) -> float:
                for a in work.accesses if a.stride not in (0, 1))
 
 
-def _ops_ns(ops: Counter[Op], profile: DeviceProfile) -> float:
+def _ops_ns(ops: Counter[Op], profile: DeviceProfile, table: str = "") -> float:
     """Nanoseconds of a thread's ops if the whole device did nothing else."""
-    return sum(count / profile.rate(dtype.value, kind.value, OP_TABLE[kind].cost)
+    return sum(count / profile.rate(table + dtype.value, kind.value, OP_TABLE[kind].cost)
                for (dtype, kind), count in ops.items())
 
 

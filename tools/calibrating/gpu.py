@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from calibrating.kernels import program_of
-from calibrating.measure import PLANS, barrier_us, common
+from calibrating.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us
+from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_query import compute_capability, cpu_count
@@ -51,8 +52,10 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
     plan = PLANS["cuda"]
     values = common(plan, timer)
-    values["barrier_us"] = barrier_us(timer, device.processors)
+    values["reduction"] = reductions(timer, device.processors)
     values["latency"] = [[n, _latency_us(n)] for n in plan.tables]
+    near = interpolate(tuple(map(tuple, values["latency"])), 8.0 * ODD_ELEMENTS)
+    values["wave_us"] = wave_us(timer, device.processors, values["launch_us"], near)
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
     made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from benchmarking.machine import describe_cpu
 from calibrating.kernels import program_of
-from calibrating.measure import PLANS, all_cores, common, loop_us, scalar_factor
+from calibrating.measure import PLANS, all_cores, common, loop_us, reduction_rates, scalar_rates
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_query import cache_bytes, cpu_count
@@ -21,6 +21,7 @@ from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.timed_kernel import timed_kernels
 
+ROUNDS = 4
 CALLS = 2000
 STREAM = 1 << 26
 """Bytes that each core streams to see what cores share."""
@@ -32,13 +33,16 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
     def timer(nodes: Sequence[Node]) -> list[float]:
         source, kernels = timed_kernels([program_of([node], device) for node in nodes], is_gpu=False)
-        return time_on_host(build_host(with_timer(source), device.architecture, cache), kernels)
+        library = build_host(with_timer(source), device.architecture, cache)
+        rounds = [time_on_host(library, kernels) for _ in range(ROUNDS)]  # apart in time: a busy machine is less so later
+        return [min(times) for times in zip(*rounds, strict=True)]
 
     plan = PLANS["cpu"]
     values = common(plan, timer)
     values["handover_us"] = _handover_us(device, cache)
     values["all_cores"] = all_cores(_stream, device.processors)
-    values["scalar"] = scalar_factor(timer, plan.elements)
+    values["rates"]["scalar float32"] = scalar_rates(plan, timer)
+    values["rates"]["float32"] |= reduction_rates(timer, plan.elements)
     values["loop_us"] = loop_us(timer, plan.elements)
     values["cache_bytes"] = cache_bytes()
     values["shared_bytes"] = 0

@@ -84,14 +84,18 @@ def _apply(op: K, x: Node, y: Node) -> Node:
     return B.op(op, x) if op in UNARY else B.op(op, x, y)
 
 
-def arg_chain(elements: int, op: K, count: int) -> Node:
+def arg_chain(spec: Chain) -> Node:
     """As `chain`, in a loop that compilers do not vectorise."""
-    x = B.input("x", F32, (1, elements))
-    total = x
-    for i in range(count):
-        moved = B.add(x, B.constant(i * 1e-3, F32))
-        total = B.add(total, moved if op is K.ADD else B.op(op, moved))
+    x, y = (B.input(name, spec.dtype, (1, spec.elements)) for name in "xy")
+    total = y
+    for i in range(spec.count):
+        total = B.add(total, _apply(spec.op, B.add(x, B.constant(i * 1e-3, spec.dtype)), y))
     return B.arg_reduce(K.ARGMAX, total, 1, I32)
+
+
+def odd_stream(elements: int) -> Node:
+    """An element a thread, read and written."""
+    return B.add(B.input("x", F32, (elements,)), B.constant(1, F32))
 
 
 def phases(rows: int, columns: int, count: int) -> Node:
@@ -103,5 +107,5 @@ def phases(rows: int, columns: int, count: int) -> Node:
     return total
 
 
-def row_sums(rows: int, columns: int) -> Node:
-    return B.sum(B.input("x", F32, (rows, columns)), [1])
+def reduced_rows(rows: int, columns: int, kind: K = K.SUM) -> Node:
+    return B.reduce(kind, B.input("x", F32, (rows, columns)), [1])

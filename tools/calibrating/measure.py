@@ -47,6 +47,8 @@ PLANS = {
     "cpu": Plan(tuple(1 << e for e in range(10, 29)), (1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25, 1 << 27), 1 << 16,
                 2048, (4, 4)),
 }
+ODD_ELEMENTS, BLOCK, RESIDENT = (1 << 21) + 1, 256, 2048
+"""Elements that no vector access divides; threads of an elementwise block, and of a streaming multiprocessor."""
 DEAR = 5
 """Rough cycles from which an op counts as dear."""
 
@@ -69,11 +71,12 @@ def _above(us: float, launch: float) -> float:
     return max(us - launch, 0.02 * us)
 
 
-def _rates(plan: Plan, dtype: DType, ops: Sequence[K], timer: Timer) -> dict[str, float]:
+def _rates(plan: Plan, dtype: DType, ops: Sequence[K], timer: Timer, make: Callable[[c.Chain], Node] = c.chain
+           ) -> dict[str, float]:  # fmt: skip
     """10^9 ops a second, from the difference between a long chain and a short one."""
     counts = {op: plan.counts[OP_TABLE[op].cost >= DEAR] for op in ops}
     specs = [c.Chain(dtype, op, counts[op] * times, plan.elements) for op in ops for times in (1, 3)]
-    times = timer([c.chain(spec) for spec in specs])
+    times = timer([make(spec) for spec in specs])
     slope = {op: (times[2 * i + 1] - times[2 * i]) / (2 * counts[op] * plan.elements) for i, op in enumerate(ops)}
     add = slope[K.ADD] / 2  # the link itself: x + c, and the sum
     cost = {op: add if op is K.ADD else max(slope[op] - slope[K.ADD], SMALLEST_RATIO * add) for op in ops}
@@ -82,23 +85,40 @@ def _rates(plan: Plan, dtype: DType, ops: Sequence[K], timer: Timer) -> dict[str
     return {op.value: 1e-3 / us for op, us in cost.items()}
 
 
-def barrier_us(timer: Timer, processors: int) -> float:
-    """One reduction of a chain of them, over rows that a block shares, each block alone on its processor."""
-    few, many = timer([c.phases(processors, 8192, n) for n in (2, 10)])
-    return max((many - few) / 8, 1e-3)
+def scalar_rates(plan: Plan, timer: Timer) -> dict[str, float]:
+    """Rates in loops that compilers do not vectorise."""
+    return _rates(plan, DType.F32, c.MEASURED[DType.F32], timer, c.arg_chain)
 
 
-def scalar_factor(timer: Timer, elements: int) -> float:
-    """How much longer additions take in a loop that is not vectorised."""
-    vector = timer([c.chain(c.Chain(DType.F32, K.ADD, n, elements)) for n in (8, 24)])
-    scalar = timer([c.arg_chain(elements, K.ADD, n) for n in (8, 24)])
-    return max((scalar[1] - scalar[0]) / max(vector[1] - vector[0], 1e-6), 1.0)
+def reductions(timer: Timer, processors: int) -> list[list[float]]:
+    """Threads of a row -> microseconds of one reduction of a chain of them, each block alone on its processor."""
+    found = []
+    for columns, threads in ((32, 8), (1024, 32), (8192, 256), (32768, 1024)):
+        few, many = timer([c.phases(processors, columns, n) for n in (2, 10)])
+        found.append([threads, max((many - few) / 8, 1e-3)])
+    return found
+
+
+def wave_us(timer: Timer, processors: int, launch: float, latency: float) -> float:
+    """What each of many waves of small blocks takes beyond the latency of its loads."""
+    elements = ODD_ELEMENTS
+    waves = elements / (BLOCK * RESIDENT // BLOCK * processors)
+    return max((timer([c.odd_stream(elements)])[0] - launch) / waves - latency, 0.0)
+
+
+def reduction_rates(timer: Timer, elements: int) -> dict[str, float]:
+    """10^9 elements a second that a vectorised loop reduces to one, in the first cache."""
+    found = {}
+    for kind in (K.SUM, K.MAX):
+        short, long = timer([c.reduced_rows(1, n, kind) for n in (elements, 2 * elements)])
+        found[kind.value] = 1e-3 * elements / max(long - short, 1e-6)
+    return found
 
 
 def loop_us(timer: Timer, elements: int) -> float:
     """Entering a vectorised loop: sums of short rows against the sum of one long row of as many elements."""
     rows = elements // 32
-    short, long = timer([c.row_sums(rows, 32), c.row_sums(1, elements)])
+    short, long = timer([c.reduced_rows(rows, 32), c.reduced_rows(1, elements)])
     return max((short - long) / rows, 1e-4)
 
 
@@ -113,7 +133,7 @@ def all_cores(run: Callable[[], float], cores: int) -> float:
 
 def document(device: DeviceSpec, values: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a profile, numbers rounded to four digits."""
-    values = {"handover_us": 0.0, "barrier_us": 0.0, "all_cores": 1.0, "latency": [], "scalar": 1.0, "loop_us": 0.0,
+    values = {"handover_us": 0.0, "all_cores": 1.0, "latency": [], "reduction": [], "loop_us": 0.0, "wave_us": 0.0,
               **values}
     return {"version": VERSION, "name": device.name, "target": device.target, "processors": device.processors,
             **{name: _rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
