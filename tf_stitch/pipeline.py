@@ -10,7 +10,6 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
@@ -19,7 +18,8 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -43,11 +43,13 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        measured: times that go before predicted ones.
     """
 
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    measured: MeasuredTimes | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,9 @@ class _PatternCompiler:
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device)
+        if options.measured is not None:
+            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
         """The first schedule of the first rule that can be lowered.
@@ -131,13 +136,10 @@ class _PatternCompiler:
         return compile_pattern(pattern, self._options.device, self._options.aligned)
 
     def time_of(self, pattern: Pattern) -> float | None:
-        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
-            try:
-                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
-            except ScheduleError:
-                self._times[key] = None
+            self._times[key] = self._cost(pattern)
         return self._times[key]
 
 

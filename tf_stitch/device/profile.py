@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ class DeviceProfile:
         processors: streaming multiprocessors, or cores.
         launch_us: one more empty kernel in a queue of them (CPU: one call of a kernel).
         handover_us: CPU: handing a loop to the worker threads and waiting for them. 0 on a GPU.
-        reduction: threads -> microseconds of a reduction over so many, barriers included, which nothing hides. GPU only.
+        reduction: threads -> microseconds of a reduction over so many, its barriers included. GPU only.
         bandwidth: bytes that a kernel moves -> 10^9 bytes a second it reads and writes (CPU: of one core). The kernel
             is repeated over the same memory: what fits a cache comes from there.
         all_cores: CPU: factor that all cores together gain over one where memory is the limit.
@@ -144,7 +145,7 @@ def _curve(name: str, value: Any) -> Curve:
     if not isinstance(value, list | tuple) or (not value and name == "bandwidth"):
         raise ProfileError(f"{name} of a device profile has no points")
     curve = tuple((_number(name, x), _number(name, y)) for x, y in value)
-    if any(a[0] >= b[0] for a, b in zip(curve, curve[1:], strict=False)):
+    if any(a[0] >= b[0] for a, b in itertools.pairwise(curve)):
         raise ProfileError(f"{name} of a device profile does not ascend")
     return curve
 

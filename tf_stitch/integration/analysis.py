@@ -85,7 +85,8 @@ class Analysis:
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return
-        for entry in build_entries(Place(number, 0), list(shapes.values()), compiled, self._device, False, {}):
+        for entry in build_entries(Place(number, 0), list(shapes.values()), compiled, self._device, False, {},
+                                   lambda _: None):
             self.report.add(entry)
 
     def _shapes(self, region: RegionGraph) -> dict[str, Sequence[int]] | None:

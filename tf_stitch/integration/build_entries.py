@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from tf_stitch.kernel_ir.cost import buffer_bytes
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.stitch_plan import Pattern
 
 
 class Place(NamedTuple):
@@ -29,11 +30,13 @@ def names_of(graph: TensorGraph) -> tuple[str, ...]:
 
 
 def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: CompiledRegion, device: DeviceSpec,
-                  cached: bool, own_names: Mapping[str, str]) -> Iterator[BuildEntry | KernelEntry]:
+                  cached: bool, own_names: Mapping[str, str],
+                  measured_us: Callable[[Pattern], float | None]) -> Iterator[BuildEntry | KernelEntry]:
     """The entries of one executable.
 
     Args:
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
+        measured_us: what a kernel was measured to take, if it was.
     """
     solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds))
@@ -46,7 +49,8 @@ def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: Compi
             domain=[schedule.domain.rows, schedule.domain.cols], nodes=list(nodes),
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program))
+            predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
+            bytes=buffer_bytes(kernel.program))
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -71,6 +71,7 @@ class KernelEntry:
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself.
         schemes: how many values it hands on in each way.
+        predicted_us: by the model; measured_us: by execution, where an earlier process did that.
     """
 
     region: int
@@ -83,6 +84,7 @@ class KernelEntry:
     node_schemes: dict[str, str]
     schemes: dict[str, int]
     predicted_us: float
+    measured_us: float | None
     bytes: int
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -64,11 +63,11 @@ class Work:
         shared_bytes: of the block's arrays.
     """
 
-    vector: Counter[Op] = field(default_factory=Counter)
-    scalar: Counter[Op] = field(default_factory=Counter)
+    vector: dict[Op, float] = field(default_factory=dict)
+    scalar: dict[Op, float] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
     rounds: float = 0
-    reductions: Counter[int] = field(default_factory=Counter)
+    reductions: dict[int, float] = field(default_factory=dict)
     shuffles: float = 0
     loops: float = 0
     elements: float = 0
@@ -192,7 +191,7 @@ class _Counter:
 
     def _reduction(self, width: int, members: int, times: float) -> None:
         self.work.shuffles += times * members * max(min(width, WARP) - 1, 0).bit_length()
-        self.work.reductions[width] += times  # type: ignore[assignment]
+        self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
         self.close_round(times)
 
     def close_round(self, times: float) -> None:
@@ -214,7 +213,8 @@ class _Counter:
             self._op(DType.I32, OpKind.LESS, times, simd)
 
     def _op(self, dtype: DType, kind: OpKind, times: float, simd: Var | None) -> None:
-        (self.work.scalar if simd is None else self.work.vector)[dtype.compute, kind] += times
+        ops, op = self.work.scalar if simd is None else self.work.vector, (dtype.compute, kind)
+        ops[op] = ops.get(op, 0.0) + times
 
     def _index(self, index: Index, times: float, simd: Var | None) -> None:
         """Divisions by constants that move with the innermost loop: a product and a shift each."""
@@ -234,7 +234,8 @@ class _Counter:
             self._op(DType.F32, OpKind.CAST, count, simd)
         moving = self._names(index)
         distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)
-        self.work.accesses.append(Access(buffer, count, min(count, distinct), width, self._stride(buffer, index, simd, serial), store))
+        stride = self._stride(buffer, index, simd, serial)
+        self.work.accesses.append(Access(buffer, count, min(count, distinct), width, stride, store))
 
     def _names(self, index: Index) -> frozenset[str]:
         """Variables that an index depends on."""

@@ -7,19 +7,26 @@ Memory, arithmetic and waiting overlap for the most part: the longest counts, an
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
+from tf_stitch.planning.stitch_plan import Pattern
+
+TimeOf: TypeAlias = Callable[[Pattern], float | None]
+"""The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if
+no schedule rule takes it."""
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
-"""Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so load,
-compute and store at the same times."""
+"""Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
+load, compute and store at the same times."""
 BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
 """Registers of a thread beside its arrays, at most, and of a processor."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
@@ -56,6 +63,24 @@ class Prediction:
         return self.launch + longest + (1 - self.overlap) * (sum(parts) - longest)
 
 
+@dataclass(frozen=True)
+class ModelCost:
+    """Predicted microseconds of a pattern.
+
+    Attributes:
+        program_of: schedules and lowers a pattern, or raises ScheduleError.
+    """
+
+    program_of: Callable[[Pattern], Program]
+    device: DeviceSpec
+
+    def __call__(self, pattern: Pattern) -> float | None:
+        try:
+            return predict_us(self.program_of(pattern), self.device)
+        except ScheduleError:
+            return None
+
+
 def predict_us(program: Program, device: DeviceSpec) -> float:
     """Microseconds of one launch."""
     return predict(program, device).us
@@ -74,7 +99,7 @@ def _gpu(program: Program, profile: DeviceProfile, device: DeviceSpec) -> Predic
     uneven = share * device.processors / program.grid
     memory = max(_us(nbytes, interpolate(profile.bandwidth, nbytes)), _cache_us(program, work, device))
     memory *= uneven if share > 1 else 1.0
-    ops = _ops_ns(work.scalar + work.vector, profile)
+    ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
     threads = program.grid * max(program.threads, WARP)
     together = min(resident, share) * max(program.threads, WARP)
@@ -141,7 +166,7 @@ def _strided_us(program: Program, work: Work, profile: DeviceProfile) -> float:
                for a in work.accesses if a.stride not in (0, 1))
 
 
-def _ops_ns(ops: Counter[Op], profile: DeviceProfile, table: str = "") -> float:
+def _ops_ns(ops: Mapping[Op, float], profile: DeviceProfile, table: str = "") -> float:
     """Nanoseconds of a thread's ops if the whole device did nothing else."""
     return sum(count / profile.rate(table + dtype.value, kind.value, OP_TABLE[kind].cost)
                for (dtype, kind), count in ops.items())

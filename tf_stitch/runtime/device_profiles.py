@@ -21,6 +21,16 @@ def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     return cache_dir / "profiles" / f"{device_key(name)}{suffix}.json"
 
 
+def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where measured times of a device's kernels are kept.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    profile = own_profile_path(cache_dir, target, ordinal)
+    return cache_dir / "measured" / profile.name
+
+
 @lru_cache(maxsize=16)
 def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     """A device of this machine.

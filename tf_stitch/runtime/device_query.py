@@ -35,14 +35,14 @@ def compute_capability(ordinal: int) -> str:
     return "".join(digits)
 
 
-<<<<<<< HEAD
 def cublas_lt_files() -> list[str]:
     """Where cuBLASLt may be: in NVIDIA's wheels, then wherever the loader looks."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None
     found = [str(path) for folder in folders or () for path in sorted(Path(folder).glob("*/lib/libcublasLt.so.1?"))]
     return [*found, "libcublasLt.so.12", "libcublasLt.so.13"]
-=======
+
+
 @lru_cache(maxsize=16)
 def gpu_name(ordinal: int) -> str:
     """A CUDA device's name, as "NVIDIA H200".
@@ -86,4 +86,3 @@ def cache_bytes() -> int:
         if text[:-1].isdigit() and text[-1] in "KM":
             sizes.append(int(text[:-1]) << (10 if text[-1] == "K" else 20))
     return max(sizes, default=1 << 20)
->>>>>>> b63473c (Device profiles, made by tools/calibrate.py, and a roofline over them; one CuPy launcher to come)

@@ -146,8 +146,21 @@ def _waiting_kernel() -> Any:
     return _kernels[device]
 
 
-def time_on_device(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
-    """Microseconds of each kernel in a queue of its like, over the same memory each time; NaN where memory is short."""
+def time_on_device(cubin: Path, kernels: Sequence[TimedKernel], ordinal: int = 0) -> list[float]:
+    """Microseconds of each kernel in a queue of its like, over the same memory each time; NaN where memory is short.
+
+    Raises:
+        BuildError: there is no CuPy.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise BuildError(f"CuPy is not available ({error}); install cupy-cuda12x or cupy-cuda13x") from None
+    with cupy.cuda.Device(ordinal):
+        return _times(cubin, kernels)
+
+
+def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     import cupy
     module = cupy.RawModule(path=str(cubin))
     times: list[float] = []

@@ -49,9 +49,10 @@ def _time(library: Any, kernel: TimedKernel, groups: int) -> float:
     memory = [random_array(*buffer) for buffer in kernel.buffers]
     args = (ctypes.c_void_p * max(len(memory), 1))(*(m.ctypes.data for m in memory))
     function = ctypes.cast(getattr(library, kernel.symbol), ctypes.c_void_p)
-    once = max(min(library.tfs_time(function, args, 1) for _ in range(2)), 20)
+    once: int = max(min(library.tfs_time(function, args, 1) for _ in range(2)), 20)
     calls = max(1, min(GROUP_NS // once, 20_000))
-    return min(int(library.tfs_time(function, args, calls)) for _ in range(groups)) / calls / 1e3
+    least = min(int(library.tfs_time(function, args, calls)) for _ in range(groups))
+    return float(least) / calls / 1e3
 
 
 def random_array(dtype: str, size: int, read: bool) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
 from calibrating.kernels import program_of
 from calibrating.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us
 from tf_stitch.device.profile import interpolate
