@@ -99,7 +99,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options)
+    compiler = _PatternCompiler(options, _footprint(graph))
     plan = plan_region(graph, compiler.time_of, options.plan)
     planned = time.perf_counter()
     stored = {n for p in plan.patterns for n in p.outputs}
@@ -117,13 +117,20 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
 
 
+def _footprint(graph: TensorGraph) -> int:
+    """Bytes that come in and go out."""
+    sources = (OpKind.INPUT, OpKind.VARIABLE)
+    ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
+    return sum(n.type.nbytes for n in ends)
+
+
 class _PatternCompiler:
     """Schedules and lowers patterns, each structure once."""
 
-    def __init__(self, options: CompileOptions) -> None:
+    def __init__(self, options: CompileOptions, footprint: int) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
-        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device)
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
         if options.measured is not None:
             self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
 

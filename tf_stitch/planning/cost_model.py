@@ -69,35 +69,42 @@ class ModelCost:
 
     Attributes:
         program_of: schedules and lowers a pattern, or raises ScheduleError.
+        footprint: bytes that a run of the whole region reads and writes: what a kernel reads is no warmer than that.
     """
 
     program_of: Callable[[Pattern], Program]
     device: DeviceSpec
+    footprint: int = 0
 
     def __call__(self, pattern: Pattern) -> float | None:
         try:
-            return predict_us(self.program_of(pattern), self.device)
+            return predict_us(self.program_of(pattern), self.device, self.footprint)
         except ScheduleError:
             return None
 
 
-def predict_us(program: Program, device: DeviceSpec) -> float:
+def predict_us(program: Program, device: DeviceSpec, footprint: int = 0) -> float:
     """Microseconds of one launch."""
-    return predict(program, device).us
+    return predict(program, device, footprint).us
 
 
-def predict(program: Program, device: DeviceSpec) -> Prediction:
-    """The time of one launch among others of its like."""
-    return _gpu(program, device.profile, device) if device.is_gpu else _cpu(program, device.profile, device.processors)
-
-
-def _gpu(program: Program, profile: DeviceProfile, device: DeviceSpec) -> Prediction:
+def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Prediction:
+    """The time of one launch, its memory as warm as if `footprint` bytes, or what it moves itself, were swept again and
+    again."""
     work = count_work(program)
     nbytes = moved_bytes(program, work)
+    rate = interpolate(device.profile.bandwidth, nbytes)
+    if footprint > nbytes:  # no warmer than what all that leaves; no faster than so few bytes can be moved
+        rate = min(rate, interpolate(device.profile.bandwidth, footprint))
+    return (_gpu if device.is_gpu else _cpu)(program, work, nbytes, rate, device)
+
+
+def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+    profile = device.profile
     resident = _resident_blocks(program, work, profile)
     share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
     uneven = share * device.processors / program.grid
-    memory = max(_us(nbytes, interpolate(profile.bandwidth, nbytes)), _cache_us(program, work, device))
+    memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
     memory *= uneven if share > 1 else 1.0
     ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
@@ -139,14 +146,13 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
     return gathered + _us(sectors, best)
 
 
-def _cpu(program: Program, profile: DeviceProfile, cores: int) -> Prediction:
-    work = count_work(program)
-    nbytes = moved_bytes(program, work)
+def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+    profile = device.profile
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
-    memory = max(_us(nbytes, interpolate(profile.bandwidth, nbytes)), near) + _strided_us(program, work, profile)
+    memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
     ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
     compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
-    used = min(cores, program.grid)
+    used = min(device.processors, program.grid)
     if used == 1 or program.grid * program.cost < INLINE_CYCLES:
         return Prediction(profile.launch_us, memory, compute, 0.0, nbytes)
     shared = profile.all_cores if nbytes > profile.cache_bytes else used
