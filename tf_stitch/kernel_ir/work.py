@@ -116,6 +116,7 @@ class _Counter:
                 self.close_round(times)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             store = isinstance(stmt, k.StoreVector)
+            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
         elif isinstance(stmt, k.Array):
             self._array(stmt)
@@ -139,6 +140,7 @@ class _Counter:
             self._op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
         elif isinstance(stmt, k.SetElement):
             self._expression(stmt.value, times, simd, serial)
+            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._expression_names(stmt.value)
             self.work.elements += times
             if stmt.combine is not None:
                 self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
@@ -247,6 +249,8 @@ class _Counter:
             return self._behind.get(expr.name, frozenset())
         if isinstance(expr, k.Apply):
             return frozenset().union(*map(self._expression_names, expr.args))
+        if isinstance(expr, k.Element):
+            return self._names(expr.index) | self._behind.get(expr.array, frozenset())
         return frozenset() if isinstance(expr, k.Literal) else self._names(expr.index)
 
     def _stride(self, buffer: str, index: Index, simd: Var | None, serial: Var | None) -> int | None:

@@ -55,7 +55,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
 
 def _call_us(device: DeviceSpec, cache: KernelCache) -> float:
-    """A kernel of next to no work in turn with one that sweeps the first caches, less that one alone: what a kernel more
+    """A kernel of next to no work in turn with one that sweeps the first cache, less that one alone: what a kernel more
     costs among others."""
     source, kernels = timed_kernels([program_of([node], device) for node in (empty(), stream(SWEEP))], is_gpu=False)
     turns = (Path(__file__).parent / "between.c").read_text()
