@@ -47,6 +47,7 @@ class StitchConfig:
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
         ilp_seconds: time limit of one integer program, in seconds.
+        tune_seconds: what a process may spend in the background on measuring kernels for later plans, in seconds.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
@@ -64,6 +65,7 @@ class StitchConfig:
     fuel: Fuel | None = None
     cuda_graphs: int = 64
     ilp_seconds: float = 2.0
+    tune_seconds: float = 0.0
     report_dir: Path | None = None
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
@@ -126,6 +128,10 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _budget(text: str) -> float:
+    return 0.0 if float(text) == 0 else _seconds(text)
+
+
 def _folder(text: str) -> Path:
     return Path(text).expanduser().resolve()
 
@@ -153,6 +159,8 @@ VARIABLES: Mapping[str, Variable] = {
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
+    "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,
+                                       "time to measure kernels in the background, for the plans of later processes"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
     "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),

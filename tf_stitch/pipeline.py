@@ -10,24 +10,23 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering import lower
+from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
-from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -45,12 +44,14 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        measured: times that go before predicted ones.
         patterns: how many patterns of more than one node are kept, the first ones; None: all.
     """
 
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    measured: MeasuredTimes | None = None
     patterns: int | None = None
 
 
@@ -103,7 +104,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options)
+    compiler = _PatternCompiler(options, _footprint(graph))
     plan = plan_region(graph, compiler.time_of, options.plan)
     if options.patterns is not None:
         plan = keep_patterns(plan, options.patterns)
@@ -124,12 +125,22 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls)
 
 
+def _footprint(graph: TensorGraph) -> int:
+    """Bytes that come in and go out."""
+    sources = (OpKind.INPUT, OpKind.VARIABLE)
+    ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
+    return sum(n.type.nbytes for n in ends)
+
+
 class _PatternCompiler:
     """Schedules and lowers patterns, each structure once."""
 
-    def __init__(self, options: CompileOptions) -> None:
+    def __init__(self, options: CompileOptions, footprint: int) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
+        if options.measured is not None:
+            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
         """The first schedule of the first rule that can be lowered.
@@ -137,29 +148,13 @@ class _PatternCompiler:
         Raises:
             ScheduleError: none; the message holds every rule's reason.
         """
-        reasons: list[str] = []
-        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-        if product is not None:
-            raise ScheduleError("a product is a library call of its own", product.loc)
-        for rule in RULES:
-            try:
-                for schedule in rule(pattern, self._options.device, self._options.aligned):
-                    try:
-                        return lower(schedule)
-                    except ScheduleError as error:
-                        reasons.append(error.message)
-            except ScheduleError as error:
-                reasons.append(error.message)
-        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
+        return compile_pattern(pattern, self._options.device, self._options.aligned)
 
     def time_of(self, pattern: Pattern) -> float | None:
-        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
-            try:
-                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
-            except ScheduleError:
-                self._times[key] = None
+            self._times[key] = self._cost(pattern)
         return self._times[key]
 
 

@@ -93,7 +93,7 @@ class Analysis:
         if source is not None:
             self.report.sources[source] = compiled.source
         for entry in build_entries(Place(number, 0), graph, list(shapes.values()), compiled, self._device, False,
-                                   source, {}):
+                                   source, {}, lambda _: None):
             self.report.add(entry)
 
     def _shapes(self, region: RegionGraph) -> dict[str, Sequence[int]] | None:

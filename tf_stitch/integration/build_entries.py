@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.runtime.executable import DeviceLaunch
 
 
@@ -33,14 +34,15 @@ def names_of(graph: TensorGraph) -> tuple[str, ...]:
 
 
 def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[int]], compiled: CompiledRegion,
-                  device: DeviceSpec, cached: bool, source: str | None, own_names: Mapping[str, str]
-                  ) -> Iterator[BuildEntry | KernelEntry]:
+                  device: DeviceSpec, cached: bool, source: str | None, own_names: Mapping[str, str],
+                  measured_us: Callable[[Pattern], float | None]) -> Iterator[BuildEntry | KernelEntry]:
     """The entries of one executable.
 
     Args:
         graph: the region bound to these shapes, before the passes.
         source: where its source is kept.
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
+        measured_us: what a kernel was measured to take, if it was.
     """
     solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
     nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
@@ -60,14 +62,15 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             domain=[schedule.domain.rows, schedule.domain.cols], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program),
-            scratch_bytes=array_bytes(kernel.program))
+            predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
+            bytes=buffer_bytes(kernel.program), scratch_bytes=array_bytes(kernel.program))
     for call, name in zip(compiled.calls, calls, strict=True):
         gemm = call.gemm
         yield KernelEntry(
             region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[gemm.batch * gemm.m, gemm.n], nodes=[name],
-            node_schemes={}, schemes={}, predicted_us=None, bytes=gemm.nbytes, scratch_bytes=0)
+            node_schemes={}, schemes={}, predicted_us=None, measured_us=None,
+            bytes=gemm.nbytes, scratch_bytes=0)
 
 
 def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:

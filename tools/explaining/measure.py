@@ -41,7 +41,7 @@ def measure(document: Document) -> Iterator[str]:
                 yield f"{source} is not timed: {error}"
         for entry in document["kernels"]:
             if (entry["region"], entry["build"]) == (region, number) and entry["launch"] in timed[source]:
-                entry["measured_us"] = timed[source][entry["launch"]]
+                entry |= {"measured_us": timed[source][entry["launch"]], "whole_launch": True}
 
 
 def _time(text: str | None, name: str, launches: list[dict[str, Any]], cache: KernelCache) -> Times:

@@ -22,8 +22,8 @@ class Kernel:
         symbol: of a library call what it computes.
         rule: the schedule rule behind it; "library" for a library call.
         predicted_us: None for library calls.
-        measured_us: of its launch; None where nobody measured.
-        shared_launch: kernels that its launch runs, itself among them.
+        measured_us: None where nobody measured.
+        shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.
         scratch: bytes of the arrays that one of its blocks works in.
     """
@@ -163,8 +163,9 @@ def _kernels(document: Document, builds: dict[int, tuple[int, dict[str, Any]]]
 
 def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -> Kernel:
     rows, cols = entry["domain"]
-    together = sum(other["launch"] == entry["launch"] for other in of_region)
-    together = together if entry["device"] == "gpu" and entry["launch"] else 1
+    together = 1
+    if entry["device"] == "gpu" and entry.get("whole_launch"):  # a CPU's launch runs one kernel
+        together = sum(other["launch"] == entry["launch"] for other in of_region)
     return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
                   entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
                   entry["scratch_bytes"])  # fmt: skip
