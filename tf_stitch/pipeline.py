@@ -10,23 +10,23 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering import lower
+from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
-from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -44,11 +44,15 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        measured: times that go before predicted ones.
+        patterns: how many patterns of more than one node are kept, the first ones; None: all.
     """
 
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    measured: MeasuredTimes | None = None
+    patterns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class CompiledRegion:
 
     Attributes:
         programs: what the symbol of each launch runs, in the order of its arguments.
+        launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
     """
 
@@ -65,6 +70,7 @@ class CompiledRegion:
     programs: dict[str, tuple[Program, ...]]
     plan: StitchPlan
     kernels: tuple[LoweredKernel, ...]
+    launches: tuple[str, ...]
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
 
@@ -98,8 +104,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options)
+    compiler = _PatternCompiler(options, _footprint(graph))
     plan = plan_region(graph, compiler.time_of, options.plan)
+    if options.patterns is not None:
+        plan = keep_patterns(plan, options.patterns)
     planned = time.perf_counter()
     stored = {n for p in plan.patterns for n in p.outputs}
     work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
@@ -107,21 +115,32 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
-    steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
+    steps, source, programs, launches = (_host_steps(buffers) if groups is None
+                                         else _device_steps(buffers, groups))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
+    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls)
+
+
+def _footprint(graph: TensorGraph) -> int:
+    """Bytes that come in and go out."""
+    sources = (OpKind.INPUT, OpKind.VARIABLE)
+    ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
+    return sum(n.type.nbytes for n in ends)
 
 
 class _PatternCompiler:
     """Schedules and lowers patterns, each structure once."""
 
-    def __init__(self, options: CompileOptions) -> None:
+    def __init__(self, options: CompileOptions, footprint: int) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
+        if options.measured is not None:
+            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
         """The first schedule of the first rule that can be lowered.
@@ -129,29 +148,13 @@ class _PatternCompiler:
         Raises:
             ScheduleError: none; the message holds every rule's reason.
         """
-        reasons: list[str] = []
-        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-        if product is not None:
-            raise ScheduleError("a product is a library call of its own", product.loc)
-        for rule in RULES:
-            try:
-                for schedule in rule(pattern, self._options.device, self._options.aligned):
-                    try:
-                        return lower(schedule)
-                    except ScheduleError as error:
-                        reasons.append(error.message)
-            except ScheduleError as error:
-                reasons.append(error.message)
-        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
+        return compile_pattern(pattern, self._options.device, self._options.aligned)
 
     def time_of(self, pattern: Pattern) -> float | None:
-        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
-            try:
-                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
-            except ScheduleError:
-                self._times[key] = None
+            self._times[key] = self._cost(pattern)
         return self._times[key]
 
 
@@ -167,10 +170,11 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
-Launches: TypeAlias = dict[str, tuple[Program, ...]]
+Launches: TypeAlias = tuple[list[Step], str, dict[str, tuple[Program, ...]], tuple[str, ...]]
+"""Steps, source, what each launch runs, and the launch of each kernel."""
 
 
-def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
+def _host_steps(buffers: BufferPlan) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
@@ -178,13 +182,16 @@ def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
             steps.append(GemmStep(work.gemm, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
-    return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
+    names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
+    runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
+    return steps, emit_cpu(programs) if programs else "", runs, names
 
 
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[list[Step], str, Launches]:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
+    names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
@@ -192,12 +199,13 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple
             continue
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        names |= dict.fromkeys(group, launch.name)
         kernels = [programs[number][1] for number in members]
         steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
                                   max(dynamic_shared_bytes(program) for program in kernels),
                                   tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
+    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

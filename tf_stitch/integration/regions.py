@@ -12,19 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import BindError
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import BindError, ProfileError
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.prebuild import Prebuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
+from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.device_query import compute_capability, cpu_count
+from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
+from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
@@ -61,6 +64,8 @@ class Built:
     words: list[int]
     host: HostExecutable | None
     device: DeviceSpec
+    aligned: bool
+    times: MeasuredTimes
     names: tuple[str, ...]  # of the nodes it was compiled for, operands first
     stem: str  # of its dumps
 
@@ -81,6 +86,8 @@ class RegionRegistry:
         self.cache = KernelCache(config.cache_dir / "kernels")
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
+        self._measured: dict[int, MeasuredTimes] = {}
+        self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""
@@ -92,8 +99,9 @@ class RegionRegistry:
         return number
 
     def close(self) -> None:
-        """Drops background builds that have not started."""
+        """Drops background builds and measurements that have not started."""
         self._prebuilder.close()
+        self._tuner.close()
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]
@@ -120,7 +128,7 @@ class RegionRegistry:
         """
         self._prebuilder.runs(number, device, key.shapes, key.aligned)
         graph, built, known = self._find(number, device, key)
-        self._record(number, key, graph, built, known)
+        self._record(number, device, key, graph, built, known)
         return built
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
@@ -133,20 +141,23 @@ class RegionRegistry:
             if node.type.numel == 0:
                 raise BindError("a tensor has no elements", node.loc)
         aligned = key.aligned or device == CPU_ORDINAL
-        identity = (format_graph_anonymously(graph), device, aligned)
+        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
+        identity = (format_graph_anonymously(graph), device, aligned, patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
             known = identity in self._built
             if not known:
-                self._built[identity] = self._compile(number, graph, device, aligned)
+                self._built[identity] = self._compile(number, graph, device, aligned, patterns)
             return graph, self._built[identity], known
 
-    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool) -> Built:
+    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool, patterns: int | None) -> Built:
         region = self.region(number)
         inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
         variables = tuple(f"v{i}" for i in range(len(region.handles)))
-        options = CompileOptions(_spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds), aligned)
+        times = self._times(device)
+        options = CompileOptions(self._spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds),
+                                 aligned, times, patterns)
         with self._lock:
             self._compiled[number] += 1
             stem = f"region_{number}_{self._compiled[number] - 1}"
@@ -165,7 +176,27 @@ class RegionRegistry:
                                   build_host(compiled.source, options.device.architecture, self.cache))
             words = encode(compiled.executable, host.addresses(), None)
         compiled.seconds["build"] = time.perf_counter() - start
-        return Built(compiled, compiled.executable, words, host, options.device, names_of(graph), stem)
+        return Built(compiled, compiled.executable, words, host, options.device, aligned, times, names_of(graph), stem)
+
+    def _spec(self, device: int) -> DeviceSpec:
+        """The device, by the user's own profile if that can be read."""
+        ordinal = None if device == CPU_ORDINAL else device
+        try:
+            return device_spec(self._config.cache_dir, ordinal)
+        except ProfileError as error:
+            self._report.note("profile", str(self._config.cache_dir), error.message)
+            return device_spec(None, ordinal)
+
+    def _times(self, device: int) -> MeasuredTimes:
+        """What earlier processes measured on a device."""
+        with self._lock:
+            if device not in self._measured:
+                target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
+                times = MeasuredTimes(measured_times_path(self._config.cache_dir, target, ordinal))
+                if times.problem:
+                    self._report.note("tune", str(self._config.cache_dir), times.problem)
+                self._measured[device] = times
+            return self._measured[device]
 
     def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
         """The executable's words, with a cubin that stays in memory."""
@@ -177,15 +208,23 @@ class RegionRegistry:
         return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
                       (ctypes.addressof(image), len(data)))
 
-    def _record(self, number: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
+    def _record(self, number: int, device: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
         with self._lock:
             build = self._executables[number]
             self._executables[number] += 1
         if not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
         own_names = dict(zip(built.names, names_of(graph), strict=True))
-        for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
+        source = None
+        if built.compiled.source:
+            source = f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
+            self._report.sources[source] = built.compiled.source
+        for entry in build_entries(Place(number, build), graph, key.shapes, built.compiled, built.device, cached,
+                                   source, own_names,
+                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):
             self._report.add(entry)
+        if not cached:
+            self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times))
 
 
 def format_graph_anonymously(graph: TensorGraph) -> str:
@@ -193,8 +232,3 @@ def format_graph_anonymously(graph: TensorGraph) -> str:
     lines = format_graph(replace(graph, name="")).splitlines()
     return "\n".join(line.split("  // ")[0] for line in lines)
 
-
-def _spec(device: int) -> DeviceSpec:
-    if device == CPU_ORDINAL:
-        return replace(CPU, processors=cpu_count())
-    return replace(H200, architecture=compute_capability(device))
