@@ -20,6 +20,7 @@ from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.estimate import estimate_us
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -98,7 +99,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
     compiler = _PatternCompiler(options)
-    plan = plan_region(graph, compiler.time_of, options.plan)
+    plan = plan_region(graph, compiler, options.plan)
     planned = time.perf_counter()
     stored = {n for p in plan.patterns for n in p.outputs}
     work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
@@ -142,7 +143,19 @@ class _PatternCompiler:
                 reasons.append(error.message)
         raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
 
-    def time_of(self, pattern: Pattern) -> float | None:
+    def estimate(self, pattern: Pattern) -> float | None:
+        """A first guess of the microseconds of a pattern, None if no rule proposes a schedule."""
+        if any(n.category is Category.CONTRACTION for n in pattern.nodes):
+            return None
+        for rule in RULES:
+            try:
+                if rule(pattern, self._options.device, self._options.aligned):
+                    return estimate_us(pattern, self._options.device)
+            except ScheduleError:
+                continue
+        return None
+
+    def exact(self, pattern: Pattern) -> float | None:
         """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -32,6 +33,19 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
         elif node.kind is OpKind.DOT:
             free.update(view for operand in node.operands for view in _views(operand))
     return frozenset(free)
+
+
+SMALL_PRODUCT = 16
+"""Terms of a sum, or columns, up to which a product can be written out as element-wise ops."""
+
+
+def is_small_product(node: Node) -> bool:
+    """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
+    (transforms/expand_small_dots.py)."""
+    if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
+        return False
+    terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+    return 0 < min(terms, node.type.dims[-1]) <= SMALL_PRODUCT
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -101,7 +115,17 @@ def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list
 
 @dataclass(frozen=True)
 class SolverReport:
-    """How the plan was found. Gains are predicted microseconds saved against one kernel per node."""
+    """How the plan was found. Gains are predicted microseconds saved against one kernel per node.
+
+    Attributes:
+        solver: what was asked for, "ilp" or "greedy".
+        status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
+        objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
+        greedy_us, greedy_kernels: gain and kernels of the greedy choice.
+        kernels: of the plan, library calls of large products left out.
+        program: the solver that ran, "" if none had to.
+        parts: planned apart.
+    """
 
     solver: str
     status: str
@@ -110,6 +134,15 @@ class SolverReport:
     greedy_us: float
     candidates: int
     cycle_cuts: int = 0
+    kernels: int = 0
+    greedy_kernels: int = 0
+    program: str = ""
+    parts: int = 1
+
+    @property
+    def gap(self) -> float:
+        """How far below the best possible gain the plan may be, as a part of that."""
+        return max(0.0, self.bound_us - self.objective_us) / self.bound_us if self.bound_us > 0 else 0.0
 
 
 @dataclass

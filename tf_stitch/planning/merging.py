@@ -1,0 +1,61 @@
+"""Patterns by merging neighbours while one kernel is predicted to beat two.
+
+A third source beside the paper's two. Substitution gives segments of one topological order, exploration a few
+neighbourhoods; merging follows the gain over the whole part in nearly linear time, takes in users of one value that do
+not depend on each other, and leaves a ladder of sets of every size for the integer program to choose from.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.dependence import Edge
+from tf_stitch.planning.part import Part
+
+ALL_PAIRS = 8
+"""Users of a value up to which every pair of them is tried."""
+
+
+def merged_patterns(part: Part, passes: int = 2) -> list[int]:
+    """Sets of two nodes or more that can be one kernel: neighbours are merged, once from the inputs on and, with two
+    passes, once from the outputs back; every intermediate set is a candidate."""
+    found: dict[int, None] = {}
+    siblings = _siblings(part)
+    for edges in (part.edges, part.edges[::-1])[:passes]:
+        groups = AcyclicContraction(range(len(part.nodes)), part.edges)
+        masks = [1 << i for i in range(len(part.nodes))]
+        for pairs in (edges, siblings, edges):
+            for a, b in pairs:
+                _try_merge(part, groups, masks, a, b, found)
+    return list(found)
+
+
+def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a: int, b: int,
+               found: dict[int, None]) -> None:
+    left, right = groups.find(a), groups.find(b)
+    if left == right:
+        return
+    union = masks[left] | masks[right]
+    parts = part.time(masks[left]), part.time(masks[right])
+    whole = part.time(union)
+    if whole is None or None in parts or whole >= sum(t for t in parts if t is not None):
+        return
+    if groups.merge(a, b):
+        masks[groups.find(a)] = union
+        found[union] = None
+
+
+def _siblings(part: Part) -> list[Edge]:
+    """Users of one value, produced here or outside: all pairs where they are few, else neighbours."""
+    pairs: dict[Edge, None] = {}
+    consumers: dict[Node, list[int]] = {}
+    for i, node in enumerate(part.nodes):
+        for operand in dict.fromkeys(node.operands):
+            if operand not in part.facts.free and operand.type.numel > 1:
+                consumers.setdefault(operand, []).append(i)
+    for users in consumers.values():
+        for a, b in itertools.combinations(users, 2) if len(users) <= ALL_PAIRS else itertools.pairwise(users):
+            pairs[a, b] = None
+    return list(pairs)
