@@ -23,14 +23,15 @@ class ExploreOptions:
     Attributes:
         operands: an op with more is left out.
         size: most nodes of a pattern.
-        seeds: of a part; those with the most bytes.
+        seeds: of a part; those that move the most bytes, and `large` bytes at least.
         budget: sets looked at for one seed; then the search gives up.
     """
 
     operands: int = 10
     size: int = 64
-    seeds: int = 6
-    budget: int = 60
+    seeds: int = 4
+    large: int = 1 << 20
+    budget: int = 32
 
 
 def explore(part: Part, options: ExploreOptions) -> list[int]:
@@ -41,7 +42,7 @@ def explore(part: Part, options: ExploreOptions) -> list[int]:
     covered = 0
     taken = 0
     for seed in seeds:
-        if taken == options.seeds:
+        if taken == options.seeds or part.traffic(1 << seed) < options.large:
             break
         if not covered >> seed & 1:  # a pattern grown from an earlier seed has been here
             taken += 1
