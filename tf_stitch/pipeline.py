@@ -10,23 +10,18 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.text_format import structural_key
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.estimate import estimate_us
+from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
-from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -98,12 +93,11 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options)
+    compiler = PatternCompiler(options.device, options.aligned)
     plan = plan_region(graph, compiler, options.plan)
     planned = time.perf_counter()
     stored = {n for p in plan.patterns for n in p.outputs}
-    work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
-            for p in plan.patterns]
+    work = [library_call(p.nodes[0], stored) if is_library_call(p) else compiler.compile(p) for p in plan.patterns]
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     steps, source, programs = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
@@ -113,57 +107,6 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
     return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
-
-
-class _PatternCompiler:
-    """Schedules and lowers patterns, each structure once."""
-
-    def __init__(self, options: CompileOptions) -> None:
-        self._options = options
-        self._times: dict[str, float | None] = {}
-
-    def compile(self, pattern: Pattern) -> LoweredKernel:
-        """The first schedule of the first rule that can be lowered.
-
-        Raises:
-            ScheduleError: none; the message holds every rule's reason.
-        """
-        reasons: list[str] = []
-        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-        if product is not None:
-            raise ScheduleError("a product is a library call of its own", product.loc)
-        for rule in RULES:
-            try:
-                for schedule in rule(pattern, self._options.device, self._options.aligned):
-                    try:
-                        return lower(schedule)
-                    except ScheduleError as error:
-                        reasons.append(error.message)
-            except ScheduleError as error:
-                reasons.append(error.message)
-        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
-
-    def estimate(self, pattern: Pattern) -> float | None:
-        """A first guess of the microseconds of a pattern, None if no rule proposes a schedule."""
-        if any(n.category is Category.CONTRACTION for n in pattern.nodes):
-            return None
-        for rule in RULES:
-            try:
-                if rule(pattern, self._options.device, self._options.aligned):
-                    return estimate_us(pattern, self._options.device)
-            except ScheduleError:
-                continue
-        return None
-
-    def exact(self, pattern: Pattern) -> float | None:
-        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
-        key = structural_key(pattern.nodes, pattern.outputs)
-        if key not in self._times:
-            try:
-                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
-            except ScheduleError:
-                self._times[key] = None
-        return self._times[key]
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:

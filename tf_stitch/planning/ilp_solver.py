@@ -6,6 +6,7 @@ cycle, the patterns on it are forbidden together and the program is solved again
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import cache
 from types import ModuleType
@@ -21,10 +22,12 @@ NEGLIGIBLE = 1e-6
 
 @cache
 def import_pulp() -> ModuleType | None:
-    """pulp, None where it is not installed. Imported when the first program has to be solved: it takes a while."""
+    """pulp; None, said once, where it is not installed. Imported when the first program has to be solved: it takes a
+    while."""
     try:
         import pulp
     except ImportError:
+        print("[tf_stitch] pulp is not installed: fusions are chosen greedily", file=sys.stderr)
         return None
     module: ModuleType = pulp
     return module
@@ -53,10 +56,15 @@ class _Program:
     def __init__(self, pulp: ModuleType, problem: Selection, useful: list[int]) -> None:
         self._pulp, self._problem, self._useful = pulp, problem, useful
         self._lp = pulp.LpProblem("stitch", pulp.LpMaximize)
-        self._x = {j: pulp.LpVariable(f"x{j:06}", cat=pulp.LpBinary) for j in useful}  # pulp orders them by name
+        self._x = {j: self._variable(f"x{j:06}") for j in useful}  # pulp orders them by name
         self._lp += pulp.lpSum(problem.gains[j] * self._x[j] for j in useful)
         for sharing in _exclusive(problem, useful):
             self._forbid(sharing, 1)
+
+    def _variable(self, name: str) -> Any:
+        if hasattr(self._lp, "add_variable"):  # pulp 3.3 deprecates the other way
+            return self._lp.add_variable(name, cat=self._pulp.LpBinary)
+        return self._pulp.LpVariable(name, cat=self._pulp.LpBinary)
 
     def _forbid(self, candidates: tuple[int, ...], most: int) -> None:
         self._lp += self._pulp.lpSum(self._x[j] for j in candidates) <= most

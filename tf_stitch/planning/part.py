@@ -201,7 +201,7 @@ def _values_read(node: Node, free: frozenset[Node]) -> Iterator[Node]:
 
 def _kernels_that_use(node: Node, facts: RegionFacts) -> Iterator[Node]:
     for user in facts.users[node]:
-        if user in facts.free:
+        if user in facts.free and user not in facts.wanted:
             yield from _kernels_that_use(user, facts)
         else:
             yield user

@@ -37,6 +37,8 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
 
 SMALL_PRODUCT = 16
 """Terms of a sum, or columns, up to which a product can be written out as element-wise ops."""
+LONGEST_SUM = 4096
+"""Terms of each of a few columns; longer sums have to be split over the device, as libraries do."""
 
 
 def is_small_product(node: Node) -> bool:
@@ -45,7 +47,9 @@ def is_small_product(node: Node) -> bool:
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
     terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
-    return 0 < min(terms, node.type.dims[-1]) <= SMALL_PRODUCT
+    if 0 < terms <= SMALL_PRODUCT:
+        return True
+    return 0 < node.type.dims[-1] <= SMALL_PRODUCT and terms <= LONGEST_SUM and not node.attrs.transpose_a
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -104,13 +108,14 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
     """
     ordered = tuple(nodes)
     members = frozenset(ordered)
-    outputs = tuple(n for n in ordered if n in wanted or _needed_outside(n, members, users, free))
+    outputs = tuple(n for n in ordered if n in wanted or _needed_outside(n, members, users, wanted, free))
     return Pattern(ordered, outputs, free)
 
 
-def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]],
+def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
                     free: frozenset[Node]) -> bool:
-    return any(u not in members and (u not in free or _needed_outside(u, members, users, free)) for u in users[node])
+    return any(u not in members and (u not in free or u in wanted
+                                     or _needed_outside(u, members, users, wanted, free)) for u in users[node])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape
 
 
@@ -77,7 +76,3 @@ def _taker(b: Builder, value: Node, axis: int, shape: Shape) -> Callable[[int], 
         return b.reshape(b.slice(value, begin, [1] * value.type.rank, sizes), shape)
 
     return take
-
-
-def holds_product(nodes: Iterable[Node]) -> bool:
-    return any(node.kind is OpKind.DOT for node in nodes)
