@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.verifier import verify_graph
@@ -18,7 +19,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import StitchPlan
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
@@ -96,9 +97,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = PatternCompiler(options.device, options.aligned)
     plan = plan_region(graph, compiler, options.plan)
     planned = time.perf_counter()
-    stored = {n for p in plan.patterns for n in p.outputs}
-    work = [library_call(p.nodes[0], stored) if is_library_call(p) else compiler.compile(p) for p in plan.patterns]
-    buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+    buffers = plan_buffers(graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     steps, source, programs = (_device_steps if options.device.is_gpu else _host_steps)(buffers)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
@@ -107,6 +106,29 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
     return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
+
+
+def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate and turns out to be no
+    kernel is split into its nodes.
+
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    kernels: dict[Pattern, LoweredKernel] = {}
+    for pattern in list(plan.patterns):
+        if is_library_call(pattern):
+            continue
+        try:
+            kernels[pattern] = compiler.compile(pattern)
+        except ScheduleError:
+            if len(pattern.nodes) == 1:
+                raise
+            for single in plan.split(pattern):
+                if not is_library_call(single):
+                    kernels[single] = compiler.compile(single)
+    stored = {n for p in plan.patterns for n in p.outputs}
+    return [library_call(p.nodes[0], stored) if is_library_call(p) else kernels[p] for p in plan.patterns]
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tf_stitch.errors import ScheduleError
@@ -28,14 +28,22 @@ class PlanOptions:
     Attributes:
         solver: "ilp" or "greedy".
         seconds: limit of one part's integer programs.
-        careful: regions of more nodes than this are planned with less effort: merging goes over
-            them once, and nothing is explored.
+        rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
+        singles: nodes of a part that are timed exactly, to scale the estimates.
+        careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
+            nothing is explored.
     """
 
     solver: str = "ilp"
     seconds: float = 2.0
+    rounds: int = 12
+    singles: int = 16
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
+
+    def in_haste(self) -> PlanOptions:
+        growth = replace(self.growth, exploratory=False, merge_passes=1)
+        return replace(self, rounds=0, singles=4, growth=growth)
 
 
 class PartPlan(NamedTuple):
@@ -43,12 +51,6 @@ class PartPlan(NamedTuple):
 
     groups: list[tuple[int, ...]]
     report: SolverReport
-
-
-CONFIRM_ROUNDS = 8
-"""Programs solved for a part until every chosen pattern has an exact time; then all candidates get one."""
-SINGLES = 16
-"""Single nodes of a part that are timed exactly, to scale the estimates."""
 
 
 def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
@@ -65,7 +67,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     if len(work) > options.careful:
-        options = _hasty(options)
+        options = options.in_haste()
     plans: dict[tuple[object, ...], PartPlan] = {}
     groups: list[tuple[int, ...]] = []
     reports: list[SolverReport] = []
@@ -89,11 +91,6 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     return StitchPlan(graph, patterns, merge_reports(reports), facts.free)
 
 
-def _hasty(options: PlanOptions) -> PlanOptions:
-    growth = GrowthOptions(options.growth.substitution, False, options.growth.merging, 1)
-    return PlanOptions(options.solver, options.seconds, 0, growth)
-
-
 def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:
     home = {p: number for number, part in enumerate(parts) for p in part}
     inside: dict[int, list[Edge]] = {}
@@ -107,7 +104,8 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     """Covers a part by patterns.
 
     Gains start as estimates. The patterns that the solver chooses are timed exactly and the problem is solved again,
-    until it chooses nothing that is not exact: kernels are built for those patterns only that matter.
+    until it chooses nothing that is not exact: kernels are made for those patterns only that matter. When the rounds
+    are over, what is not exact is left out, and the bound tells what that may have cost.
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
@@ -115,28 +113,39 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     for i, node in enumerate(part.nodes):
         if part.estimate(1 << i) is None:
             raise ScheduleError(f"no schedule rule takes {node.kind.value} on {node.type}", node.loc)
-    part.calibrate(SINGLES)
+    part.calibrate(options.singles)
     masks = candidates(part, options.growth)
     edges, sets = tuple(part.edges), tuple(frozenset(bits(mask)) for mask in masks)
-    for confirming in range(CONFIRM_ROUNDS + 1):
-        problem = Selection(sets, tuple(part.gain(mask) or 0.0 for mask in masks), len(part.nodes), edges)
+
+    def solve(exact_only: bool) -> tuple[Choice, Choice]:
+        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
+        problem = Selection(sets, tuple(gains), len(part.nodes), edges)
         greedy = solve_greedily(problem)
-        choice = ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy
-        unsure = [masks[j] for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
+        return (ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy), greedy
+
+    choice, greedy = solve(exact_only=False)
+    for _ in range(options.rounds):
+        unsure = [j for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
         if not unsure:
             break
-        for mask in unsure if confirming < CONFIRM_ROUNDS - 1 else masks:
-            part.exact(mask)
-    return _covering(part, choice, greedy, sets, options.solver)
+        for j in unsure:
+            part.exact(masks[j])
+        choice, greedy = solve(exact_only=False)
+    if options.rounds and not all(part.is_exact(masks[j]) for j in choice.chosen):
+        bound = choice.bound
+        choice, greedy = solve(exact_only=True)
+        choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
+    return _covering(part, choice, greedy, sets, options)
 
 
-def _covering(part: Part, choice: Choice, greedy: Choice, sets: Sequence[frozenset[int]], solver: str) -> PartPlan:
+def _covering(part: Part, choice: Choice, greedy: Choice, sets: Sequence[frozenset[int]],
+              options: PlanOptions) -> PartPlan:
     covered = {p for j in choice.chosen for p in sets[j]}
     groups = [tuple(sorted(sets[j])) for j in choice.chosen]
     groups += [(i,) for i in range(len(part.nodes)) if i not in covered]
     merged = sum(len(sets[j]) - 1 for j in greedy.chosen)
-    report = SolverReport(solver, choice.status, choice.objective, choice.bound, greedy.objective, len(sets),
-                          choice.cuts, len(groups), len(part.nodes) - merged, choice.program)
+    report = SolverReport(options.solver, choice.status, choice.objective, choice.bound, greedy.objective, len(sets),
+                          choice.cuts, len(groups), len(part.nodes) - merged, choice.program, exact=options.rounds > 0)
     return PartPlan(groups, report)
 
 
@@ -150,4 +159,4 @@ def merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:
                         sum(r.bound_us for r in reports), sum(r.greedy_us for r in reports),
                         sum(r.candidates for r in reports), sum(r.cycle_cuts for r in reports),
                         sum(r.kernels for r in reports), sum(r.greedy_kernels for r in reports),
-                        "+".join(sorted(programs)), len(reports))
+                        "+".join(sorted(programs)), len(reports), all(r.exact for r in reports))

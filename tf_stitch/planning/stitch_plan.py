@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tf_stitch.ir.graph import Node, TensorGraph, view_of
+from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 
@@ -130,6 +130,7 @@ class SolverReport:
         kernels: of the plan, library calls of large products left out.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
+        exact: times are of kernels that were made; else, in large regions, estimates.
     """
 
     solver: str
@@ -143,6 +144,7 @@ class SolverReport:
     greedy_kernels: int = 0
     program: str = ""
     parts: int = 1
+    exact: bool = True
 
     @property
     def gap(self) -> float:
@@ -159,6 +161,15 @@ class StitchPlan:
     solver: SolverReport | None = None
     free: frozenset[Node] = field(default_factory=frozenset)
 
+    def split(self, pattern: Pattern) -> list[Pattern]:
+        """Puts a pattern for each node in place of one that turned out to be no kernel, and returns these."""
+        nodes = self.graph.nodes()
+        users, wanted = users_of(nodes), frozenset(delivered(self.graph))
+        singles = [make_pattern((n,), users, wanted, self.free) for n in pattern.nodes]
+        at = self.patterns.index(pattern)
+        self.patterns[at:at + 1] = singles
+        return singles
+
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
     """Nodes that need a kernel or a library call: all but sources, effects and free nodes; free nodes that the region
@@ -172,4 +183,3 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 def delivered(graph: TensorGraph) -> list[Node]:
     """The values behind the outputs: an assign delivers its operand."""
     return [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
-
