@@ -60,14 +60,14 @@ class PatternCompiler:
     def estimate(self, pattern: Pattern) -> float | None:
         """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
         library call."""
-        if not is_library_call(pattern):
-            try:
-                written, _ = _without_products(pattern)
-            except ScheduleError:
-                return None
-            if next(self._schedules(written, []), None) is None:
-                return None
-        return estimate_us(pattern, self._device)
+        if is_library_call(pattern):
+            return estimate_us(pattern, self._device)
+        try:
+            written, _ = _without_products(pattern)
+        except ScheduleError:
+            return None
+        proposed = next(self._schedules(written, []), None)
+        return None if proposed is None else estimate_us(written, self._device)
 
     def exact(self, pattern: Pattern) -> float | None:
         """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_dumps_of_scripts_come_back(path: Path) -> None:
                                   "  %0 = input() {key=x, type=float32[2]} : float32[3]",
                                   "  %0 = input() {key=x} : float32[3]"])
 def test_a_wrong_line_is_quoted(line: str) -> None:
-    with pytest.raises(TypeRuleError, match="hello|nothing|input|out"):
+    with pytest.raises(TypeRuleError, match=re.escape(repr(line))):
         parse_graph(f"graph g\n{line}\n")
 
 

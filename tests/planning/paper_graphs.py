@@ -17,8 +17,8 @@ def named(name: str) -> Builder:
     return Builder(SourceLoc(name, ""))
 
 
-MOTIVATING = ("dot_1", "multiply_1", "add_1", "tanh_1", "reduce_1", "subtract_1", "exp_1", "reduce_2", "dot_2", "divide",
-              "log_1", "subtract", "multiply_2")
+MOTIVATING = ("dot_1", "multiply_1", "add_1", "tanh_1", "reduce_1", "subtract_1", "exp_1", "reduce_2", "dot_2",
+              "divide", "log_1", "subtract", "multiply_2")
 """Two batched dots, nine element-wise ops, two reductions (FusionStitching section 3.1)."""
 
 

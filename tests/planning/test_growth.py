@@ -19,7 +19,7 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
-from tf_stitch.planning.merging import merged_patterns
+from tf_stitch.planning.merging import MergeOptions, merged_patterns
 from tf_stitch.planning.part import bits, mask_of
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.substitution_fusion import substitution_patterns
@@ -91,7 +91,8 @@ def test_substitution_cuts_at_more_ops_with_each_step() -> None:
 @given(st.randoms(use_true_random=False))
 def test_every_source_gives_convex_sets(rng: random.Random) -> None:
     part = part_of(random_nodes(rng, rng.randint(2, 30)), MadeUpTimes())
-    for masks in (substitution_patterns(part), explore(part, ExploreOptions(large=0)), merged_patterns(part)):
+    for masks in (substitution_patterns(part), explore(part, ExploreOptions(large=0)),
+                  merged_patterns(part, MergeOptions())):
         assert all(part.is_convex(m) and m.bit_count() > 1 for m in masks)
         assert len(set(masks)) == len(masks)
     assert all((part.gain(m) or 0) > 0 for m in candidates(part, GrowthOptions()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
-from tf_stitch.planning.merging import merged_patterns
+from tf_stitch.planning.merging import MergeOptions, merged_patterns
 from tf_stitch.planning.part import Part
 from tf_stitch.planning.substitution_fusion import substitution_patterns
 
@@ -18,7 +18,7 @@ class GrowthOptions:
     substitution: bool = True
     exploratory: bool = True
     merging: bool = True
-    merge_passes: int = 2
+    merge: MergeOptions = field(default_factory=MergeOptions)
     limits: ExploreOptions = field(default_factory=ExploreOptions)
 
 
@@ -34,7 +34,7 @@ def candidates(part: Part, options: GrowthOptions) -> list[int]:
             return [whole]
     found: dict[int, None] = {whole: None} if len(part.nodes) > 1 else {}
     if options.merging:
-        found.update(dict.fromkeys(merged_patterns(part, options.merge_passes)))
+        found.update(dict.fromkeys(merged_patterns(part, options.merge)))
     if options.substitution:
         found.update(dict.fromkeys(substitution_patterns(part)))
     if options.exploratory:

@@ -140,7 +140,7 @@ class _Program:
         class WarmHighs(self._pulp.HiGHS):  # type: ignore[name-defined, misc]
             """pulp has no warm start for HiGHS in process."""
 
-            def callSolver(self, lp: Any) -> None:  # noqa: N802
+            def callSolver(self, lp: Any) -> None:
                 start = lp.solverModel.getSolution()
                 start.col_value = [float(v.varValue) for v in lp.variables()]
                 lp.solverModel.setSolution(start)

@@ -8,6 +8,7 @@ not depend on each other, and leaves a ladder of sets of every size for the inte
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.contraction import AcyclicContraction
@@ -18,26 +19,40 @@ ALL_PAIRS = 8
 """Users of a value up to which every pair of them is tried."""
 
 
-def merged_patterns(part: Part, passes: int = 2) -> list[int]:
-    """Sets of two nodes or more that can be one kernel: neighbours are merged, once from the inputs on and, with two
-    passes, once from the outputs back; every intermediate set is a candidate."""
+@dataclass(frozen=True)
+class MergeOptions:
+    """How hard to try.
+
+    Attributes:
+        thorough: from the inputs on and from the outputs back, and neighbours twice; else once from the inputs on.
+        size: most nodes of a pattern.
+    """
+
+    thorough: bool = True
+    size: int = 1 << 10
+
+
+def merged_patterns(part: Part, options: MergeOptions) -> list[int]:
+    """Sets of two nodes or more that can be one kernel; every intermediate set is a candidate."""
     found: dict[int, None] = {}
     siblings = _siblings(part)
-    for edges in (part.edges, part.edges[::-1])[:passes]:
+    for edges in (part.edges, part.edges[::-1]) if options.thorough else (part.edges,):
         groups = AcyclicContraction(range(len(part.nodes)), part.edges)
         masks = [1 << i for i in range(len(part.nodes))]
-        for pairs in (edges, siblings, edges):
+        for pairs in (edges, siblings, edges) if options.thorough else (edges, siblings):
             for a, b in pairs:
-                _try_merge(part, groups, masks, a, b, found)
+                _try_merge(part, groups, masks, a, b, options.size, found)
     return list(found)
 
 
-def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a: int, b: int,
+def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a: int, b: int, size: int,
                found: dict[int, None]) -> None:
     left, right = groups.find(a), groups.find(b)
     if left == right:
         return
     union = masks[left] | masks[right]
+    if union.bit_count() > size:
+        return
     parts = part.time(masks[left]), part.time(masks[right])
     whole = part.time(union)
     if whole is None or None in parts or whole >= sum(t for t in parts if t is not None):

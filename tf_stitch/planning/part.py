@@ -45,6 +45,7 @@ class Part:
         self._estimates: dict[int, float | None] = {}
         self._exact: dict[int, float | None] = {}
         self._scale = 1.0
+        self._singles: list[float] = []  # times of single nodes, from the first gain on
         self.before: list[list[int]] = [[] for _ in self.nodes]
         self.after: list[list[int]] = [[] for _ in self.nodes]
         for a, b in self.edges:
@@ -121,12 +122,13 @@ class Part:
         whole = self.time(mask)
         if whole is None:
             return None
-        parts = [self.time(1 << i) for i in bits(mask)]
-        return sum(t for t in parts if t is not None) - whole
+        if not self._singles:
+            self._singles = [self.time(1 << i) or 0.0 for i in range(len(self.nodes))]
+        return sum(self._singles[i] for i in bits(mask)) - whole
 
     def calibrate(self, most: int) -> None:
-        """Computes the exact times of single nodes, of `most` at most, and scales the estimates by what they show. The times of
-        nodes that end up inside a pattern do not matter to the choice: every plan has their sum in its gain."""
+        """Computes the exact times of single nodes, of `most` at most, and scales the estimates by what they show. The
+        times of nodes that end up inside a pattern do not matter: every plan has their sum in its gain."""
         exact = estimated = 0.0
         for i in range(0, len(self.nodes), -(-len(self.nodes) // most)):
             guess, time = self.estimate(1 << i), self.exact(1 << i)
@@ -135,6 +137,7 @@ class Part:
                 estimated += guess
         if estimated:
             self._scale = exact / estimated
+        self._singles = []
 
 
 class Hull(NamedTuple):

@@ -15,6 +15,7 @@ from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
 from tf_stitch.planning.greedy_solver import solve_greedily
+from tf_stitch.planning.merging import MergeOptions
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
 from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern, plannable
@@ -42,8 +43,12 @@ class PlanOptions:
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
     def in_haste(self) -> PlanOptions:
-        growth = replace(self.growth, exploratory=False, merge_passes=1)
+        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=HASTY_SIZE))
         return replace(self, rounds=0, singles=4, growth=growth)
+
+
+HASTY_SIZE = 32
+"""Most nodes of a merged pattern in a large region: times of larger ones take longer than they are worth."""
 
 
 class PartPlan(NamedTuple):

@@ -55,18 +55,22 @@ def mesh(nodes: int) -> TensorGraph:
     rng = random.Random(nodes)
     shape = (256, 512)
     recent = [B.input(f"x{i}", F32, shape) for i in range(8)]
-    for _ in range(nodes):
+    count = 0
+    while count < nodes:
         a, b = rng.choice(recent[-8:]), rng.choice(recent[-8:])
         kind = rng.random()
         if kind < 0.06:
             made = B.sub(a, B.reduce(OpKind.MAX, b, [-1], True))
+            count += 2
         elif kind < 0.1:
             made = B.mul(a, B.sum(b, [0]))
+            count += 1
         elif kind < 0.4:
             made = B.op(rng.choice((OpKind.EXP, OpKind.TANH, OpKind.NEG, OpKind.ABS)), a)
         else:
             made = B.op(rng.choice((OpKind.ADD, OpKind.MUL, OpKind.MAXIMUM)), a, b)
         recent.append(made)
+        count += 1
     used = {o for n in recent for o in n.operands}
     ends = [n for n in recent if n not in used and n.kind is not OpKind.INPUT]
     return TensorGraph("mesh", [(f"o{i}", n) for i, n in enumerate(ends)])
