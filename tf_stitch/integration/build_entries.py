@@ -35,7 +35,8 @@ def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: Compi
     Args:
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
     """
-    solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
+    report = compiled.plan.solver
+    solver = {**asdict(report), "gap": report.gap} if report else None
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds))
     for kernel in compiled.kernels:
         schedule = kernel.schedule
