@@ -10,17 +10,16 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu
 from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.text_format import structural_key
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
 from tf_stitch.planning.kept_patterns import keep_patterns
-from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
+from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -104,15 +103,12 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options, _footprint(graph))
-    plan = plan_region(graph, compiler.time_of, options.plan)
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured)
+    plan = plan_region(graph, compiler, options.plan)
     if options.patterns is not None:
         plan = keep_patterns(plan, options.patterns)
     planned = time.perf_counter()
-    stored = {n for p in plan.patterns for n in p.outputs}
-    work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
-            for p in plan.patterns]
-    buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+    buffers = plan_buffers(graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
     groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
     steps, source, programs, launches = (_host_steps(buffers) if groups is None
@@ -132,30 +128,27 @@ def _footprint(graph: TensorGraph) -> int:
     return sum(n.type.nbytes for n in ends)
 
 
-class _PatternCompiler:
-    """Schedules and lowers patterns, each structure once."""
+def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate and turns out to be no
+    kernel is split into its nodes.
 
-    def __init__(self, options: CompileOptions, footprint: int) -> None:
-        self._options = options
-        self._times: dict[str, float | None] = {}
-        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
-        if options.measured is not None:
-            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
-
-    def compile(self, pattern: Pattern) -> LoweredKernel:
-        """The first schedule of the first rule that can be lowered.
-
-        Raises:
-            ScheduleError: none; the message holds every rule's reason.
-        """
-        return compile_pattern(pattern, self._options.device, self._options.aligned)
-
-    def time_of(self, pattern: Pattern) -> float | None:
-        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
-        key = structural_key(pattern.nodes, pattern.outputs)
-        if key not in self._times:
-            self._times[key] = self._cost(pattern)
-        return self._times[key]
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    kernels: dict[Pattern, LoweredKernel] = {}
+    for pattern in list(plan.patterns):
+        if is_library_call(pattern):
+            continue
+        try:
+            kernels[pattern] = compiler.compile(pattern)
+        except ScheduleError:
+            if len(pattern.nodes) == 1:
+                raise
+            for single in plan.split(pattern):
+                if not is_library_call(single):
+                    kernels[single] = compiler.compile(single)
+    stored = {n for p in plan.patterns for n in p.outputs}
+    return [library_call(p.nodes[0], stored) if is_library_call(p) else kernels[p] for p in plan.patterns]
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
