@@ -93,12 +93,16 @@ def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None)
 
 
 def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "fast"), original=lambda _: definition(nap, SCALAR))
-    repeated(regions, region)
+    function = definition(nap, tf.TensorSpec(None, tf.float32))
+    region = regions.add(lambda key: increment_kernel(kernel, "fast") if key[1] == 0 else None,
+                         original=lambda _: function)
+    run = repeated(regions, region)
     decided = outcome(regions, region)
     assert not decided.original
     assert decided.stitched_us < decided.original_us
     assert regions.library.region_originals(region) == 7  # two to warm up, five that were timed
+    assert float(run(tf.constant([7.0]))[0]) == 8.0  # what was instantiated for them is gone, but can come back
+    assert regions.library.region_fallbacks(region) == 1
 
 
 def test_the_guard_can_be_off(regions: Regions, kernel: Symbols) -> None:

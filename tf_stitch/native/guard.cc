@@ -57,7 +57,11 @@ Guard::Turn Guard::Sample(CUstream stream) {
     return {};
   }
   if (pending_ && !Collect(stream)) return {};
-  if (state_.load() != State::kOpen) return {state_.load() == State::kOriginal ? Form::kOriginal : Form::kStitched};
+  if (state_.load() != State::kOpen) {
+    Turn settled{FormOf(state_.load())};
+    settled.last = true;
+    return settled;
+  }
   Turn turn{Form::kOriginal, /*sampled=*/true};
   if (warm_ups_ < kWarmUps) {
     ++warm_ups_;
@@ -88,9 +92,10 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
   const std::lock_guard<std::mutex> lock(mutex_);
   busy_ = false;
   if (!turn.timed || !ok) return;
-  if (stream == nullptr) return Add(turn.form, host_ns);
-  const StreamContext current(stream);
-  if (Cuda().EventRecord(stop_, stream) != 0) return;
+  if (stream != nullptr) {
+    const StreamContext current(stream);
+    if (Cuda().EventRecord(stop_, stream) != 0) return;
+  }
   pending_ = turn;
   pending_->start_ns = host_ns;
 }
@@ -98,6 +103,11 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
 // Whether the pending call's kernels are done; its time is then among the samples. A region costs what the busier of
 // host and device spends on it.
 bool Guard::Collect(CUstream stream) {
+  if (stream == nullptr) {
+    Add(pending_->form, pending_->start_ns);
+    pending_.reset();
+    return true;
+  }
   const StreamContext current(stream);
   const CudaDriver& cuda = Cuda();
   const CUresult done = cuda.EventQuery(stop_);
@@ -130,7 +140,7 @@ std::optional<Guard::Outcome> Guard::outcome() const {
   const State state = state_.load(std::memory_order_acquire);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (state == State::kOpen || original_ns_.empty()) return std::nullopt;
-  return Outcome{state == State::kOriginal ? Form::kOriginal : Form::kStitched, Median(stitched_ns_) / 1e3,
+  return Outcome{FormOf(state), Median(stitched_ns_) / 1e3,
                  Median(original_ns_) / 1e3};
 }
 

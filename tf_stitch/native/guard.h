@@ -30,14 +30,14 @@ class Guard {
     Form form = Form::kStitched;
     bool sampled = false;  // the call helps to decide: End has to be called
     bool timed = false;
+    bool last = false;  // the guard has just decided: nothing is timed any more
     std::int64_t start_ns = 0;
   };
 
   // The form of this call. Once decided it costs one load.
   Turn Begin(CUstream stream) {
     const State state = state_.load(std::memory_order_acquire);
-    if (state == State::kOpen) return Sample(stream);
-    return {state == State::kOriginal ? Form::kOriginal : Form::kStitched};
+    return state == State::kOpen ? Sample(stream) : Turn{FormOf(state)};
   }
 
   // The call is over; on a GPU its work is in the stream. Times of failed calls do not count.
@@ -57,6 +57,7 @@ class Guard {
   bool Collect(CUstream stream);
   void Add(Form form, std::int64_t ns);
   void Decide(State state) { state_.store(state, std::memory_order_release); }
+  static Form FormOf(State state) { return state == State::kOriginal ? Form::kOriginal : Form::kStitched; }
 
   std::atomic<State> state_{State::kOpen};
   mutable std::mutex mutex_;
@@ -64,7 +65,7 @@ class Guard {
   int calls_ = 0;
   int warm_ups_ = 0;
   bool busy_ = false;              // a sampled call runs
-  std::optional<Turn> pending_;    // its kernels may still run; start_ns is what the host took
+  std::optional<Turn> pending_;    // a timed call whose kernels may still run; start_ns is what the host took
   CUevent start_ = nullptr, stop_ = nullptr;
   std::vector<std::int64_t> stitched_ns_, original_ns_;
 };

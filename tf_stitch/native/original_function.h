@@ -54,37 +54,50 @@ class OriginalFunction {
   OriginalFunction(const OriginalFunction&) = delete;
   OriginalFunction& operator=(const OriginalFunction&) = delete;
 
-  ~OriginalFunction() {
+  ~OriginalFunction() { Release(); }
+
+  // Runs the nodes on the op's inputs and sets its outputs, in place of those of a failed attempt. Variables are read
+  // and written by TensorFlow's own ops: the caller holds no lock. All in this thread: it may be one of the pool's,
+  // and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const OriginalNodes& nodes, bool* ran) {
+    *ran = false;
+    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
+    if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
+    while (true) {
+      {
+        tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
+        if (const Instance* instance = Find(library)) {
+          *ran = true;
+          return Run(ctx, library, instance->handle);
+        }
+      }
+      tensorflow::mutex_lock lock(mutex_);
+      if (Find(library) != nullptr) continue;
+      tensorflow::FunctionLibraryRuntime::Handle handle;
+      TF_RETURN_IF_ERROR(nodes.Instantiate(library, &handle));
+      instances_.push_back({library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle});
+    }
+  }
+
+  // Frees what was instantiated; a later Run does it again.
+  void Release() {
+    tensorflow::mutex_lock lock(mutex_);
     for (const Instance& instance : instances_) {
       const auto library = instance.alive.GetNewRef();
       if (library != nullptr) library->ReleaseHandle(instance.handle).IgnoreError();
     }
+    instances_.clear();
   }
 
-  // Makes `Run` ready; after the first time this is a look-up.
-  absl::Status Prepare(tensorflow::OpKernelContext* ctx, const OriginalNodes& nodes) {
-    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
-    if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
-    tensorflow::mutex_lock lock(mutex_);
-    if (Find(library) != nullptr) return absl::OkStatus();
+ private:
+  struct Instance {
+    tensorflow::FunctionLibraryRuntime* library;
+    tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime> alive;
     tensorflow::FunctionLibraryRuntime::Handle handle;
-    TF_RETURN_IF_ERROR(nodes.Instantiate(library, &handle));
-    instances_.push_back({library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle});
-    return absl::OkStatus();
-  }
+  };
 
-  // Runs the nodes on the op's inputs and sets its outputs, in place of those of a failed attempt. Variables are read
-  // and written by TensorFlow's own ops: the caller holds no lock. All in this thread: it may be one of the pool's,
-  // and waiting for another could wait for itself.
-  absl::Status Run(tensorflow::OpKernelContext* ctx) const {
-    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
-    tensorflow::FunctionLibraryRuntime::Handle handle;
-    {
-      tensorflow::tf_shared_lock lock(mutex_);
-      const Instance* instance = Find(library);
-      if (instance == nullptr) return absl::InternalError("tf_stitch: the region's own nodes are not prepared");
-      handle = instance->handle;
-    }
+  absl::Status Run(tensorflow::OpKernelContext* ctx, tensorflow::FunctionLibraryRuntime* library,
+                   tensorflow::FunctionLibraryRuntime::Handle handle) const {
     std::function<void(std::function<void()>)> in_this_thread = [](std::function<void()> work) { work(); };
     tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
     options.cancellation_manager = ctx->cancellation_manager();
@@ -109,13 +122,6 @@ class OriginalFunction {
     }
     return absl::OkStatus();
   }
-
- private:
-  struct Instance {
-    tensorflow::FunctionLibraryRuntime* library;
-    tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime> alive;
-    tensorflow::FunctionLibraryRuntime::Handle handle;
-  };
 
   const Instance* Find(tensorflow::FunctionLibraryRuntime* library) const {
     for (const Instance& instance : instances_) {

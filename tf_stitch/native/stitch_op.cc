@@ -97,6 +97,10 @@ class StitchOp final : public tensorflow::OpKernel {
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
     slot->guard.End(placement.stream, turn, status.ok());
+    if (turn.last) {
+      variables.Unlock();  // Release waits for calls that run the original form, and those lock variables
+      original_.Release();
+    }
     if (status.ok()) runtime->runs.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || !can_fall_back) return status;
     return Fallback(ctx, placement, runtime, &variables, std::string(status.message()));
@@ -256,18 +260,15 @@ class StitchOp final : public tensorflow::OpKernel {
                            const Guard::Turn& turn, VariableSet* variables) {
     variables->Unlock();
     const OriginalNodes* nodes = runtime->Original("", &OriginalNodes::Parse);
-    const bool ready = nodes != nullptr && original_.Prepare(ctx, *nodes).ok();
-    absl::Status status;
-    if (ready) status = original_.Run(ctx);
-    slot.guard.End(placement.stream, turn, ready && status.ok());
-    if (ready && status.ok()) {
-      runtime->originals.fetch_add(1, std::memory_order_relaxed);
-      return status;
-    }
-    if (!turn.sampled && ready) return status;
+    bool ran = false;
+    const absl::Status status =
+        nodes == nullptr ? absl::UnavailableError("no nodes") : original_.Run(ctx, *nodes, &ran);
+    slot.guard.End(placement.stream, turn, status.ok());
+    if (status.ok()) runtime->originals.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok() || (ran && !turn.sampled)) return status;
     // An experiment must not fail the step: its memory may be short, for one. But half of the variables may be updated.
     slot.guard.KeepStitched();
-    return ready && num_variables_ != 0 ? status : Run(ctx);
+    return ran && num_variables_ != 0 ? status : Run(ctx);
   }
 
   // Takes locked variables, and leaves them unlocked.
@@ -275,13 +276,11 @@ class StitchOp final : public tensorflow::OpKernel {
                         VariableSet* variables, std::string reason) {
     variables->Unlock();
     if (const OriginalNodes* nodes = runtime->Original(reason, &OriginalNodes::Parse)) {
-      const absl::Status ready = original_.Prepare(ctx, *nodes);
-      if (ready.ok()) {
-        TF_RETURN_IF_ERROR(original_.Run(ctx));
-        runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
-        return absl::OkStatus();
-      }
-      reason = absl::StrCat(reason, " (through Python, for: ", ready.message(), ")");
+      bool ran = false;
+      const absl::Status status = original_.Run(ctx, *nodes, &ran);
+      if (status.ok()) runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
+      if (ran) return status;
+      reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
     }
     return RunThroughPython(ctx, placement, runtime, variables, reason);
   }
