@@ -22,7 +22,7 @@ int slow(const tfs_env* env, void* const* a) { nap(); return fast(env, a); }
 int slow_update(const tfs_env* env, void* const* a) { nap(); *(float*)a[0] += 1; return 0; }
 int broken(const tfs_env* env, void* const* a) { return 7; }
 """
-DECIDED = 50
+DECIDED = 60
 """Calls after which every guard has decided."""
 
 Symbols = Callable[[str], int]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "tensorflow/core/util/determinism.h"
 
@@ -62,6 +63,7 @@ Guard::Turn Guard::Sample(CUstream stream) {
     settled.last = true;
     return settled;
   }
+  if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
   Turn turn{Form::kOriginal, /*sampled=*/true};
   if (warm_ups_ < kWarmUps) {
     ++warm_ups_;
@@ -91,6 +93,7 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
   const std::int64_t host_ns = Now() - turn.start_ns;
   const std::lock_guard<std::mutex> lock(mutex_);
   busy_ = false;
+  unsettled_ = turn.form == Form::kOriginal;
   if (!turn.timed || !ok) return;
   if (stream != nullptr) {
     const StreamContext current(stream);

@@ -65,6 +65,7 @@ class Guard {
   int calls_ = 0;
   int warm_ups_ = 0;
   bool busy_ = false;              // a sampled call runs
+  bool unsettled_ = false;         // the last call took the original form
   std::optional<Turn> pending_;    // a timed call whose kernels may still run; start_ns is what the host took
   CUevent start_ = nullptr, stop_ = nullptr;
   std::vector<std::int64_t> stitched_ns_, original_ns_;
