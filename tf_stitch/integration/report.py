@@ -180,8 +180,8 @@ class Report:
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else ""))
 
 
-def write_report(document: dict[str, Any], folder: Path) -> Path:
-    """Writes report.json into `folder`, whole or not at all.
+def write_report(document: dict[str, Any], folder: Path, name: str = "report.json") -> Path:
+    """Writes a report into `folder`, whole or not at all.
 
     Raises:
         OSError: the folder cannot be written.
@@ -189,6 +189,6 @@ def write_report(document: dict[str, Any], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
         json.dump(document, file, indent=1)
-    path = folder / "report.json"
+    path = folder / name
     Path(file.name).replace(path)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections import Counter
@@ -60,6 +61,7 @@ class Session:
         self._names = itertools.count()
         self._originals: dict[int, OriginalNodes] = {}
         self._graphs = itertools.count()
+        self._process = os.getpid()
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
         """The graph with regions replaced, or None to leave it. In strict mode a graph that cannot be rewritten is
@@ -230,10 +232,14 @@ class Session:
         line = self.report.status_line()
         if self._config.report_dir is not None:
             try:
-                line += f"; {write_report(self.report.document(counts), self._config.report_dir)}"
+                line += f"; {write_report(self.report.document(counts), self._config.report_dir, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"
         print(line, file=sys.stderr)
+
+    def _report_name(self) -> str:
+        """A forked child's report goes beside its parent's."""
+        return "report.json" if os.getpid() == self._process else f"report_{os.getpid()}.json"
 
     def _record_native(self, native: OpLibrary) -> None:
         """What the native op counted and decided by itself."""
