@@ -26,7 +26,7 @@ def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
     done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "guard")))
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
-    guarded = [g for g in (done.report or {})["guard"]]
+    guarded = (done.report or {})["guard"]
     assert bool(guarded) == (request.param == "guard")
     assert all(g["stitched_us"] > 0 and g["original_us"] > 0 for g in guarded)
     return done
