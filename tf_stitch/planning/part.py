@@ -11,6 +11,10 @@ from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import Pattern, make_pattern
 
 
+TIE_US = 0.5
+"""Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
+
+
 class PatternTimes(Protocol):
     """Predicted microseconds of a pattern as one kernel; None if it cannot be one."""
 
@@ -118,13 +122,14 @@ class Part:
         return self._exact[mask] if mask in self._exact else self.estimate(mask)
 
     def gain(self, mask: int) -> float | None:
-        """Microseconds that one kernel saves against a kernel for each node; None if it cannot be one."""
+        """Microseconds that one kernel saves against a kernel for each node, and TIE_US for every kernel less; None if
+        it cannot be one."""
         whole = self.time(mask)
         if whole is None:
             return None
         if not self._singles:
             self._singles = [self.time(1 << i) or 0.0 for i in range(len(self.nodes))]
-        return sum(self._singles[i] for i in bits(mask)) - whole
+        return sum(self._singles[i] for i in bits(mask)) - whole + TIE_US * (mask.bit_count() - 1)
 
     def calibrate(self, most: int) -> None:
         """Computes the exact times of single nodes, of `most` at most, and scales the estimates by what they show. The

@@ -22,6 +22,10 @@ from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, 
 from tf_stitch.planning.substitution_fusion import is_large_product
 
 
+EXHAUSTIVE = 300
+"""Candidates of a part that are all timed if estimates keep misleading."""
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """How a region is planned.
@@ -110,7 +114,8 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
 
     Gains start as estimates. The patterns that the solver chooses are timed exactly and the problem is solved again,
     until it chooses nothing that is not exact: kernels are made for those patterns only that matter. When the rounds
-    are over, what is not exact is left out, and the bound tells what that may have cost.
+    are over, all are timed where they are few; else what is not exact is left out, and the bound tells what that may
+    have cost.
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
@@ -129,12 +134,17 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         return (ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy), greedy
 
     choice, greedy = solve(exact_only=False)
+    unsure: list[int] = []
     for _ in range(options.rounds):
         unsure = [j for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
         if not unsure:
             break
         for j in unsure:
             part.exact(masks[j])
+        choice, greedy = solve(exact_only=False)
+    if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
+        for mask in masks:
+            part.exact(mask)
         choice, greedy = solve(exact_only=False)
     if options.rounds and not all(part.is_exact(masks[j]) for j in choice.chosen):
         bound = choice.bound
