@@ -111,7 +111,7 @@ class _Block:
             scalars[stmt.name] = self._value(stmt.value, t)
         elif isinstance(stmt, k.LetIndex):
             value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
-            self.indices[t][stmt.var.name] = max(0, min(value, stmt.limit))
+            self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
         elif isinstance(stmt, k.Accumulator):
             scalars[stmt.name] = stmt.dtype.numpy.type(stmt.init)
         elif isinstance(stmt, k.Update):
