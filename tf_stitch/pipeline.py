@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import emit_cpu
-from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
+from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
+from tf_stitch.emit.cuda import (
+    STATIC_SHARED_BYTES,
+    Packed,
+    dynamic_shared_bytes,
+    emit_cuda,
+    join_cuda,
+    render_cuda,
+    shared_bytes,
+)
+from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
+from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -44,11 +55,14 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
+            after their text, and get those sizes as arguments.
     """
 
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    plans: PlanMemory | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class CompiledRegion:
     Attributes:
         programs: what the symbol of each launch runs, in the order of its arguments.
         calls: library calls.
+        rendered: kernels that other sizes share, by symbol; `source` holds them all.
     """
 
     executable: Executable
@@ -67,6 +82,7 @@ class CompiledRegion:
     kernels: tuple[LoweredKernel, ...]
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
+    rendered: Mapping[str, Rendered] = field(default_factory=dict)
 
 
 def passes(device: DeviceSpec) -> tuple[Pass, ...]:
@@ -99,21 +115,44 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
     compiler = _PatternCompiler(options)
-    plan = plan_region(graph, compiler.time_of, options.plan)
+    plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
-    stored = {n for p in plan.patterns for n in p.outputs}
-    work = [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION else compiler.compile(p)
-            for p in plan.patterns]
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
-    outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
-    groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
-    steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
+    outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in graph.outputs
+                    if n.kind is not OpKind.ASSIGN)
+    shared, rendered = options.plans is not None, dict[str, Rendered]()
+    most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
+    groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
+    if shared:
+        steps, source, programs = _shared_steps(buffers, groups, rendered)
+    else:
+        steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls)
+    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls, rendered)
+
+
+def _planned_work(graph: TensorGraph, compiler: _PatternCompiler, options: CompileOptions
+                  ) -> tuple[StitchPlan, list[Work]]:
+    """The plan and its kernels and library calls; a plan of another size only where its patterns can be kernels here."""
+    def work(plan: StitchPlan) -> list[Work]:
+        stored = {n for p in plan.patterns for n in p.outputs}
+        return [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION
+                else compiler.compile(p) for p in plan.patterns]
+
+    known = options.plans.recall(graph) if options.plans is not None else None
+    if known is not None:
+        try:
+            return known, work(known)
+        except ScheduleError:
+            pass  # planned anew for this size
+    plan = plan_region(graph, compiler.time_of, options.plan)
+    if options.plans is not None and known is None:
+        options.plans.keep(plan)
+    return plan, work(plan)
 
 
 class _PatternCompiler:
@@ -202,13 +241,45 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """For each step, copies last, the earlier ones it has to wait for."""
-    accesses = [[Access(buffers.argument(node, mode), node.type.nbytes, mode is not Mode.READ)
+    accesses = [[Access(buffers.argument(node, mode), int(node.type.nbytes), mode is not Mode.READ)
                  for i in group for node, mode in buffers.kernels[i].arguments] for group in groups]
     accesses += [[Access(c.target, c.nbytes, True), Access(c.source, c.nbytes, False)] for c in buffers.copies]
     return tuple(predecessors(accesses))
 
 
-def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:
+def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered]
+                  ) -> tuple[list[Step], str, Launches]:
+    """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
+
+    Args:
+        groups: of kernels that share a launch on a GPU; None for a CPU.
+    """
+    steps: list[Step] = []
+    runs: Launches = {}
+    is_gpu = groups is not None
+    for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
+        first = buffers.kernels[group[0]]
+        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
+        if isinstance(first, LibraryCall):
+            g = first.gemm
+            steps.append(GemmStep(replace(g, batch=int(g.batch), m=int(g.m), n=int(g.n), k=int(g.k)), args))
+            continue
+        programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
+        if not all(program.grid for program in programs):  # no elements: no work
+            continue
+        kernel = render_cuda(programs) if is_gpu else render_cpu(programs[0])
+        rendered[kernel.symbol] = kernel
+        runs[kernel.symbol] = programs
+        if is_gpu:
+            steps.append(DeviceLaunch(kernel.symbol, int(sum(p.grid for p in programs)), programs[0].threads,
+                                      max(map(dynamic_shared_bytes, programs)), args, kernel.sizes))
+        else:
+            steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
+    parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
+    return steps, (join_cuda if is_gpu else join_cpu)(parts) if parts else "", runs
+
+
+def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
     threads and no dynamic shared memory, while their parameters and static shared memory fit. A library call stands
     alone. Groups in the order they run."""
@@ -222,7 +293,7 @@ def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:
         alone = i if dynamic_shared_bytes(work.program) else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and (sum(len(one.arguments) for one in together) > MAX_PACKED_POINTERS
+        if packs[-1] and (sum(len(one.arguments) for one in together) > most
                           or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
             packs.append([])
         packs[-1].append(i)

@@ -21,7 +21,7 @@ from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.text_format import format_graph
+from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.device_query import compute_capability, cpu_count
@@ -133,7 +133,7 @@ class RegionRegistry:
             if node.type.numel == 0:
                 raise BindError("a tensor has no elements", node.loc)
         aligned = key.aligned or device == CPU_ORDINAL
-        identity = (format_graph_anonymously(graph), device, aligned)
+        identity = (anonymous_text(graph), device, aligned)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
@@ -186,12 +186,6 @@ class RegionRegistry:
         own_names = dict(zip(built.names, names_of(graph), strict=True))
         for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
             self._report.add(entry)
-
-
-def format_graph_anonymously(graph: TensorGraph) -> str:
-    """Text equal for regions that compute the same: no node names."""
-    lines = format_graph(replace(graph, name="")).splitlines()
-    return "\n".join(line.split("  // ")[0] for line in lines)
 
 
 def _spec(device: int) -> DeviceSpec:

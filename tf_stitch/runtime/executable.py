@@ -47,21 +47,23 @@ class StateMode(IntEnum):
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """Calls a CPU kernel: `symbol` of the executable's library."""
+    """Calls a CPU kernel: `symbol` of a library. It gets pointers, then one to `sizes` (int64) if there are any."""
 
     symbol: str
     args: tuple[BufferRef, ...]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class DeviceLaunch:
-    """Launches a CUDA kernel: `symbol` of the executable's cubin."""
+    """Launches a CUDA kernel: `symbol` of a cubin. It gets pointers, then `sizes`, each as a 64-bit integer."""
 
     symbol: str
     grid: int
     threads: int
     shared_bytes: int
     args: tuple[BufferRef, ...]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ class HostExecutable:
 
         for step in e.steps:
             if isinstance(step, HostLaunch):
-                args = (ctypes.c_void_p * max(len(step.args), 1))(*(address(a) for a in step.args))
+                sizes = (ctypes.c_int64 * len(step.sizes))(*step.sizes)
+                pointers = [address(a) for a in step.args] + ([ctypes.addressof(sizes)] if step.sizes else [])
+                args = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
                 if getattr(self._library, step.symbol)(ctypes.byref(_ENV), args):
                     raise BuildError("a stitched kernel met an index out of range")
             elif isinstance(step, GemmStep):
