@@ -9,8 +9,9 @@ An executable travels from Python to the op as int64 words:
      steps, step...,
      {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 
-    step: [0, function pointer, n, {space, index} * n]                                  CPU launch
-          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n]
+    step: [0, function pointer, n, {space, index} * n, sizes, size...]                  CPU launch
+          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n,
+           sizes, size...]                                                              GPU launch
           [2, space, index, bytes, byte value]                                          memset
           [3, target space, target index, source space, source index, bytes]            copy
           [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
