@@ -43,10 +43,10 @@ def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: Compi
         yield KernelEntry(
             region=place.region, build=place.build, device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], rule=schedule.rule.value,
-            domain=[schedule.domain.rows, schedule.domain.cols], nodes=list(nodes),
+            domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=list(nodes),
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), bytes=buffer_bytes(kernel.program))
+            predicted_us=round(predict_us(kernel.program, device), 3), bytes=int(buffer_bytes(kernel.program)))
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

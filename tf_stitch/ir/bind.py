@@ -53,6 +53,17 @@ def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chang
     Raises:
         BindError: as bind, or equal sizes whose relation cannot be told from the graph.
     """
+    return _bind_changing(graph, shapes, changing, multiple)[0]
+
+
+def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str]
+                    ) -> dict[str, int]:
+    """Symbols of `changing` that the graph itself ties to others, each with its size in terms of those."""
+    return _bind_changing(graph, shapes, changing, 1)[1]
+
+
+def _bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str], multiple: int
+                   ) -> tuple[TensorGraph, dict[str, int]]:
     numbers = symbol_sizes(graph, shapes)
     related: dict[str, int] = {}
     while True:
@@ -66,11 +77,11 @@ def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chang
                 raise BindError(f"size {relation.name} has two meanings") from None
             new = {relation.name: relation.value}
             related = {n: in_terms_of(v, new) for n, v in related.items()} | new
-    if multiple == 1:
-        return bound
     factors = {n: size(n, v, multiple) for n, v in numbers.items()
                if n in changing and n not in related and v % multiple == 0}
-    return _bound(graph, {n: in_terms_of(v, factors) for n, v in known.items()})
+    if multiple == 1 or not factors:
+        return bound, related
+    return _bound(graph, {n: in_terms_of(v, factors) for n, v in known.items()}), related
 
 
 class _Related(Exception):
