@@ -20,7 +20,7 @@ from tf_stitch.emit.cuda import (
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.types import TensorType
@@ -28,6 +28,7 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.plan_memory import PlanMemory
@@ -161,8 +162,23 @@ class _PatternCompiler:
     def __init__(self, options: CompileOptions) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
+        self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
+        """The pattern's kernel.
+
+        Raises:
+            ScheduleError: no rule takes it; the message holds every rule's reason.
+        """
+        key, nodes = structure(pattern)
+        if key in self._kernels:
+            kernel, its_nodes = self._kernels[key]
+            return retarget(kernel, its_nodes, nodes, pattern)
+        kernel = self._lower(pattern)
+        self._kernels[key] = kernel, nodes
+        return kernel
+
+    def _lower(self, pattern: Pattern) -> LoweredKernel:
         """The first schedule of the first rule that can be lowered.
 
         Raises:

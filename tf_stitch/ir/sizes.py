@@ -57,31 +57,31 @@ class Size(int):
         return self._hash
 
     def __add__(self, other: int) -> int:
-        return _make(_add(self.terms, _terms(other), 1)) if isinstance(other, int) else NotImplemented
+        return _sum(self, other, 1) if isinstance(other, int) else NotImplemented
 
     def __radd__(self, other: int) -> int:
-        return self.__add__(other)
+        return _sum(self, other, 1) if isinstance(other, int) else NotImplemented
 
     def __sub__(self, other: int) -> int:
-        return _make(_add(self.terms, _terms(other), -1)) if isinstance(other, int) else NotImplemented
+        return _sum(self, other, -1) if isinstance(other, int) else NotImplemented
 
     def __rsub__(self, other: int) -> int:
-        return _make(_add(_terms(other), self.terms, -1)) if isinstance(other, int) else NotImplemented
+        return _sum(_product(self, -1), other, 1) if isinstance(other, int) else NotImplemented
 
     def __mul__(self, other: int) -> int:
-        return _make(_multiply(self.terms, _terms(other))) if isinstance(other, int) else NotImplemented
+        return _product(self, other) if isinstance(other, int) else NotImplemented
 
     def __rmul__(self, other: int) -> int:
-        return self.__mul__(other)
+        return _product(self, other) if isinstance(other, int) else NotImplemented
 
     def __neg__(self) -> int:
-        return _make(_multiply(self.terms, _terms(-1)))
+        return _product(self, -1)
 
     def __floordiv__(self, other: int) -> int:
-        return _floor_divide(self.terms, _terms(other)) if isinstance(other, int) else NotImplemented
+        return _quotient(self, other) if isinstance(other, int) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> int:
-        return _floor_divide(_terms(other), self.terms) if isinstance(other, int) else NotImplemented
+        return _quotient(other, self) if isinstance(other, int) else NotImplemented
 
     def __mod__(self, other: int) -> int:
         return self - self // other * other if isinstance(other, int) else NotImplemented
@@ -121,14 +121,14 @@ def surely_less(a: int, b: int) -> bool:
     """Whether a < b whatever the atoms are."""
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a < b
-    return _never_negative(_add(_add(_terms(b), _terms(a), -1), _terms(1), -1))
+    return _surely_less(a, b)
 
 
 def divides(divisor: int, a: int) -> bool:
     """Whether a is a multiple of `divisor` whatever the atoms are."""
     if not isinstance(a, Size) and not isinstance(divisor, Size):
         return a % divisor == 0
-    return not _divide(_terms(a), _terms(divisor))[1]
+    return _divides(divisor, a)
 
 
 def common_divisor(a: int, b: int) -> int:
@@ -191,6 +191,30 @@ def _sorted(total: dict[Monomial, int]) -> Terms:
 
 
 @lru_cache(maxsize=1 << 14)
+def _sum(a: int, b: int, sign: int) -> int:
+    return _make(_add(_terms(a), _terms(b), sign))
+
+
+@lru_cache(maxsize=1 << 14)
+def _product(a: int, b: int) -> int:
+    return _make(_multiply(_terms(a), _terms(b)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _quotient(a: int, b: int) -> int:
+    return _floor_divide(_terms(a), _terms(b))
+
+
+@lru_cache(maxsize=1 << 14)
+def _surely_less(a: int, b: int) -> bool:
+    return _never_negative(_add(_add(_terms(b), _terms(a), -1), _terms(1), -1))
+
+
+@lru_cache(maxsize=1 << 14)
+def _divides(divisor: int, a: int) -> bool:
+    return not _divide(_terms(a), _terms(divisor))[1]
+
+
 def _add(a: Terms, b: Terms, sign: int) -> Terms:
     total = dict(a)
     for m, c in b:
@@ -198,7 +222,6 @@ def _add(a: Terms, b: Terms, sign: int) -> Terms:
     return _sorted(total)
 
 
-@lru_cache(maxsize=1 << 14)
 def _multiply(a: Terms, b: Terms) -> Terms:
     total: dict[Monomial, int] = {}
     for m, c in a:
@@ -232,7 +255,6 @@ def _content(terms: Terms) -> tuple[Monomial, int]:
     return common, math.gcd(*(c for _, c in terms))
 
 
-@lru_cache(maxsize=1 << 14)
 def _divide(a: Terms, b: Terms) -> tuple[Terms, Terms]:
     """Quotient and rest, a == quotient * b + rest: term by term for a monomial b, else exact or not at all."""
     quotient: dict[Monomial, int] = {}
@@ -255,7 +277,6 @@ def _divide(a: Terms, b: Terms) -> tuple[Terms, Terms]:
     return _sorted(quotient), ()
 
 
-@lru_cache(maxsize=1 << 14)
 def _floor_divide(a: Terms, b: Terms) -> int:
     quotient, rest = _divide(a, b)
     low = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from tf_stitch.errors import BindError, TypeRuleError
@@ -40,12 +41,12 @@ class TensorType:
     def is_static(self) -> bool:
         return all(isinstance(d, int) for d in self.shape)
 
-    @property
+    @cached_property
     def dims(self) -> tuple[int, ...]:
         """The shape as integers; TypeRuleError if a symbol is left."""
         return static_shape(self.shape)
 
-    @property
+    @cached_property
     def numel(self) -> int:
         """Number of elements of a static type."""
         return math.prod(self.dims)

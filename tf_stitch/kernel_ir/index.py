@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from tf_stitch.ir.sizes import Size, common_divisor, divides, order, surely_less
@@ -23,6 +23,13 @@ class Var:
 
     name: str
     extent: int
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.extent))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -39,6 +46,13 @@ class FloorDiv:
     base: Index
     divisor: int
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.base, self.divisor, 0))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @property
     def bounds(self) -> tuple[int, int]:
         low, high = self.base.bounds
@@ -54,6 +68,13 @@ class Mod:
 
     base: Index
     divisor: int
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.base, self.divisor, 1))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -73,6 +94,13 @@ class Index:
 
     terms: tuple[tuple[Atom, int], ...] = ()
     offset: int = 0
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.offset))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
