@@ -25,6 +25,7 @@ class StitchConfig:
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: regions that may be stitched in this process, or None for all.
+        async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
         ilp_seconds: time limit of one integer program, in seconds.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
@@ -42,6 +43,7 @@ class StitchConfig:
     skip: tuple[str, ...] = ()
     fuel: int | None = None
     cuda_graphs: int = 64
+    async_builds: bool = False
     ilp_seconds: float = 2.0
     report_dir: Path | None = None
     dump_dir: Path | None = None
@@ -125,6 +127,8 @@ VARIABLES: Mapping[str, Variable] = {
                                "stitch only that many regions, the first of the process"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
+    "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
+                                "1 runs TensorFlow's own ops while kernels are built in the background"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import BindError, StitchError
+from tf_stitch.errors import BindError, BuildPending, StitchError
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.kernel_library import KernelLibrary
@@ -87,6 +88,7 @@ class RegionRegistry:
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
         self._lock = threading.Lock()
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
+        self._pending: dict[tuple[int, int, Key], Future[tuple[TensorGraph, Built, bool]]] = {}
         self._texts: dict[int, str] = {}  # of each region's graph, with its symbols
         self._keep: list[Any] = []  # images and symbol names that the native op points to
         self._executables: Counter[int] = Counter()
@@ -135,6 +137,30 @@ class RegionRegistry:
         graph, built, known = self._find(number, device, key)
         self._record(number, key, graph, built, known)
         return built
+
+    def build_later(self, number: int, device: int, key: Key) -> Built:
+        """As build, but in the background.
+
+        Raises:
+            BuildPending: it is not built yet.
+            StitchError: it cannot be built.
+        """
+        with self._lock:
+            future = self._pending.get((number, device, key))
+            if future is None:
+                future = self._prebuilder.submit(lambda: self._find(number, device, key))
+                self._pending[number, device, key] = future
+                first = True
+            else:
+                first = False
+        if first:
+            self._prebuilder.runs(number, device, key.shapes, key.aligned)
+        if not future.done():
+            raise BuildPending
+        with self._lock:
+            self._pending.pop((number, device, key), None)
+        self._record(number, key, *future.result())
+        return future.result()[1]
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
         self._find(number, device, Key(aligned, shapes))

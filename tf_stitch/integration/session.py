@@ -16,7 +16,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import StitchError
+from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import import_graph
@@ -138,7 +138,10 @@ class Session:
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         """Words of the executable for one signature, None to fall back."""
         try:
-            return self.registry.build(region, device, Key.parse(key)).words
+            build = self.registry.build_later if self._config.async_builds else self.registry.build
+            return build(region, device, Key.parse(key)).words
+        except BuildPending:
+            raise
         except Exception as error:
             self.report.fallback("build", self._where(region), _reason(error))
             if self._config.strict:
@@ -148,8 +151,8 @@ class Session:
     def fallback(self, region: int, call: FallbackCall) -> None:
         """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
         outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
-        if self._config.strict:
-            raise StitchError(f"{self._where(region)}: {call.reason or 'could not be built'} (TF_STITCH=strict)")
+        if self._config.strict and call.reason:  # none: its kernels are being built
+            raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
         if call.reason:
             self.report.fallback("run", self._where(region), call.reason)
         for i, value in enumerate(outputs):

@@ -36,7 +36,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_stitch.errors import NativeError
+from tf_stitch.errors import BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
@@ -52,6 +52,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 }  # fmt: skip
 
 _INTERNAL = 13  # absl's status code
+_PENDING = 3  # callbacks.h
 
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
@@ -128,8 +129,8 @@ class OpLibrary:
     def set_callbacks(self, build: BuildFunction, fallback: FallbackFunction) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
-        `build(region, device, key)` returns an executable's words, or None for "use the fallback". An exception in
-        it counts as None, with its message as FallbackCall.reason. An exception in `fallback` fails the user's step
+        `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
+        BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as FallbackCall.reason. An exception in `fallback` fails the user's step
         with its message.
         """
         library = self._library
@@ -142,6 +143,8 @@ class OpLibrary:
                 array = (ctypes.c_int64 * len(words))(*words)
                 library.tfs_result_set(result, array, len(words))
                 return 0
+            except BuildPending:
+                return _PENDING
             except Exception as error:  # cannot cross C++; the op calls `fallback` with this reason
                 library.tfs_result_error(result, _message(error))
                 return 2

@@ -38,6 +38,8 @@ struct BuildResult {
   std::string error;
 };
 
+constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
+
 extern "C" {
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                             void* result);
