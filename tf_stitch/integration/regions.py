@@ -147,13 +147,11 @@ class RegionRegistry:
         """
         with self._lock:
             future = self._pending.get((number, device, key))
+            new = future is None
             if future is None:
                 future = self._prebuilder.submit(lambda: self._find(number, device, key))
                 self._pending[number, device, key] = future
-                first = True
-            else:
-                first = False
-        if first:
+        if new:
             self._prebuilder.runs(number, device, key.shapes, key.aligned)
         if not future.done():
             raise BuildPending
