@@ -119,6 +119,10 @@ class RegionRegistry:
         """Shape signatures built for a region so far."""
         return self._executables[number]
 
+    def builds(self, number: int) -> int:
+        """Compiler runs that a region has asked for so far; those of its equals are theirs."""
+        return self._compiled[number]
+
     def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
         """The region with its symbols replaced by what the shapes of its inputs and variables say.
 

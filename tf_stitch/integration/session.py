@@ -210,6 +210,7 @@ class Session:
         self.registry.close()
         for entry in self.report.regions:
             entry.executables = self.registry.executables(entry.id)
+            entry.builds = self.registry.builds(entry.id)
         native = self._native
         counts = None if native is None else (lambda r: (native.region_runs(r), native.region_fallbacks(r)))
         line = self.report.status_line()
