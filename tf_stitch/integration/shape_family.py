@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from tf_stitch.ir.sizes import in_terms_of
+from tf_stitch.ir.sizes import atoms, in_terms_of
 from tf_stitch.planning.plan_memory import PlanMemory
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -68,9 +68,11 @@ def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related:
     them together.
 
     Args:
-        related: symbols that others decide.
+        related: symbols that others decide, or parts of them.
     """
-    free = sorted(n for n in changing if n not in related)
+    parts = {a.name: a.value for value in related.values() for a in atoms(value)}
+    free = sorted({n for n in (*changing, *parts) if n not in related})
+    sizes = {**parts, **sizes}
     found: list[dict[str, int]] = []
     for names in [[name] for name in free] + ([free] if len(free) > 1 else []):
         for length in lengths:

@@ -10,7 +10,7 @@ from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import in_terms_of, size, solve
+from tf_stitch.ir.sizes import atoms, in_terms_of, size, solve, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
@@ -58,7 +58,8 @@ def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chang
 
 def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str]
                     ) -> dict[str, int]:
-    """Symbols of `changing` that the graph itself ties to others, each with its size in terms of those."""
+    """Symbols of `changing` that the graph itself ties to others, or to be multiples, each with its size in terms of what
+    is free."""
     return _bind_changing(graph, shapes, changing, 1)[1]
 
 
@@ -73,12 +74,13 @@ def _bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chan
             bound = _bound(graph, dict(known))
             break
         except _Related as relation:
-            if relation.name in related or relation.name not in changing:
+            free = {*changing, *(a.name for v in related.values() for a in atoms(v))}
+            if relation.name in related or relation.name not in free:
                 raise BindError(f"size {relation.name} has two meanings") from None
             new = {relation.name: relation.value}
             related = {n: in_terms_of(v, new) for n, v in related.items()} | new
-    factors = {n: size(n, v, multiple) for n, v in numbers.items()
-               if n in changing and n not in related and v % multiple == 0}
+    free_sizes = {a.name: a.value for v in known.values() for a in atoms(v)}
+    factors = {n: size(n, v, multiple) for n, v in free_sizes.items() if v % multiple == 0}
     if multiple == 1 or not factors:
         return bound, related
     return _bound(graph, {n: in_terms_of(v, factors) for n, v in known.items()}), related
@@ -163,6 +165,9 @@ def _infer_reshape(shape: Shape, numel: int, env: dict[str, int], node: Node) ->
     known = math.prod(d for d in shape if isinstance(d, int))
     if known == 0 or numel % known:
         raise BindError(f"{numel} elements cannot have the shape {shape}", node.loc)
+    relation = solve_multiple(numel, known)
+    if relation is not None:
+        raise _Related(*relation)
     env[unknown.pop()] = numel // known
     return substitute(shape, env)
 

@@ -161,6 +161,22 @@ def solve(a: int, b: int) -> tuple[str, int] | None:
     return None
 
 
+def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:
+    """As solve, for a that has to be a multiple of `divisor`, where that is not seen in it: the dimension is a multiple of
+    what is missing. None if it is seen, or cannot be told."""
+    if divides(divisor, a):
+        return None
+    common = common_divisor(a, divisor)
+    rest, missing = a // common, divisor // common
+    if not isinstance(rest, Size) or len(rest.terms) != 1 or len(rest.terms[0][0]) != 1:
+        return None
+    atom = rest.terms[0][0][0]
+    if rest.terms[0][1] != 1 or atom.value % missing or atom in atoms(missing):
+        return None
+    part = Atom(f"({atom.name})/({missing})", atom.value // int(missing))
+    return atom.name, missing * _make((((part,), 1),))
+
+
 def in_terms_of(value: int, dimensions: Mapping[str, int]) -> int:
     """`value` with dimensions (atoms by name) replaced by what they are. Quotients are left as they are."""
     total = 0
