@@ -138,7 +138,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
 
 def _planned_work(graph: TensorGraph, compiler: _PatternCompiler, options: CompileOptions
                   ) -> tuple[StitchPlan, list[Work]]:
-    """The plan, and its kernels and library calls. A plan of another size serves where its patterns are kernels here."""
+    """The plan, and its kernels and library calls. A plan of another size serves if its patterns are kernels here."""
     def work(plan: StitchPlan) -> list[Work]:
         stored = {n for p in plan.patterns for n in p.outputs}
         return [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION

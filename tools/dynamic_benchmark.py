@@ -28,7 +28,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cpu  # noqa: E402
-
 from tf_stitch.config import load_config  # noqa: E402
 
 BACKENDS = ("tensorflow", "xla", "tf_stitch")
@@ -123,8 +122,9 @@ def _said(report: Path) -> Result:
     if not report.exists():
         return {}
     document = json.loads(report.read_text())
-    return {"regions": len(document["regions"]), "most_builds_of_a_region": max(r["builds"] for r in document["regions"]),
-            "builds": sum(r["builds"] for r in document["regions"]), "fallbacks": document["fallbacks"]}
+    builds = [region["builds"] for region in document["regions"]]
+    return {"regions": len(builds), "most_builds_of_a_region": max(builds), "builds": sum(builds),
+            "fallbacks": document["fallbacks"]}
 
 
 def table(document: Result) -> str:
@@ -132,8 +132,8 @@ def table(document: Result) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
     result, run = document["result"], document["run"]
     lines = ["# Requests of many lengths", "", f"{machine}.", "",
-             f"{len(result['lengths'])} requests of {len(set(result['lengths']))} lengths up to {max(result['lengths'])} "
-             f"(seed {run['seed']}) through a Keras encoder of {run['layers']} layers, {run['width']} wide, "
+             f"{len(result['lengths'])} requests of {len(set(result['lengths']))} lengths up to "
+             f"{max(result['lengths'])} (seed {run['seed']}) through a Keras encoder of {run['layers']} layers, {run['width']} wide, "
              f"{run['heads']} heads, batch {run['batch']}, on a {run['device'].upper()}; backends in turns, nothing "
              "compiled before. Made by `tools/dynamic_benchmark.py`.", "",
              "| | " + " | ".join(result["total_s"]) + " |", "| --- |" + " --- |" * len(result["total_s"])]

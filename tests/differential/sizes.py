@@ -52,7 +52,8 @@ class SizedGraphMaker(GraphMaker):
     def _slice(self, v: Value) -> Node:
         if any(isinstance(d, Size) for d in v.dims):
             begin = [self.number(0, min(1, d - 1)) for d in v.dims]
-            return self.b.slice(v.node, begin, [1] * len(begin), tuple(d - b for d, b in zip(v.dims, begin, strict=True)))
+            left = tuple(d - b for d, b in zip(v.dims, begin, strict=True))
+            return self.b.slice(v.node, begin, [1] * len(begin), left)
         return super()._slice(v)
 
     def _gather(self, v: Value) -> Node:

@@ -81,7 +81,8 @@ def with_numbers_of(known: Program, wanted: Program) -> Program:
     """`known`, instantiated for the sizes of `wanted`, of which it has to be the same kernel."""
     values = {a.name: a.value for x in walk(wanted) for a in atoms(x)}
     program = instantiate(known, values)
-    assert program.grid == int(wanted.grid) and [b.size for b in program.buffers] == [int(b.size) for b in wanted.buffers]
+    assert program.grid == int(wanted.grid)
+    assert [b.size for b in program.buffers] == [int(b.size) for b in wanted.buffers]
     return replace(program, buffers=tuple(replace(b, mode=w.mode) for b, w in
                                           zip(program.buffers, wanted.buffers, strict=True)))
 
@@ -127,7 +128,7 @@ def test_a_kernel_is_the_same_program_for_other_sizes(device: DeviceSpec, case: 
             known = programs.setdefault(symbol, region.programs[symbol])
             region.programs[symbol] = tuple(map(with_numbers_of, known, region.programs[symbol]))
         values: Values = values_for(graph, n * 100 + m)
-        compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{device.name} IR for {n}, {m}")
+        compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{device.name} IR, {n}, {m}")
 
 
 def test_cuda_for_changing_sizes_compiles() -> None:

@@ -29,7 +29,7 @@ def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
 
 
 def render_cpu(program: k.Program) -> Rendered:
-    """The kernel of a program whose sizes are parameters: args end with a pointer to them, as int64, if there are any."""
+    """The kernel of a program whose sizes are parameters: args end with a pointer to them (int64) if there are any."""
     emitter = _Cpu(program)
     name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
     return Rendered(name, {name: text}, tuple(a.value for a in emitter.sizes))

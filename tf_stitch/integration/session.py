@@ -29,8 +29,9 @@ from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
+from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
+from tf_stitch.integration.regions import Key, RegionRegistry
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node

@@ -64,8 +64,8 @@ class ShapeFamily(Generic[T]):
 
 def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related: Mapping[str, int],
                    lengths: Sequence[int]) -> list[dict[str, int]]:
-    """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, and all of
-    them together.
+    """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, and all
+    of them together.
 
     Args:
         related: symbols that others decide, or parts of them.

@@ -44,8 +44,8 @@ def symbol_sizes(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> dic
 
 def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str],
                   multiple: int = 1) -> TensorGraph:
-    """As bind, but the symbols of `changing` become Sizes (see ir.sizes). Symbols that the graph itself relates (the rows
-    of a flattened tensor) become one.
+    """As bind, but the symbols of `changing` become Sizes (see ir.sizes). Symbols that the graph itself relates (the
+    rows of a flattened tensor) become one.
 
     Args:
         multiple: a symbol whose size is a multiple of this is known to be one.
@@ -58,8 +58,8 @@ def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chang
 
 def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str]
                     ) -> dict[str, int]:
-    """Symbols of `changing` that the graph itself ties to others, or to be multiples, each with its size in terms of what
-    is free."""
+    """Symbols of `changing` that the graph itself ties to others, or to be multiples, each with its size in terms of
+    what is free."""
     return _bind_changing(graph, shapes, changing, 1)[1]
 
 

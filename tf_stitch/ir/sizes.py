@@ -1,15 +1,16 @@
 """Sizes that change from run to run: integers that remember where they come from.
 
-A Size is an int with the polynomial that gave it, over atoms: dimensions, and rounded quotients of other sizes. Code that
-computes with sizes works on numbers as ever, and the numbers are right. What it gains is that a kernel lowered for one
-shape tells which of its numbers are parameters: those that are Sizes. Two rules make kernels of different shapes alike:
+A Size is an int with the polynomial that gave it, over atoms: dimensions, and rounded quotients of other sizes. Code
+that computes with sizes works on numbers as ever, and the numbers are right. What it gains is that a kernel lowered for
+one shape tells which of its numbers are parameters: those that are Sizes. Two rules make kernels of different shapes
+alike:
 
 - two Sizes are equal if their polynomials are, and none equals a plain number: no decision is taken because two numbers
   happen to agree;
 - `surely_less` and `divides` hold for every value of the atoms. (`<` compares the numbers at hand.)
 
-PyTorch's SymInt does the same with recorded guards; here every shape is lowered anew instead, so that a decision taken by
-numbers costs another kernel, never a wrong result.
+PyTorch's SymInt does the same with recorded guards; here every shape is lowered anew instead, so that a decision taken
+by numbers costs another kernel, never a wrong result.
 """
 
 from __future__ import annotations
@@ -162,8 +163,8 @@ def solve(a: int, b: int) -> tuple[str, int] | None:
 
 
 def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:
-    """As solve, for a that has to be a multiple of `divisor`, where that is not seen in it: the dimension is a multiple of
-    what is missing. None if it is seen, or cannot be told."""
+    """As solve, for a that has to be a multiple of `divisor`, where that is not seen in it: the dimension is a multiple
+    of what is missing. None if it is seen, or cannot be told."""
     if divides(divisor, a):
         return None
     common = common_divisor(a, divisor)

@@ -1,5 +1,5 @@
-"""An encoder that meets requests of many lengths. `dynamic_worker.py BACKEND DEVICE LAYERS WIDTH HEADS BATCH` reads lines
-"length seed" and answers each with JSON: seconds until the result is on the host, and some of its numbers."""
+"""An encoder that meets requests of many lengths. `dynamic_worker.py BACKEND DEVICE LAYERS WIDTH HEADS BATCH` reads
+lines "length seed" and answers each with JSON: seconds until the result is on the host, and some of its numbers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ lengths += [int(n) for n in rng.choice(lengths, REQUESTS - LENGTHS)]
 worst = 0.0
 for i, length in enumerate(lengths):
     x = tf.constant(np.random.default_rng(i).standard_normal((2, length, 64)).astype(np.float32))
-    for got, want in zip(block(x), block.python_function(x)):
+    for got, want in zip(block(x), block.python_function(x), strict=True):
         worst = max(worst, float(tf.reduce_max(tf.abs(got - want) / (1.0 + tf.abs(want)))))
     time.sleep(float(sys.argv[4]) if len(sys.argv) > 4 else 0)
 print(worst)

@@ -75,7 +75,8 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
         scheme = Scheme.LOCAL
     at_once = max(1, 128 // row_threads)
     many = not isinstance(domain.rows, Size) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
-    rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)  # vertical packing: several loads in flight
+    # Vertical packing: several loads in flight.
+    rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items)
     staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
