@@ -14,7 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom, Size, surely_less
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import FloorDiv, Index, Var
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 
 Lines = Iterator[str]
 
@@ -159,11 +159,15 @@ class CFamily(ABC):
                 text = atom.name
             else:
                 sign = "/" if isinstance(atom, FloorDiv) else "%"
-                text = f"(({self.index(atom.base)}) {sign} {self.size(atom.divisor)})"
+                text = self.divide(self.index(atom.base), sign, atom)
             parts.append(text if c == 1 else f"{text} * {self.size(c)}")
         if index.offset != 0 or not parts:
             parts.append(self.size(index.offset))
         return " + ".join(parts)
+
+    def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
+        """A quotient ("/") or remainder ("%") of an index that is not negative."""
+        return f"(({base}) {sign} {self.size(atom.divisor)})"
 
     def size(self, value: int) -> str:
         """A number as an expression of index_type: what a Size is made of are parameters."""

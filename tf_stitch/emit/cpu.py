@@ -13,6 +13,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import FloorDiv, Mod
 
 INLINE_CYCLES = 30_000
 """A kernel of less work than this runs in the calling thread: handing it out costs as much."""
@@ -93,6 +94,11 @@ class _Cpu(CFamily):
             yield in_line if p.grid == 1 or p.grid * p.cost < INLINE_CYCLES else split
         yield "  return call.failed;"
         yield "}"
+
+    def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
+        if not isinstance(atom.divisor, Size) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
+            return super().divide(base, sign, atom)
+        return f"(int64_t)((uint32_t)({base}) {sign} (uint32_t){self.size(atom.divisor)})"  # half as dear as 64 bits
 
     def for_loop(self, stmt: k.For) -> Lines:
         name = stmt.var.name

@@ -130,8 +130,8 @@ class OpLibrary:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
-        BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as FallbackCall.reason. An exception in `fallback` fails the user's step
-        with its message.
+        BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as
+        FallbackCall.reason. An exception in `fallback` fails the user's step with its message.
         """
         library = self._library
 
