@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError, BuildPending
@@ -17,6 +17,7 @@ from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegio
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import BuildEntry, Report
 from tf_stitch.integration.shape_family import ShapeFamily
+from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.runtime.device_query import cpu_count
@@ -50,7 +51,7 @@ class RegionRegistry:
         self._lock = threading.Lock()
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
         self._pending: dict[tuple[int, int, Key], Future[tuple[TensorGraph, Built, bool]]] = {}
-        self._texts: dict[int, str] = {}  # of each region's graph, with its symbols
+        self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._executables: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
@@ -128,12 +129,14 @@ class RegionRegistry:
 
     def _find(self, number: int, device: int, key: Key) -> tuple[TensorGraph, Built, bool]:
         """The bound graph, its executable, and whether that was there already."""
-        place = PlacedRegion(number, self.region(number), device, key.aligned or device == CPU_ORDINAL)
+        region, text = self._form(number)
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL)
         graph = place.bound(key.shapes)
         for node in graph.nodes():
             if node.type.numel == 0:
                 raise BindError("a tensor has no elements", node.loc)
-        family = self._family(place)
+        with self._lock:
+            family = self._families.setdefault((text, device, place.aligned), ShapeFamily())
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
@@ -147,11 +150,13 @@ class RegionRegistry:
             family.keep(key.shapes, built)
             return graph, built, known
 
-    def _family(self, place: PlacedRegion) -> ShapeFamily[Built]:
-        with self._lock:
-            if place.number not in self._texts:
-                self._texts[place.number] = anonymous_text(place.region.graph)
-            return self._families.setdefault((self._texts[place.number], place.device, place.aligned), ShapeFamily())
+    def _form(self, number: int) -> tuple[RegionGraph, str]:
+        """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
+        if number not in self._forms:
+            region = self.region(number)
+            graph = with_canonical_symbols(region.graph)
+            self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
+        return self._forms[number]
 
     def _record(self, number: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
         with self._lock:
