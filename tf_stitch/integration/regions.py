@@ -50,7 +50,7 @@ class RegionRegistry:
         self._regions: list[RegionGraph] = []
         self._lock = threading.Lock()
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
-        self._pending: dict[tuple[int, int, Key], Future[tuple[TensorGraph, Built, bool]]] = {}
+        self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._executables: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
@@ -98,8 +98,8 @@ class RegionRegistry:
             StitchError: it cannot be built; the message says why.
         """
         self._prebuilder.runs(number, device, key.shapes, key.aligned)
-        graph, built, known = self._find(number, device, key)
-        self._record(number, key, graph, built, known)
+        built, known = self._find(number, device, key)
+        self._record(number, key, built, known)
         return built
 
     def build_later(self, number: int, device: int, key: Key) -> Built:
@@ -122,25 +122,25 @@ class RegionRegistry:
         with self._lock:
             self._pending.pop((number, device, key), None)
         self._record(number, key, *future.result())
-        return future.result()[1]
+        return future.result()[0]
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
         self._find(number, device, Key(aligned, shapes))
 
-    def _find(self, number: int, device: int, key: Key) -> tuple[TensorGraph, Built, bool]:
-        """The bound graph, its executable, and whether that was there already."""
+    def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
+        """The executable, and whether it was there already."""
         region, text = self._form(number)
         place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL)
-        graph = place.bound(key.shapes)
-        for node in graph.nodes():
-            if node.type.numel == 0:
-                raise BindError("a tensor has no elements", node.loc)
         with self._lock:
             family = self._families.setdefault((text, device, place.aligned), ShapeFamily())
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
-                return graph, built, True
+                return built, True
+            graph = place.bound(key.shapes)
+            for node in graph.nodes():
+                if node.type.numel == 0:
+                    raise BindError("a tensor has no elements", node.loc)
             family.meet(place.sizes(key.shapes))
             known = False
             if family.changing:
@@ -148,7 +148,7 @@ class RegionRegistry:
             if built is None:
                 built, known = self._builder.for_numbers(place, graph)
             family.keep(key.shapes, built)
-            return graph, built, known
+            return built, known
 
     def _form(self, number: int) -> tuple[RegionGraph, str]:
         """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
@@ -158,15 +158,15 @@ class RegionRegistry:
             self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
         return self._forms[number]
 
-    def _record(self, number: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
+    def _record(self, number: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
             build = self._executables[number]
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
-        own_names = dict(zip(built.names, names_of(graph), strict=True))
         if built.compiled is None:
             self._report.add(BuildEntry(number, [list(s) for s in key.shapes], True, None, dict(built.seconds)))
             return
+        own_names = dict(zip(built.names, names_of(self.bound(number, key.shapes)), strict=True))
         for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
             self._report.add(entry)
