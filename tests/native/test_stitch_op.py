@@ -264,7 +264,7 @@ GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
     [
         [2, *GOOD[1:]],
         GOOD[:-1],
-        [*GOOD, 0],
+        [*GOOD, 0, 0],
         executable([([-1], [])], []),
         executable([([8], [1])], []),
         executable([([8], []), ([8], [])], []),
