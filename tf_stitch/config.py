@@ -12,6 +12,27 @@ from tf_stitch.errors import ConfigError
 
 
 @dataclass(frozen=True)
+class Fuel:
+    """How much may be stitched: the first `regions` regions, and of the one after them the first `patterns` patterns,
+    its other ops each in a kernel of its own; None: nothing of it."""
+
+    regions: int
+    patterns: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.regions) if self.patterns is None else f"{self.regions}.{self.patterns}"
+
+    @property
+    def begun(self) -> int:
+        """Regions of which anything is stitched."""
+        return self.regions + (self.patterns is not None)
+
+    def patterns_of(self, region: int) -> int | None:
+        """How many patterns of a region may be stitched, None for all."""
+        return self.patterns if region == self.regions else None
+
+
+@dataclass(frozen=True)
 class StitchConfig:
     """What the user asked for. One instance is made when TensorFlow is imported.
 
@@ -24,9 +45,10 @@ class StitchConfig:
         min_region: fewest TensorFlow nodes with work in them that are worth a region.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
-        fuel: regions that may be stitched in this process, or None for all.
+        fuel: what may be stitched in this process, or None for everything.
         async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
         ilp_seconds: time limit of one integer program, in seconds.
+        tune_seconds: what a process may spend in the background on measuring kernels for later plans, in seconds.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
@@ -41,10 +63,11 @@ class StitchConfig:
     min_region: int = 2
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    fuel: int | None = None
+    fuel: Fuel | None = None
     cuda_graphs: int = 64
     async_builds: bool = False
     ilp_seconds: float = 2.0
+    tune_seconds: float = 0.0
     report_dir: Path | None = None
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
@@ -88,6 +111,11 @@ def _count(text: str) -> int:
     return number
 
 
+def _fuel(text: str) -> Fuel:
+    regions, point, patterns = text.partition(".")
+    return Fuel(_count(regions), _count(patterns) if point else None)
+
+
 def _globs(text: str) -> tuple[str, ...]:
     globs = tuple(glob.strip() for glob in text.split(","))
     if not all(globs):
@@ -100,6 +128,10 @@ def _seconds(text: str) -> float:
     if not 0 < number < 3600:
         raise ValueError(text)
     return number
+
+
+def _budget(text: str) -> float:
+    return 0.0 if float(text) == 0 else _seconds(text)
 
 
 def _folder(text: str) -> Path:
@@ -123,14 +155,16 @@ VARIABLES: Mapping[str, Variable] = {
                                "stitch only TensorFlow nodes whose names match"),
     "TF_STITCH_SKIP": Variable("skip", "globs, separated by commas", _globs,
                                "leave TensorFlow nodes whose names match"),
-    "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0", _count,
-                               "stitch only that many regions, the first of the process"),
+    "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0, or two as in 12.3", _fuel,
+                               "stitch only the first regions; after the point, patterns of the next region"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
     "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
                                 "1 runs TensorFlow's own ops while kernels are built in the background"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
+    "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,
+                                       "time to measure kernels in the background, for the plans of later processes"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
     "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),

@@ -37,6 +37,10 @@ class ConfigError(StitchError):
     """A TF_STITCH_* variable has a value that is not allowed."""
 
 
+class ProfileError(StitchError):
+    """A file is no device profile; the message names the file and the field."""
+
+
 class UnsupportedError(StitchError):
     """A node cannot be expressed in the tensor IR; it stays a TensorFlow op."""
 

@@ -26,11 +26,13 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering import lower
+from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
@@ -38,7 +40,6 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
-from tf_stitch.schedule.rules import RULES
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -56,6 +57,8 @@ class CompileOptions:
 
     Attributes:
         aligned: every buffer starts at a multiple of 16 bytes.
+        measured: times that go before predicted ones.
+        patterns: how many patterns of more than one node are kept, the first ones; None: all.
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
     """
@@ -63,6 +66,8 @@ class CompileOptions:
     device: DeviceSpec
     plan: PlanOptions = field(default_factory=PlanOptions)
     aligned: bool = True
+    measured: MeasuredTimes | None = None
+    patterns: int | None = None
     plans: PlanMemory | None = None
 
 
@@ -72,6 +77,7 @@ class CompiledRegion:
 
     Attributes:
         programs: what the symbol of each launch runs, in the order of its arguments.
+        launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
     """
@@ -81,6 +87,7 @@ class CompiledRegion:
     programs: dict[str, tuple[Program, ...]]
     plan: StitchPlan
     kernels: tuple[LoweredKernel, ...]
+    launches: tuple[str, ...]
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
@@ -115,7 +122,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options)
+    compiler = _PatternCompiler(options, _footprint(graph))
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -125,15 +132,16 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
     groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
     if shared:
-        steps, source, programs = _shared_steps(buffers, groups, rendered)
+        steps, source, programs, launches = _shared_steps(buffers, groups, rendered)
     else:
-        steps, source, programs = _host_steps(buffers) if groups is None else _device_steps(buffers, groups)
+        steps, source, programs, launches = (_host_steps(buffers) if groups is None
+                                             else _device_steps(buffers, groups))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, seconds, calls, rendered)
+    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls, rendered)
 
 
 def _planned_work(graph: TensorGraph, compiler: _PatternCompiler, options: CompileOptions
@@ -151,18 +159,30 @@ def _planned_work(graph: TensorGraph, compiler: _PatternCompiler, options: Compi
         except ScheduleError:
             pass  # planned anew for this size
     plan = plan_region(graph, compiler.time_of, options.plan)
+    if options.patterns is not None:
+        plan = keep_patterns(plan, options.patterns)
     if options.plans is not None and known is None:
         options.plans.keep(plan)
     return plan, work(plan)
 
 
+def _footprint(graph: TensorGraph) -> int:
+    """Bytes that come in and go out."""
+    sources = (OpKind.INPUT, OpKind.VARIABLE)
+    ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
+    return sum(int(n.type.nbytes) for n in ends)
+
+
 class _PatternCompiler:
     """Schedules and lowers patterns, each structure once."""
 
-    def __init__(self, options: CompileOptions) -> None:
+    def __init__(self, options: CompileOptions, footprint: int) -> None:
         self._options = options
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
+        if options.measured is not None:
+            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
         """The pattern's kernel.
@@ -174,39 +194,15 @@ class _PatternCompiler:
         if key in self._kernels:
             kernel, its_nodes = self._kernels[key]
             return retarget(kernel, its_nodes, nodes, pattern)
-        kernel = self._lower(pattern)
+        kernel = compile_pattern(pattern, self._options.device, self._options.aligned)
         self._kernels[key] = kernel, nodes
         return kernel
 
-    def _lower(self, pattern: Pattern) -> LoweredKernel:
-        """The first schedule of the first rule that can be lowered.
-
-        Raises:
-            ScheduleError: none; the message holds every rule's reason.
-        """
-        reasons: list[str] = []
-        product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-        if product is not None:
-            raise ScheduleError("a product is a library call of its own", product.loc)
-        for rule in RULES:
-            try:
-                for schedule in rule(pattern, self._options.device, self._options.aligned):
-                    try:
-                        return lower(schedule)
-                    except ScheduleError as error:
-                        reasons.append(error.message)
-            except ScheduleError as error:
-                reasons.append(error.message)
-        raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
-
     def time_of(self, pattern: Pattern) -> float | None:
-        """Predicted microseconds of a pattern as one kernel, None if it cannot be one."""
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
-            try:
-                self._times[key] = predict_us(self.compile(pattern).program, self._options.device)
-            except ScheduleError:
-                self._times[key] = None
+            self._times[key] = self._cost(pattern)
         return self._times[key]
 
 
@@ -222,10 +218,11 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
-Launches: TypeAlias = dict[str, tuple[Program, ...]]
+Launches: TypeAlias = tuple[list[Step], str, dict[str, tuple[Program, ...]], tuple[str, ...]]
+"""Steps, source, what each launch runs, and the launch of each kernel."""
 
 
-def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
+def _host_steps(buffers: BufferPlan) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
@@ -233,13 +230,16 @@ def _host_steps(buffers: BufferPlan) -> tuple[list[Step], str, Launches]:
             steps.append(GemmStep(work.gemm, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
-    return steps, emit_cpu(programs) if programs else "", {name: (program,) for name, program in programs}
+    names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
+    runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
+    return steps, emit_cpu(programs) if programs else "", runs, names
 
 
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[list[Step], str, Launches]:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
+    names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
@@ -247,12 +247,13 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple
             continue
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        names |= dict.fromkeys(group, launch.name)
         kernels = [programs[number][1] for number in members]
         steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
                                   max(dynamic_shared_bytes(program) for program in kernels),
                                   tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs
+    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
@@ -264,14 +265,15 @@ def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[
 
 
 def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered]
-                  ) -> tuple[list[Step], str, Launches]:
+                  ) -> Launches:
     """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
 
     Args:
         groups: of kernels that share a launch on a GPU; None for a CPU.
     """
     steps: list[Step] = []
-    runs: Launches = {}
+    runs: dict[str, tuple[Program, ...]] = {}
+    names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
     is_gpu = groups is not None
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
         first = buffers.kernels[group[0]]
@@ -286,13 +288,14 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         kernel = render_cuda(programs) if is_gpu else render_cpu(programs[0])
         rendered[kernel.symbol] = kernel
         runs[kernel.symbol] = programs
+        names |= dict.fromkeys(group, kernel.symbol)
         if is_gpu:
             steps.append(DeviceLaunch(kernel.symbol, int(sum(p.grid for p in programs)), programs[0].threads,
                                       max(map(dynamic_shared_bytes, programs)), args, kernel.sizes))
         else:
             steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
-    return steps, (join_cuda if is_gpu else join_cpu)(parts) if parts else "", runs
+    return steps, (join_cuda if is_gpu else join_cpu)(parts) if parts else "", runs, tuple(names.values())
 
 
 def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:

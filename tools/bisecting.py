@@ -1,4 +1,5 @@
-"""What tools/bisect.py does: a search over TF_STITCH_FUEL, which stitches the first regions of a process alone."""
+"""What tools/bisect.py does: a search over TF_STITCH_FUEL, which stitches the first regions of a process alone, and of
+the region after them the first patterns."""
 
 from __future__ import annotations
 
@@ -37,29 +38,82 @@ class Outcome:
     Attributes:
         values: what it printed, by name ("step 3", or a place in the last line).
         regions: each region's nodes with their ops, in the order they were stitched; None: there is no report.
+        patterns: the nodes of each region's patterns.
         failure: what it said when it failed, or None.
     """
 
     values: dict[str, float]
     regions: list[dict[str, str]] | None = None
+    patterns: list[list[list[str]]] | None = None
     failure: str | None = None
 
 
-Run = Callable[[int | None], Outcome]
-"""Fuel -> outcome; None: as many regions as there are."""
+Run = Callable[[str | None], Outcome]
+"""Value of TF_STITCH_FUEL -> outcome; None: everything is stitched."""
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first region with which the result differs: `fuel` counts it. `nodes` is None where there is no report."""
+    """The first region with which the result differs.
 
-    fuel: int
+    Attributes:
+        nodes: of the region with their ops; None where no report tells.
+        pattern: number of its first pattern with which the result differs; None: it differs with an op a kernel.
+        pattern_nodes: of that pattern.
+        how: the difference in words.
+    """
+
+    region: int
     nodes: dict[str, str] | None
+    pattern: int | None
+    pattern_nodes: list[str]
     how: str
 
 
+class _Search:
+    """Runs with different fuel, each once; a difference is said as it is found."""
+
+    def __init__(self, plain: Outcome, run: Run, tolerance: float, say: Callable[[str], object]) -> None:
+        self._plain, self._run, self._tolerance, self._say = plain, run, tolerance, say
+        self._seen: dict[str, tuple[Outcome, str | None]] = {}
+
+    def outcome(self, fuel: str | None, title: str) -> tuple[Outcome, str | None]:
+        """What a run printed, and how it differs from the plain one."""
+        key = fuel or ""
+        if key not in self._seen:
+            outcome = self._run(fuel)
+            how = difference(self._plain, outcome, self._tolerance)
+            self._seen[key] = outcome, how
+            if fuel is None and outcome.regions is not None:
+                self._seen[str(len(outcome.regions))] = outcome, how
+            self._say(f"{title}: {how or 'same'}")
+        return self._seen[key]
+
+    def region(self) -> int:
+        """The first that makes a difference."""
+        everything, how = self.outcome(None, "everything stitched")
+        if how is None:
+            raise BisectError("stitched and plain results agree")
+        _, how = self.outcome("0", "nothing stitched")
+        if how is not None:
+            raise BisectError(f"the result differs with no region stitched, too ({how}): the script is not "
+                              "deterministic, or tf_stitch's activation matters to it")  # fmt: skip
+        total = None if everything.regions is None else len(everything.regions)
+        return first_true(lambda n: self.outcome(str(n), f"first {n} regions")[1] is not None, total) - 1
+
+    def pattern(self, region: int, count: int) -> int | None:
+        """The first of a region's `count` that makes a difference, None if none is needed for it."""
+        def differs(kept: int) -> bool:
+            title = f"{kept} of {count} patterns of region {region}"
+            return kept == count or self.outcome(f"{region}.{kept}", title)[1] is not None
+
+        if not count or self.outcome(f"{region}.0", f"no pattern of region {region}, each op a kernel")[1] is not None:
+            return None
+        return first_true(differs, count) - 1
+
+
 def find_culprit(plain: Outcome, run: Run, tolerance: float, say: Callable[[str], object] = print) -> Culprit:
-    """Searches with about log2(regions) runs.
+    """Searches with about log2(regions) + log2(patterns of the region) runs.
 
     Args:
         plain: the command without tf_stitch.
@@ -71,32 +125,13 @@ def find_culprit(plain: Outcome, run: Run, tolerance: float, say: Callable[[str]
         raise BisectError(f"the command fails without tf_stitch: {plain.failure}")
     if not plain.values:
         raise BisectError('the command prints no number: neither "step N loss X" nor in its last line')
-    everything = run(None)
-    how = difference(plain, everything, tolerance)
-    if how is None:
-        raise BisectError("stitched and plain results agree")
-    total = None if everything.regions is None else len(everything.regions)
-    say(f"stitched ({'?' if total is None else total} regions): {how}")
-    nothing = difference(plain, run(0), tolerance)
-    if nothing is not None:
-        raise BisectError(f"the result differs with no region stitched, too ({nothing}): the script is not "
-                          "deterministic, or tf_stitch's activation matters to it")  # fmt: skip
-    seen = {} if total is None else {total: (everything, how)}
-
-    def differs(fuel: int) -> bool:
-        if fuel not in seen:
-            outcome = run(fuel)
-            how = difference(plain, outcome, tolerance)
-            say(f"first {fuel}: {how or 'same'}")
-            if how is None:
-                return False
-            seen[fuel] = outcome, how
-        return True
-
-    fuel = first_true(differs, total)
-    outcome, how = seen[fuel]
-    nodes = outcome.regions[fuel - 1] if outcome.regions is not None and len(outcome.regions) >= fuel else None
-    return Culprit(fuel, nodes, how)
+    search = _Search(plain, run, tolerance, say)
+    region = search.region()
+    outcome, how = search.outcome(str(region + 1), f"first {region + 1} regions")
+    nodes = outcome.regions[region] if outcome.regions is not None and len(outcome.regions) > region else None
+    patterns = outcome.patterns[region] if outcome.patterns is not None and len(outcome.patterns) > region else []
+    pattern = search.pattern(region, len(patterns))
+    return Culprit(region, nodes, pattern, [] if pattern is None else patterns[pattern], how or "")
 
 
 def first_true(test: Callable[[int], bool], last: int | None) -> int:
@@ -170,29 +205,42 @@ def execute(command: Sequence[str], variables: dict[str, str]) -> Outcome:
         except OSError as error:
             raise BisectError(f"{command[0]} cannot be run: {error}") from None
         report = Path(folder) / "report.json"
-        regions = _regions(json.loads(report.read_text())) if report.exists() else None
+        regions, patterns = _regions(json.loads(report.read_text())) if report.exists() else (None, None)
     if done.returncode:
         said = " / ".join(done.stderr.strip().splitlines()[-_TAIL:])
-        return Outcome({}, regions, f"exit status {done.returncode}: {said}")
-    return Outcome(printed_values(done.stdout), regions)
+        return Outcome({}, regions, patterns, f"exit status {done.returncode}: {said}")
+    return Outcome(printed_values(done.stdout), regions, patterns)
 
 
-def _regions(report: dict[str, Any]) -> list[dict[str, str]]:
-    return [region["nodes"] for region in sorted(report["regions"], key=lambda region: region["id"])]
+def _regions(report: dict[str, Any]) -> tuple[list[dict[str, str]], list[list[list[str]]]]:
+    """Nodes of every region, and of its patterns; those of the executable with the most patterns."""
+    patterns: dict[tuple[int, int], list[list[str]]] = {}
+    for kernel in report["kernels"]:
+        if kernel["pattern"] is not None:
+            patterns.setdefault((kernel["region"], kernel["build"]), []).append(kernel["nodes"])
+    regions = sorted(report["regions"], key=lambda region: region["id"])
+    most = [max((nodes for (number, _), nodes in patterns.items() if number == region["id"]), key=len, default=[])
+            for region in regions]  # fmt: skip
+    return [region["nodes"] for region in regions], most
 
 
 def _verdict(culprit: Culprit, command: Sequence[str]) -> Iterator[str]:
-    line = shlex.join(command)
-    yield f"\nregion {culprit.fuel - 1} is the first that makes a difference: {culprit.how}"
+    line, region = shlex.join(command), culprit.region
+    yield f"\nregion {region} is the first that makes a difference: {culprit.how}"
     if culprit.nodes is None:
         yield "the run left no report that names its nodes; TF_STITCH_DUMP_DIR shows them"
-    else:
-        yield f"its {len(culprit.nodes)} nodes:"
+    elif culprit.pattern is None:
+        yield f"it does so with every op in a kernel of its own, too; its {len(culprit.nodes)} nodes:"
         yield from (f"  {name} ({op})" for name, op in culprit.nodes.items())
-    yield f"with it:    TF_STITCH=1 TF_STITCH_FUEL={culprit.fuel} {line}"
-    yield f"without it: TF_STITCH=1 TF_STITCH_FUEL={culprit.fuel - 1} {line}"
-    yield f"its stages: TF_STITCH=1 TF_STITCH_FUEL={culprit.fuel} TF_STITCH_DUMP_DIR=dump {line}"
-    yield f"            then see dump/region_{culprit.fuel - 1}_*"
+    else:
+        yield f"of its {len(culprit.nodes)} nodes, pattern {culprit.pattern} is the first that does; it computes:"
+        yield from (f"  {name} ({culprit.nodes.get(name, '?')})" for name in culprit.pattern_nodes)
+    after = f"{region + 1}" if culprit.pattern is None else f"{region}.{culprit.pattern + 1}"
+    before = f"{region}" if culprit.pattern is None else f"{region}.{culprit.pattern}"
+    yield f"with it:    TF_STITCH=1 TF_STITCH_FUEL={after} {line}"
+    yield f"without it: TF_STITCH=1 TF_STITCH_FUEL={before} {line}"
+    yield f"its stages: TF_STITCH=1 TF_STITCH_FUEL={after} TF_STITCH_DUMP_DIR=dump {line}"
+    yield f"            then see dump/region_{region}_*"
 
 
 def main(argv: Sequence[str]) -> None:
@@ -201,8 +249,8 @@ def main(argv: Sequence[str]) -> None:
     if not command:
         raise app.UsageError("a command, please, after --")
 
-    def run(fuel: int | None) -> Outcome:
-        outcome = execute(command, {"TF_STITCH": "1"} | ({} if fuel is None else {"TF_STITCH_FUEL": str(fuel)}))
+    def run(fuel: str | None) -> Outcome:
+        outcome = execute(command, {"TF_STITCH": "1"} | ({} if fuel is None else {"TF_STITCH_FUEL": fuel}))
         if outcome.failure is None and outcome.regions is None:
             raise BisectError("tf_stitch was not active in the command: install it into that Python, or run "
                               "python -m tf_stitch script.py")  # fmt: skip

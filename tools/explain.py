@@ -1,7 +1,9 @@
 """Says for every op of a graph which kernel computes it, at what cost, or why TensorFlow still does.
 
-    TF_STITCH=1 TF_STITCH_REPORT=/tmp/stitch python train.py; python tools/explain.py /tmp/stitch
-    python tools/explain.py /tmp/stitch --op='*layer_norm*' --html=/tmp/plan.html
+    TF_STITCH=1 TF_STITCH_REPORT=/tmp/stitch python train.py
+    python tools/explain.py /tmp/stitch                               # every op; and draws explain.html
+    python tools/explain.py /tmp/stitch --why='*layer_norm*'          # all that is known of some ops
+    python tools/explain.py /tmp/stitch --measure                     # and time every kernel here, alone
     python tools/explain.py saved_model_folder --size=32
     python tools/explain.py graph.pb --device=h200
 
@@ -12,8 +14,9 @@ The times and bytes of an op are those of its kernel, which other ops share.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from absl import app, flags
@@ -21,15 +24,19 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from explaining.load import load_document  # noqa: E402
+from explaining.load import Document, load_document  # noqa: E402
+from explaining.measure import measure  # noqa: E402
 from explaining.page import write_page  # noqa: E402
-from explaining.rows import graphs  # noqa: E402
+from explaining.rows import Graph, graphs  # noqa: E402
 from explaining.text import table  # noqa: E402
+from explaining.why import answers  # noqa: E402
 from tf_stitch.errors import StitchError  # noqa: E402
 
-_OP = flags.DEFINE_string("op", None, "only ops whose names match this glob")
+_OP = flags.DEFINE_string("op", None, "list only ops whose names match this glob (* also matches /)")
+_WHY = flags.DEFINE_string("why", None, "instead of the list, all that is known of ops whose names match this glob")
 _GRAPH = flags.DEFINE_string("graph", None, "only graphs whose names have this in them")
-_HTML = flags.DEFINE_string("html", None, "also draw the graphs into this file, a page that needs nothing else")
+_HTML = flags.DEFINE_string("html", "explain.html", "file for the drawing, a page that needs nothing else; empty: none")
+_MEASURE = flags.DEFINE_bool("measure", False, "run every kernel by itself on this machine and tell its time")
 _SIZE = flags.DEFINE_integer("size", None, "analysis: stands for sizes known at run time only", lower_bound=1)
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "h200"], "analysis: what to plan for")
 
@@ -40,17 +47,27 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError("one report, GraphDef or SavedModel, please")
     try:
         document = load_document(Path(argv[1]), _SIZE.value, _DEVICE.value)
+        if _MEASURE.value:
+            print("\n".join(measure(document)), file=sys.stderr)
         found = [graph for graph in graphs(document) if (_GRAPH.value or "") in graph.name]
-        lines = [line for graph in found for line in (*table(graph, _OP.value), "")]
-        print("\n".join(lines).strip() or "no such op")
-        for entry in document["fallbacks"]:
-            if not entry["where"].startswith("region "):
-                print(f"{entry['stage']} of {entry['where']}: {entry['reason']} ({entry['count']} times)")
-        if _HTML.value:
+        if not found:
+            raise StitchError(f"no graph has {_GRAPH.value!r} in its name" if _GRAPH.value else "it holds no graph")
+        if _HTML.value and not _WHY.value:
             write_page(found, Path(_HTML.value))
             print(f"drawn: {_HTML.value}", file=sys.stderr)
+        print("\n".join(_lines(document, found)).strip() or "no such op")
     except StitchError as error:
         raise SystemExit(f"explain: {error}") from None
+    except BrokenPipeError:  # the reader has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lines(document: Document, found: Sequence[Graph]) -> Iterator[str]:
+    for graph in found:
+        yield from answers(graph, _WHY.value) if _WHY.value else (*table(graph, _OP.value), "")
+    for entry in document["fallbacks"]:
+        if not entry["where"].startswith("region "):
+            yield f"{entry['stage']} of {entry['where']}: {entry['reason']} ({entry['count']} times)"
 
 
 if __name__ == "__main__":

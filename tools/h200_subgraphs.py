@@ -33,6 +33,7 @@ from benchmarking.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph  # noqa:
 from tf_stitch.device.spec import H200  # noqa: E402
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
 from tf_stitch.planning.planner import PlanOptions  # noqa: E402
+from tf_stitch.runtime.device_run import DeviceExecutable  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
 
@@ -115,15 +116,15 @@ def copy_gbps() -> float:
 
 def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int) -> Row:
     """Time and largest error of tf_stitch's kernels."""
-    from benchmarking.cupy_launch import CupyExecutable
-
     region, cubin = build(subgraph, cache)
     values = random_values(subgraph, seed)
     wanted = reference(subgraph, values)
-    run = CupyExecutable(region.executable, cubin, values, values)
+    run = DeviceExecutable(region.executable, cubin, values, values)
     run()
     names = [name for name, _ in region.plan.graph.outputs if name not in subgraph.variables()]
-    results = dict(zip(names, run.outputs, strict=True)) | run.state
+    results = {name: output[:t.nbytes].view(t.dtype.numpy)
+               for name, output, t in zip(names, run.outputs, region.executable.outputs, strict=True)}  # fmt: skip
+    results |= {name: value.view("float32") for name, value in run.state.items()}
     # NumPy's max keeps a NaN, Python's may lose it.
     error = float(np.max([largest_error(results[n].reshape(wanted[n].shape), wanted[n]) for n in wanted]))
     del wanted

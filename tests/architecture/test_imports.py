@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernel_ir": {"device", "ir"},
     "planning": {"ir", "device", "kernel_ir"},
     "schedule": {"ir", "device", "planning.stitch_plan"},
-    "lowering": {"ir", "planning.stitch_plan", "schedule", "kernel_ir"},
+    "lowering": {"ir", "device", "planning.stitch_plan", "schedule", "kernel_ir"},
     "emit": {"kernel_ir", "device", "ir"},
     "runtime": {"emit", "device", "ir", "kernel_ir", "lowering.kernel", "schedule.kernel_schedule"},
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",

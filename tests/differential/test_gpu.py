@@ -9,12 +9,13 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.generator import make_case
-from tests.differential.gpu_run import gpu_is_here, run_gpu
+from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.runtime.device_run import gpu_is_here
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
-from tf_stitch.config import StitchConfig, load_config
+from tf_stitch.config import Fuel, StitchConfig, load_config
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import ConfigError
 from tf_stitch.integration.analysis import Analysis
@@ -23,6 +24,7 @@ from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.regions import Key
 from tf_stitch.integration.report import GraphEntry, write_report
 from tf_stitch.integration.session import Session
+from tf_stitch.pipeline import CompileOptions, compile_region
 
 WIDTH = 16
 
@@ -77,11 +79,13 @@ def config(tmp_path: Path) -> StitchConfig:
 
 def test_variables() -> None:
     config = load_config({"TF_STITCH_ONLY": "a/*, b", "TF_STITCH_SKIP": "*grad*", "TF_STITCH_FUEL": "0"})
-    assert (config.only, config.skip, config.fuel) == (("a/*", "b"), ("*grad*",), 0)
+    assert (config.only, config.skip, config.fuel) == (("a/*", "b"), ("*grad*",), Fuel(0))
+    assert load_config({"TF_STITCH_FUEL": "12.3"}).fuel == Fuel(12, 3)
     assert (load_config({}).only, load_config({}).skip, load_config({}).fuel) == ((), (), None)
 
 
-@pytest.mark.parametrize("variable", [{"TF_STITCH_FUEL": "-1"}, {"TF_STITCH_FUEL": "x"}, {"TF_STITCH_SKIP": "a,,b"}])
+@pytest.mark.parametrize("variable", [{"TF_STITCH_FUEL": "-1"}, {"TF_STITCH_FUEL": "1.x"},
+                                      {"TF_STITCH_FUEL": "1."}, {"TF_STITCH_SKIP": "a,,b"}])
 def test_variables_refused(variable: Mapping[str, str]) -> None:
     with pytest.raises(ConfigError, match="is not allowed"):
         load_config(variable)
@@ -126,7 +130,7 @@ def test_too_small_a_region_says_so(config: StitchConfig) -> None:
 def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> None:
     everything = rewrite(config)[1]
     for fuel in range(5):
-        session, entry = rewrite(replace(config, fuel=fuel))
+        session, entry = rewrite(replace(config, fuel=Fuel(fuel)))
         assert len(entry.regions) == min(fuel, 3)
         for node, whole in zip(entry.nodes, everything.nodes, strict=True):
             if whole.region is None or whole.region < fuel:
@@ -136,6 +140,27 @@ def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> No
         again = GraphItem(graph_def(), frozenset({"Identity"}), "next", "CPU", False, Types(layers))
         session.rewrite(again)
         assert len(session.report.graphs[1].regions) == max(0, min(fuel - 3, 3))
+
+
+def two_patterns(x: Any, w: Any) -> Any:
+    """A region with a pattern at either end of a sum over everything."""
+    return tf.exp(tf.tanh(x) * 2.0) / tf.reduce_sum(tf.exp(tf.tanh(tf.transpose(x)) * 2.0), 0, keepdims=True)[:, :1]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, None])
+def test_fuel_after_the_point_counts_patterns(config: StitchConfig, kept: int | None) -> None:
+    fuel = None if kept is None else Fuel(0, kept)
+    session, entry = rewrite(replace(config, fuel=fuel), two_patterns)
+    assert entry.regions == [0]
+    built = session.registry.build(0, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
+    patterns = [k for k in session.report.kernels if k.pattern is not None]
+    everything = compile_region(session.registry.bound(0, ((8, WIDTH),)), ("i0",), (), CompileOptions(built.device))
+    whole = [p.nodes for p in everything.plan.patterns if len(p.nodes) > 1]
+    assert len(patterns) == (len(whole) if kept is None else min(kept, len(whole)))
+    assert [k.pattern for k in patterns] == list(range(len(patterns)))
+    x = np.linspace(-1, 1, 8 * WIDTH, dtype=np.float32).reshape(8, WIDTH)
+    assert built.host is not None
+    np.testing.assert_allclose(built.host.run({"i0": x}, {})[0][0], two_patterns(x, None).numpy(), rtol=1e-5)
 
 
 def test_equal_regions_are_reported_by_their_own_names(config: StitchConfig) -> None:
@@ -157,12 +182,13 @@ def test_dump_has_every_stage(config: StitchConfig, tmp_path: Path) -> None:
     session.registry.build(0, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert {"graph_0_test.imported.txt", "region_0_0.graph.0_bound.txt", "region_0_0.plan.txt",
-            "region_0_0.schedules.txt", "region_0_0.source.c"} <= set(names)
+            "region_0_0.schedules.txt", "region_0_0.kernel_ir.txt", "region_0_0.source.c"} <= set(names)
     assert any(".graph.1_" in name for name in names), names
     texts = {name: (tmp_path / "dump" / name).read_text() for name in names}
     assert "Tanh" in texts["graph_0_test.imported.txt"]
     assert "region 0" in texts["graph_0_test.imported.txt"]
     assert "tanh" in texts["region_0_0.plan.txt"]
+    assert "tanh(" in texts["region_0_0.kernel_ir.txt"]
     assert "us predicted" in texts["region_0_0.schedules.txt"]
 
 
@@ -196,6 +222,6 @@ def test_the_report_of_a_large_graph_stays_small(config: StitchConfig, tmp_path:
 
     session, entry = rewrite(config, large)
     assert len(entry.nodes) > 5000
-    path = write_report(session.report.document(None), tmp_path)
+    path = write_report(session.report.document(None), tmp_path, {})
     assert path.stat().st_size < 3 << 20
     assert json.loads(path.read_text())["graphs"][0]["nodes"][5]["name"]

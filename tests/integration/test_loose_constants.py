@@ -15,8 +15,8 @@ def graph(*nodes: tuple[str, str, list[str]]) -> GraphDef:
 
 
 def test_users_wait_in_the_place_of_the_constant() -> None:
-    before = graph(("read", "ReadVariableOp", ["h"]), ("d", "Const", ["^read"]), ("c", "Const", ["^d"]), ("a", "AssignVariableOp", ["h", "c"]),
-                   ("b", "NoOp", ["^c", "^read"]))
+    before = graph(("read", "ReadVariableOp", ["h"]), ("d", "Const", ["^read"]), ("c", "Const", ["^d"]),
+                   ("a", "AssignVariableOp", ["h", "c"]), ("b", "NoOp", ["^c", "^read"]))
     loosen_constants(before)
     assert {n.name: list(n.input) for n in before.node} == {
         "read": ["h"], "d": [], "c": [], "a": ["h", "c", "^read"], "b": ["^c", "^read"]}

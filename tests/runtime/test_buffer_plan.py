@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.generator import make_case
-from tests.differential.runner import compiled, keys_of, region
+from tests.differential.runner import check_all, compiled, keys_of, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -85,3 +85,22 @@ def test_arguments_of_an_update_are_not_restrict() -> None:
     updated = [b for b in result.kernels[0].program.parameters if b.mode is Mode.UPDATE]
     assert len(updated) == 4, "two variables, each read and written"
     assert OpKind.VARIABLE in {n.kind for n, _ in result.kernels[0].arguments}
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_an_update_by_a_column_sum_is_in_place(device: DeviceSpec) -> None:
+    """The step of a bias: its gradient is summed and applied in one kernel."""
+    bias, gradient = B.variable("b", F32, (64,)), B.input("g", F32, (96, 64))
+    graph = region("bias", [], {"b": B.sub(bias, B.mul(B.sum(gradient, [0]), p.const(0.1, bias)))})
+    assert modes(graph, device) == {"b": StateMode.IN_PLACE}
+    check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_a_column_sum_that_reads_neighbours_is_not(device: DeviceSpec) -> None:
+    v = B.variable("v", F32, (64,))
+    shifted = B.slice(B.pad(v, B.scalar_like(0, v), [1], [0]), [0], [1], (64,))
+    graph = region("shift", [], {"v": B.sum(B.mul(B.broadcast(v, (4, 64)), B.add(shifted, B.input("x", F32, (4, 64)))),
+                                            [0])})
+    assert len(compiled(graph, device).kernels) == 1
+    assert modes(graph, device) == {"v": StateMode.FRESH}

@@ -19,45 +19,60 @@ PLAIN = Outcome({"step 1": 1.0, "step 2": 0.5})
 
 
 class Script:
-    """A command with `total` regions, of which those in `wrong` spoil the second loss."""
+    """A command with `total` regions of `patterns` patterns each. Of the regions in `wrong` the given pattern spoils
+    the second loss; -1: every form of the region."""
 
-    def __init__(self, total: int, wrong: set[int], crash: bool = False) -> None:
-        self.total, self.wrong, self.crash = total, wrong, crash
-        self.fuels: list[int | None] = []
+    def __init__(self, total: int, patterns: int, wrong: dict[int, int], crash: bool = False) -> None:
+        self.total, self.patterns, self.wrong, self.crash = total, patterns, wrong, crash
+        self.fuels: list[str | None] = []
 
-    def __call__(self, fuel: int | None) -> Outcome:
+    def __call__(self, fuel: str | None) -> Outcome:
         self.fuels.append(fuel)
-        stitched = range(self.total if fuel is None else min(fuel, self.total))
-        bad = any(region in self.wrong for region in stitched)
+        whole, point, kept = ("999", "", "") if fuel is None else fuel.partition(".")
+        stitched = dict.fromkeys(range(min(int(whole), self.total)), self.patterns)
+        if point and int(whole) < self.total:
+            stitched[int(whole)] = min(int(kept), self.patterns)
+        bad = any(stitched.get(region, -2) > pattern for region, pattern in self.wrong.items())
         if bad and self.crash:
-            return Outcome({}, None, "exit status -11: ")
+            return Outcome({}, failure="exit status -11: ")
         regions = [{f"node_{region}": "Tanh"} for region in stitched]
-        return Outcome({"step 1": 1.0, "step 2": 0.5 + 0.1 * bad}, regions)
+        patterns = [[[f"part_{i}"] for i in range(count)] for count in stitched.values()]
+        return Outcome({"step 1": 1.0, "step 2": 0.5 + 0.1 * bad}, regions, patterns)
 
 
-def search(script: Callable[[int | None], Outcome], tolerance: float = 1e-3) -> Culprit:
+def search(script: Callable[[str | None], Outcome], tolerance: float = 1e-3) -> Culprit:
     return find_culprit(PLAIN, script, tolerance, say=lambda line: None)
 
 
-@given(total=st.integers(1, 300), data=st.data(), crash=st.booleans())
-def test_finds_the_first_wrong_region(total: int, data: st.DataObject, crash: bool) -> None:
-    wrong = data.draw(st.sets(st.integers(0, total - 1), min_size=1, max_size=3))
-    script = Script(total, wrong, crash)
+@given(total=st.integers(1, 300), patterns=st.integers(0, 20), data=st.data())
+def test_finds_the_first_wrong_pattern(total: int, patterns: int, data: st.DataObject) -> None:
+    wrong = data.draw(st.dictionaries(st.integers(0, total - 1), st.integers(-1, patterns - 1), min_size=1, max_size=3))
+    script = Script(total, patterns, wrong)
     culprit = search(script)
-    assert culprit.fuel == min(wrong) + 1
-    assert culprit.nodes == (None if crash else {f"node_{min(wrong)}": "Tanh"})
-    assert len(script.fuels) <= 2 + 2 * total.bit_length()
+    assert culprit.region == min(wrong)
+    assert culprit.nodes == {f"node_{min(wrong)}": "Tanh"}
+    first = wrong[min(wrong)]
+    assert culprit.pattern == (None if first < 0 else first)
+    assert culprit.pattern_nodes == ([] if first < 0 else [f"part_{first}"])
+    assert len(script.fuels) == len(set(script.fuels)) <= 4 + 2 * total.bit_length() + patterns.bit_length()
+
+
+@given(total=st.integers(1, 300), data=st.data())
+def test_finds_the_first_region_that_crashes(total: int, data: st.DataObject) -> None:
+    wrong = data.draw(st.dictionaries(st.integers(0, total - 1), st.just(0), min_size=1, max_size=3))
+    culprit = search(Script(total, 2, wrong, crash=True))
+    assert (culprit.region, culprit.nodes, culprit.pattern) == (min(wrong), None, None)
 
 
 def test_says_when_there_is_nothing_to_find() -> None:
     with pytest.raises(BisectError, match="agree"):
-        search(Script(5, set()))
+        search(Script(5, 1, {}))
     with pytest.raises(BisectError, match="not deterministic"):
         search(lambda fuel: Outcome({"step 1": 1.0, "step 2": 0.7}, []))
     with pytest.raises(BisectError, match="without tf_stitch"):
-        find_culprit(Outcome({}, failure="exit status 1"), Script(1, {0}), 0.0)
+        find_culprit(Outcome({}, failure="exit status 1"), Script(1, 1, {0: 0}), 0.0)
     with pytest.raises(BisectError, match="prints no number"):
-        find_culprit(Outcome({}), Script(1, {0}), 0.0)
+        find_culprit(Outcome({}), Script(1, 1, {0: 0}), 0.0)
 
 
 def test_first_true_needs_no_last() -> None:
@@ -89,17 +104,22 @@ def test_a_command(tmp_path: Path) -> None:
     program.write_text(
         "import json, os\n"
         "on = os.environ['TF_STITCH'] == '1'\n"
-        "regions = range(min(int(os.environ.get('TF_STITCH_FUEL', 9)), 9)) if on else []\n"
-        "print('step 1 loss', 2.5 if 2 in regions else 2.0)\n"
-        "entries = [{'id': i, 'nodes': {f'node_{i}': 'Exp'}} for i in regions]\n"
-        "if on: json.dump({'regions': entries}, open(os.environ['TF_STITCH_REPORT'] + '/report.json', 'w'))\n"
+        "whole, _, kept = os.environ.get('TF_STITCH_FUEL', '9').partition('.')\n"
+        "patterns = {i: 5 for i in range(min(int(whole), 9))} if on else {}\n"
+        "if on and kept: patterns[int(whole)] = int(kept)\n"
+        "print('step 1 loss', 2.5 if patterns.get(2, 0) > 3 else 2.0)\n"
+        "entries = [{'id': i, 'nodes': {f'node_{i}_{k}': 'Exp' for k in range(5)}} for i in patterns]\n"
+        "kernels = [{'region': i, 'build': 0, 'pattern': k, 'nodes': [f'node_{i}_{k}']}\n"
+        "           for i, n in patterns.items() for k in range(n)]\n"
+        "path = os.environ.get('TF_STITCH_REPORT', '') + '/report.json'\n"
+        "if on: json.dump({'regions': entries, 'kernels': kernels}, open(path, 'w'))\n"
     )
     command = [sys.executable, str(ROOT / "tools" / "bisect.py"), "--", sys.executable, str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "region 2 is the first" in done.stdout
-    assert "node_2 (Exp)" in done.stdout
-    assert f"TF_STITCH=1 TF_STITCH_FUEL=3 {sys.executable} {program}" in done.stdout
+    assert "of its 5 nodes, pattern 3 is the first that does; it computes:\n  node_2_3 (Exp)\n" in done.stdout
+    assert f"TF_STITCH=1 TF_STITCH_FUEL=2.4 {sys.executable} {program}" in done.stdout
 
 
 def test_tells_when_tf_stitch_is_not_active() -> None:
@@ -118,5 +138,22 @@ def test_programs_beside_bisect_keep_the_standard_library() -> None:
 
 
 def test_region_names_come_from_the_report() -> None:
-    report = {"regions": [{"id": 1, "nodes": {"b": "Exp"}}, {"id": 0, "nodes": {"a": "Tanh"}}]}
-    assert bisecting._regions(report) == [{"a": "Tanh"}, {"b": "Exp"}]
+    def kernel(build: int, pattern: int | None, node: str) -> dict[str, object]:
+        return {"region": 1, "build": build, "pattern": pattern, "nodes": [node]}
+
+    report = {"regions": [{"id": 1, "nodes": {"b": "Exp"}}, {"id": 0, "nodes": {"a": "Tanh"}}],
+              "kernels": [kernel(0, 0, "b"), kernel(1, 0, "b"), kernel(1, None, "x"), kernel(1, 1, "c")]}
+    assert bisecting._regions(report) == ([{"a": "Tanh"}, {"b": "Exp"}], [[], [["b"], ["c"]]])
+
+
+@pytest.mark.timeout(900)
+def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Path(__file__).parent / "wrong_kernel_program.py"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    command = [sys.executable, str(ROOT / "tools" / "bisect.py"), "--", sys.executable, "-m", "tf_stitch", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "region 1 is the first that makes a difference: step 0: " in done.stdout
+    assert "pattern 1 is the first that does; it computes:\n" in done.stdout
+    assert "  layer_1/mul_2 (Mul)\n" in done.stdout
+    assert "TF_STITCH_FUEL=1.2" in done.stdout

@@ -1,29 +1,26 @@
-"""What explain says of reports, graphs and SavedModels, and the page it draws."""
+"""What explain says of reports, graphs and SavedModels."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 import tensorflow as tf
 from explaining.load import Document, load_document
-from explaining.page import write_page
-from explaining.rows import NO_KERNEL, Graph, graphs
+from explaining.measure import measure
+from explaining.rows import Graph, graphs
 from explaining.text import table
+from explaining.why import answers
 
 from tf_stitch.errors import StitchError
+from tf_stitch.runtime.device_run import gpu_is_here
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 def node(name: str, op: str, inputs: list[int], region: int | None = None, reason: str | None = None) -> dict[str, Any]:
@@ -31,9 +28,9 @@ def node(name: str, op: str, inputs: list[int], region: int | None = None, reaso
 
 
 def kernel(region: int, build: int, nodes: list[str], **more: Any) -> dict[str, Any]:
-    return {"region": region, "build": build, "device": "cpu", "symbol": "s", "rule": "row_reduction",
-            "domain": [8, 16], "nodes": nodes, "node_schemes": {nodes[0]: "local"}, "schemes": {"local": 1},
-            "predicted_us": 1.5, "bytes": 1024} | more  # fmt: skip
+    return {"region": region, "build": build, "device": "cpu", "symbol": "s", "launch": "stitch_0",
+            "rule": "row_reduction", "domain": [8, 16], "nodes": nodes, "node_schemes": {nodes[0]: "local"},
+            "schemes": {"local": 1}, "predicted_us": 1.5, "bytes": 1024, "scratch_bytes": 64} | more  # fmt: skip
 
 
 def region(number: int, nodes: dict[str, str]) -> dict[str, Any]:
@@ -42,6 +39,11 @@ def region(number: int, nodes: dict[str, str]) -> dict[str, Any]:
 
 
 SOLVER = {"solver": "ilp", "status": "optimal", "objective_us": 2.0, "bound_us": 2.0}
+
+
+def build(region: int, without_kernel: dict[str, list[str]]) -> dict[str, Any]:
+    return {"region": region, "shapes": [[8, 16]], "cached": False, "solver": SOLVER, "seconds": {}, "source": None,
+            "launches": [], "arena_bytes": 0, "without_kernel": without_kernel}
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def document() -> Document:
         "graphs": [graph | {"nodes": nodes}, graph | {"nodes": again, "stitched_nodes": 0, "regions": []}],
         "regions": [region(0, {"a<&\"\\": "Tanh", "v": "Reshape"}), region(1, {"b": "Exp"})],
         "kernels": [kernel(0, 0, ["a<&\"\\"], predicted_us=9.0), kernel(0, 1, ["a<&\"\\"], measured_us=2.5)],
-        "builds": [{"region": 0, "shapes": [[8, 16]], "cached": False, "solver": SOLVER, "seconds": {}}],
+        "builds": [build(0, {}), build(0, {"a view": ["v"]})],
         "fallbacks": [{"stage": "build", "where": "region 1", "reason": "gcc is gone", "count": 3}],
     }
 
@@ -64,7 +66,7 @@ def test_every_op_has_a_kernel_or_a_reason(document: Document) -> None:
     ops = {op.name: op for op in graph.ops}
     assert [k.predicted_us for k in ops["a<&\"\\"].kernels] == [1.5]  # of the last executable
     assert ops["a<&\"\\"].scheme == "local"
-    assert ops["v"].why == NO_KERNEL
+    assert ops["v"].why == "a view"
     assert ops["b"].why == "build: gcc is gone"
     assert ops["m"].why == "MatMul is a library call"
 
@@ -74,7 +76,7 @@ def test_table(document: Document) -> None:
     text = "\n".join(table(graph))
     assert "3 of 5 ops in 2 regions" in text
     assert "plan optimal by ilp" in text
-    assert re.search(r"Tanh +0 +0\.0 +row_reduction +local +1\.50 +2\.50 +1024 +a", text)
+    assert re.search(r"Tanh +0 +0\.0 +row_reduction +local +1\.50 +2\.50 +1024 +64 +a", text)
     assert re.search(r"MatMul +MatMul is a library call +m$", text, re.MULTILINE)
     assert list(table(graph, "nothing*")) == []
     assert sum("MatMul" in line for line in table(graph, "m")) == 1
@@ -91,35 +93,15 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
             load_document(tmp_path / name)
 
 
-@needs_graphviz
-def test_page(document: Document, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    write_page(list(graphs(document)), path)
-    text = path.read_text()
-    assert not re.search(r'(?:src|href)="|@import|url\(', text.replace("xlink:href", ""))  # it needs nothing else
-    drawing = ET.fromstring(text[text.index("<svg"):text.index("</svg>") + len("</svg>")])
-    ids = {element.get("id") for element in drawing.iter()}
-    assert {*(f"g0n{i}" for i in range(5)), "g0r0", "g0r1"} <= ids
-    [data] = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    assert [op["name"] for op in data["ops"]][1] == "a<&\"\\"
-    colours = {entry["colour"] for entry in data["regions"]}
-    assert len(colours) == 2
-
-
-@needs_graphviz
-@needs_chromium
-def test_page_in_a_browser(document: Document, tmp_path: Path) -> None:
-    """Opened with a search, it marks the node, and tells its kernel."""
-    path = tmp_path / "page.html"
-    write_page(list(graphs(document)), path)
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-               "--virtual-time-budget=2000", "--dump-dom", f"file://{path}#tanh"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    found = re.search(r'<g id="g0n1" class="([^"]*)"', done.stdout)
-    assert found, done.stderr[-2000:]
-    assert "found" in found.group(1)
-    assert "kernel 0.0 row_reduction 8 x 16, 1.5 us predicted, 2.5 us measured, 1024 bytes" in done.stdout
-    assert re.search(r"<li[^>]*>region 1: 1 ops", done.stdout)
+def test_why(document: Document) -> None:
+    [graph] = graphs(document)
+    text = "\n".join(answers(graph, "*"))
+    assert "m (MatMul) in graph g\n  TensorFlow runs it: MatMul is a library call\n" in text
+    assert "v (Reshape) in graph g\n  region 0, in no kernel: a view\n" in text
+    assert "kernel 0.0: row_reduction 8 x 16, 1 ops, 1.5 us predicted, 2.5 us measured, 1,024 bytes moved, " \
+        "64 of scratch a block" in text
+    assert "its value goes to v (memory)" in text
+    assert list(answers(graph, "nothing*")) == []
 
 
 class Model(tf.Module):
@@ -151,6 +133,15 @@ def test_saved_model(tmp_path: Path) -> None:
     assert planned["VarHandleOp"].why
 
 
+def test_a_plan_for_a_gpu_holds_library_calls(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    [graph] = graphs(load_document(tmp_path / "model", 32, "h200"))
+    rules = {op.op: [k.rule for k in op.kernels] for op in graph.ops}
+    assert rules["MatMul"] == ["library"]
+    assert rules["Softmax"] == ["row_reduction"]
+
+
 @pytest.mark.parametrize("suffix", ["pb", "pbtxt"])
 def test_graph_def(tmp_path: Path, suffix: str) -> None:
     with tf.Graph().as_default() as graph:
@@ -162,11 +153,78 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
     assert "Placeholder" in str(ops["x"].why)
 
 
-@needs_graphviz
+def test_the_guards_choice(document: Document) -> None:
+    document["guard"] = [{"region": 0, "device": "CPU", "shapes": [[8, 16]], "stitched_us": 9.0, "original_us": 3.5,
+                          "chosen": "original"}]
+    [graph] = graphs(document)
+    told = "9.0 us in the run, 3.5 us by TensorFlow's ops, so it gave way to them"
+    assert told in "\n".join(table(graph))
+    assert f"v (Reshape) in graph g\n  region 0 ({told}), in no kernel: a view\n" in "\n".join(answers(graph, "v"))
+
+
+def test_library_calls(document: Document) -> None:
+    document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
+    document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",
+                                      predicted_us=None, node_schemes={}, schemes={}, scratch_bytes=0))
+    [graph] = graphs(document)
+    text = "\n".join(table(graph))
+    assert re.search(r"MatMul +0 +0\.1 +library +1024 +0 +m$", text, re.MULTILINE)
+    assert "kernel 0.1: library call, gemm float32 1x[8,4]x[4,16] nn, 1,024 bytes moved" in text
+    assert "1 kernels, 1 library calls, 1.5 us predicted, 2.5 us measured" in text
+    assert "kernel 0.1: library call" in "\n".join(answers(graph, "m"))
+
+
+def test_measured_times(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 32)
+    assert list(measure(document)) == []
+    [kernel] = next(graphs(document)).regions[0].kernels
+    assert kernel.measured_us is not None
+    assert 0 < kernel.measured_us < 1e5
+    sources = document["sources"]
+    document["sources"] = {}
+    assert list(measure(document)) == \
+        ["region_0_0.c is not timed: it is not in the folder sources/ beside the report"]
+    document["sources"] = sources | {"region_0_0.c": "nonsense"}
+    [message] = measure(document)
+    assert "region_0_0.c is not timed: " in message
+
+
+@pytest.mark.skipif(gpu_is_here(), reason="there is a GPU")
+def test_cuda_kernels_need_a_gpu_to_be_measured(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 32, "h200")
+    assert list(measure(document)) == \
+        ["region_0_0.cu is not timed: its kernels need a GPU, and CuPy finds none here"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not gpu_is_here(), reason="no GPU")
+def test_measured_times_on_a_gpu(tmp_path: Path) -> None:
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
+    document = load_document(tmp_path / "model", 4096, "h200")
+    assert list(measure(document)) == []
+    times = [kernel.measured_us for kernel in next(graphs(document)).regions[0].kernels]
+    assert times
+    assert all(time is not None and 0 < time < 1e5 for time in times)
+
+
+def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "explain.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 def test_program(document: Document, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(document))
-    command = [sys.executable, str(ROOT / "tools" / "explain.py"), str(tmp_path), "--op=m", f"--html={tmp_path}/p.html"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = explain(str(tmp_path), "--op=m", f"--html={tmp_path}/p.html")
     assert done.returncode == 0, done.stderr
     assert "MatMul is a library call" in done.stdout
     assert (tmp_path / "p.html").exists()
+    done = explain(str(tmp_path), "--why=m")
+    assert done.stdout == "m (MatMul) in graph g\n  TensorFlow runs it: MatMul is a library call\n"
+    for wrong in (["--why=nothing*"], ["--graph=nothing"]):
+        done = explain(str(tmp_path), "--html=", *wrong)
+        assert "no such op" in done.stdout or "no graph has 'nothing' in its name" in done.stderr

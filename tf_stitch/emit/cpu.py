@@ -76,7 +76,9 @@ class _Cpu(CFamily):
                 yield f"  const {self.storage[b.dtype]}* {b.name} = {b.name}_values;"
                 yield f'  __asm__("" : "+r"({b.name}));'
         yield from (line.replace("args[", "call->args[") for line in sizes)
-        yield "  for (int64_t block = begin; block < end; ++block) {"
+        # gcc 12 does not vectorise reductions in a loop over blocks that their addresses do not depend on.
+        single = "  { const int64_t block = begin; (void)end;"
+        yield single if p.grid == 1 else "  for (int64_t block = begin; block < end; ++block) {"
         for line in body:
             yield "  " + line
         yield "  }"

@@ -15,6 +15,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.libraries import SCOPES
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.region_graph import RegionGraph
@@ -36,13 +37,14 @@ class Analysis:
 
     def __init__(self, config: StitchConfig, device: DeviceSpec, size: int | None = None) -> None:
         self._config, self._device, self._size = config, device, size
+        self._plan_options = PlanOptions(config.planner, config.ilp_seconds)
         self._controls = Controls(config)
         self._regions = 0
         self.report = Report()
 
     def document(self) -> dict[str, Any]:
-        """As report.json holds it."""
-        return self.report.document(None)
+        """As report.json holds it, with the kernels' sources by name."""
+        return self.report.document(None) | {"sources": dict(self.report.sources)}
 
     def add(self, graph_id: str, graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> None:
         """Finds the regions of a graph and plans those whose shapes are known.
@@ -51,12 +53,14 @@ class Analysis:
             StitchError: the graph cannot be read.
         """
         start = time.perf_counter()
-        loosen_constants(graph_def)
-        imported = import_graph(graph_def, types_of)
-        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
-                              why_not=self._controls.why_not).find()
-        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         device = "GPU" if self._device.is_gpu else "CPU"
+        library_on = SCOPES[self._config.scope]
+        graph_def = _placed(graph_def, device)
+        loosen_constants(graph_def)
+        imported = import_graph(graph_def, types_of, library_on)
+        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
+                              why_not=self._controls.why_not, library_on=library_on).find()
+        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         for number, region in enumerate(found.regions, self._regions):
             region_of.update(dict.fromkeys(region.members, number))
@@ -76,16 +80,20 @@ class Analysis:
         if shapes is None:
             self.report.note("plan", where, "its sizes are known at run time only")
             return
+        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
         try:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, tuple(f"i{i}" for i in range(len(region.inputs))),
                                       tuple(f"v{i}" for i in range(len(region.handles))),
-                                      CompileOptions(self._device, PlanOptions(self._config.planner,
-                                                                               self._config.ilp_seconds)))
+                                      CompileOptions(self._device, self._plan_options, patterns=patterns))
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return
-        for entry in build_entries(Place(number, 0), list(shapes.values()), compiled, self._device, False, {}):
+        source = f"region_{number}_0.{'cu' if self._device.is_gpu else 'c'}" if compiled.source else None
+        if source is not None:
+            self.report.sources[source] = compiled.source
+        for entry in build_entries(Place(number, 0), graph, list(shapes.values()), compiled, self._device, False,
+                                   source, {}, lambda _: None):
             self.report.add(entry)
 
     def _shapes(self, region: RegionGraph) -> dict[str, Sequence[int]] | None:
@@ -99,3 +107,12 @@ class Analysis:
             assert isinstance(node.attrs, InputAttrs | VariableAttrs)
             shapes[node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle] = known
         return shapes
+
+
+def _placed(graph_def: GraphDef, device: str) -> GraphDef:
+    """The graph with nodes that are nowhere on the device, as TensorFlow would place most of them."""
+    placed = GraphDef()
+    placed.CopyFrom(graph_def)
+    for node in placed.node:
+        node.device = node.device or f"/device:{device}:0"
+    return placed

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.integration.report import BuildEntry, KernelEntry
+from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
+from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.kernel_ir.cost import buffer_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.runtime.executable import DeviceLaunch
 
 
 class Place(NamedTuple):
@@ -28,31 +33,62 @@ def names_of(graph: TensorGraph) -> tuple[str, ...]:
     return tuple(node.loc.node for node in graph.nodes())
 
 
-def build_entries(place: Place, shapes: Sequence[Sequence[int]], compiled: CompiledRegion, device: DeviceSpec,
-                  cached: bool, own_names: Mapping[str, str]) -> Iterator[BuildEntry | KernelEntry]:
+def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[int]], compiled: CompiledRegion,
+                  device: DeviceSpec, cached: bool, source: str | None, own_names: Mapping[str, str],
+                  measured_us: Callable[[Pattern], float | None]) -> Iterator[BuildEntry | KernelEntry]:
     """The entries of one executable.
 
     Args:
+        graph: the region bound to these shapes, before the passes.
+        source: where its source is kept.
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
+        measured_us: what a kernel was measured to take, if it was.
     """
     solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
-    yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds))
-    for kernel in compiled.kernels:
+    nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
+                                if n.loc.node)) for kernel in compiled.kernels]
+    calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]
+    idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, calls) for name in names}, own_names)
+    yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
+                     source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
+    patterns = itertools.count()
+    for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
-        nodes = dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in schedule.pattern.nodes if n.loc.node)
         yield KernelEntry(
-            region=place.region, build=place.build, device="gpu" if device.is_gpu else "cpu",
-            symbol=kernel.program.title[:60], rule=schedule.rule.value,
-            domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=list(nodes),
+            region=place.region, build=place.build,
+            pattern=next(patterns) if len(schedule.pattern.nodes) > 1 else None,
+            device="gpu" if device.is_gpu else "cpu",
+            symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
+            domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), bytes=int(buffer_bytes(kernel.program)))
+            predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
+            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
+    for call, name in zip(compiled.calls, calls, strict=True):
+        gemm = call.gemm
+        yield KernelEntry(
+            region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
+            symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=[name],
+            node_schemes={}, schemes={}, predicted_us=None, measured_us=None,
+            bytes=int(gemm.nbytes), scratch_bytes=0)
+
+
+def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
+    on_device = {step.symbol: step for step in compiled.executable.steps if isinstance(step, DeviceLaunch)}
+    for symbol, programs in compiled.programs.items():
+        buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
+        step = on_device.get(symbol)
+        grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:
-    """Schemes of each user's node; those of its several values joined by "+"."""
+    """Schemes of each user's node; those of its several values joined by "+", the one of its result last."""
     found: dict[str, dict[str, None]] = {}
-    for node, scheme in kernel.schedule.schemes.items():
-        if node.loc.node:
-            found.setdefault(own_names.get(node.loc.node, node.loc.node), {})[scheme.value] = None
-    return {name: "+".join(schemes) for name, schemes in found.items()}
+    schemes = kernel.schedule.schemes
+    for node in kernel.schedule.pattern.nodes:
+        if node.loc.node and node in schemes:
+            mine = found.setdefault(own_names.get(node.loc.node, node.loc.node), {})
+            mine.pop(schemes[node].value, None)
+            mine[schemes[node].value] = None
+    return {name: "+".join(mine) for name, mine in found.items()}

@@ -18,7 +18,8 @@ class Controls:
         self._only, self._skip, self._fuel = config.only, config.skip, config.fuel
         self._taken = 0
         self._lock = threading.Lock()
-        self.out_of_fuel = f"beyond the first {config.fuel} regions (TF_STITCH_FUEL={config.fuel})"
+        begun = 0 if config.fuel is None else config.fuel.begun
+        self.out_of_fuel = f"beyond the first {begun} regions (TF_STITCH_FUEL={config.fuel})"
 
     def why_not(self, node: str) -> str | None:
         """Why a node stays a TensorFlow op whatever it is, or None."""
@@ -32,6 +33,6 @@ class Controls:
         """How many of so many regions may be stitched: the first ones. They use up fuel."""
         with self._lock:
             if self._fuel is not None:
-                regions = min(regions, self._fuel - self._taken)
+                regions = min(regions, self._fuel.begun - self._taken)
             self._taken += regions
             return regions

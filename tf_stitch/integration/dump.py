@@ -14,6 +14,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.integration.report import NodeEntry
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
+from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
@@ -79,13 +80,15 @@ class RegionDump:
         self._dump.write(f"{self._stem}.graph.{next(self._passes)}_{name}.txt", format_graph(graph))
 
     def compiled(self, compiled: CompiledRegion, device: DeviceSpec) -> None:
-        """Plan, schedules and source."""
+        """Plan, schedules, kernel programs and source."""
         if not self._dump.wanted:
             return
         self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
         self._dump.write(f"{self._stem}.schedules.txt", "".join(
             f"kernel {i}, {predict_us(kernel.program, device):.3f} us predicted\n{kernel.schedule.text()}\n"
             for i, kernel in enumerate(compiled.kernels)))
+        self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
+            f"// kernel {i}\n{format_program(kernel.program)}" for i, kernel in enumerate(compiled.kernels)))
         self._dump.write(f"{self._stem}.source.{'cu' if device.is_gpu else 'c'}", compiled.source)
 
 

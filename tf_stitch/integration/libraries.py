@@ -8,7 +8,8 @@ from tf_stitch.integration.report import Report
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.runtime.device_query import cublas_lt_files
 
-_SCOPES = {"ops": frozenset[str](), "auto": frozenset({"GPU"}), "region": frozenset({"CPU", "GPU"})}
+SCOPES = {"ops": frozenset[str](), "auto": frozenset({"GPU"}), "region": frozenset({"CPU", "GPU"})}
+"""TF_STITCH_SCOPE -> device types whose regions may hold library calls."""
 
 
 class Libraries:
@@ -20,7 +21,7 @@ class Libraries:
     """
 
     def __init__(self, scope: str, native: OpLibrary | None, report: Report) -> None:
-        self._devices = _SCOPES[scope] if native is not None else frozenset()
+        self._devices = SCOPES[scope] if native is not None else frozenset()
         self._native, self._report = native, report
         self._asked = False
 

@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import StitchError
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ProfileError, StitchError
 from tf_stitch.integration.build_entries import names_of
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.kernel_library import KernelLibrary
 from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.report import Report
 from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, ShapeFamily, Shapes, expected_sizes
 from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.device_query import compute_capability, cpu_count
+from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
@@ -45,12 +47,14 @@ class PlacedRegion:
     Attributes:
         number: names the region in its op.
         aligned: every buffer starts at a multiple of 16 bytes.
+        patterns: how many patterns of more than one node are kept; None: all.
     """
 
     number: int
     region: RegionGraph
     device: int
     aligned: bool
+    patterns: int | None = None
 
     def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the region's inputs and variables."""
@@ -98,6 +102,8 @@ class Built:
     words: list[int]
     host: HostExecutable | None
     device: DeviceSpec
+    aligned: bool
+    times: MeasuredTimes
     names: tuple[str, ...]  # of the nodes it was compiled for, operands first
     stem: str  # of its dumps, "" if nothing was built
     seconds: dict[str, float]
@@ -106,8 +112,9 @@ class Built:
 class RegionBuilder:
     """Thread-safe."""
 
-    def __init__(self, config: StitchConfig, dump: Dump, cache: KernelCache) -> None:
-        self._config, self._dump, self._cache = config, dump, cache
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache) -> None:
+        self._config, self._report, self._dump, self._cache = config, report, dump, cache
+        self._measured: dict[int, MeasuredTimes] = {}
         self._library = KernelLibrary(cache)
         self._built: dict[tuple[object, ...], Built] = {}
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
@@ -121,7 +128,7 @@ class RegionBuilder:
 
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
         """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
-        identity = (anonymous_text(graph), place.device, place.aligned)
+        identity = (anonymous_text(graph), place.device, place.aligned, place.patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
@@ -154,7 +161,7 @@ class RegionBuilder:
             return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
-            return self._shared(graph, wanted, options.device)
+            return self._shared(place, graph, wanted, options)
         stem = self._new_stem(place.number)
         RegionDump(self._dump, stem).compiled(wanted, options.device)
         if family.prepared != family.changing:
@@ -168,20 +175,42 @@ class RegionBuilder:
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
-        return replace(self._shared(graph, wanted, options.device), stem=stem, compiled=wanted)
+        return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
 
-    def _shared(self, graph: TensorGraph, compiled: CompiledRegion, device: DeviceSpec) -> Built:
-        executable, names = compiled.executable, names_of(graph)
+    def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
+                options: CompileOptions) -> Built:
+        executable, device, host = compiled.executable, options.device, None
         if device.is_gpu:
-            words, host = self._library.device_words(executable, device), None
+            words = self._library.device_words(executable, device)
         else:
             host = self._library.host(executable, device)
             words = encode(executable, host.addresses())
-        return Built(None, executable, words, host, device, names, "", compiled.seconds)
+        return Built(None, executable, words, host, device, place.aligned, self._times(place.device), names_of(graph),
+                     "", compiled.seconds)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
-        return CompileOptions(_spec(place.device), PlanOptions(self._config.planner, self._config.ilp_seconds),
-                              place.aligned)
+        return CompileOptions(self._spec(place.device), PlanOptions(self._config.planner, self._config.ilp_seconds),
+                              place.aligned, self._times(place.device), place.patterns)
+
+    def _spec(self, device: int) -> DeviceSpec:
+        """The device, by the user's own profile if that can be read."""
+        ordinal = None if device == CPU_ORDINAL else device
+        try:
+            return device_spec(self._config.cache_dir, ordinal)
+        except ProfileError as error:
+            self._report.note("profile", str(self._config.cache_dir), error.message)
+            return device_spec(None, ordinal)
+
+    def _times(self, device: int) -> MeasuredTimes:
+        """What earlier processes measured on a device."""
+        with self._lock:
+            if device not in self._measured:
+                target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
+                times = MeasuredTimes(measured_times_path(self._config.cache_dir, target, ordinal))
+                if times.problem:
+                    self._report.note("tune", str(self._config.cache_dir), times.problem)
+                self._measured[device] = times
+            return self._measured[device]
 
     def _new_stem(self, number: int) -> str:
         with self._lock:
@@ -205,8 +234,8 @@ class RegionBuilder:
                                   build_host(compiled.source, options.device.architecture, self._cache))
             words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
-        return Built(compiled, compiled.executable, words, host, options.device, names_of(graph), stem,
-                     compiled.seconds)
+        return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
+                     self._times(place.device), names_of(graph), stem, compiled.seconds)
 
     def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
         """The executable's words, with a cubin that stays in memory."""
@@ -217,8 +246,3 @@ class RegionBuilder:
         self._keep += [image, *symbols.values()]
         return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
                       {(ctypes.addressof(image), len(data)): names})
-
-def _spec(device: int) -> DeviceSpec:
-    if device == CPU_ORDINAL:
-        return replace(CPU, processors=cpu_count())
-    return replace(H200, architecture=compute_capability(device))

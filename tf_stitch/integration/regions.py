@@ -17,9 +17,11 @@ from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegio
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import BuildEntry, Report
 from tf_stitch.integration.shape_family import ShapeFamily
+from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -46,7 +48,7 @@ class RegionRegistry:
     """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
-        self._report, self._dump = report, dump
+        self._config, self._report, self._dump = config, report, dump
         self._regions: list[RegionGraph] = []
         self._lock = threading.Lock()
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
@@ -55,9 +57,10 @@ class RegionRegistry:
         self._executables: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
-        self._builder = RegionBuilder(config, dump, self.cache)
+        self._builder = RegionBuilder(config, report, dump, self.cache)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
+        self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""
@@ -69,8 +72,9 @@ class RegionRegistry:
         return number
 
     def close(self) -> None:
-        """Drops background builds that have not started."""
+        """Drops background builds and measurements that have not started."""
         self._prebuilder.close()
+        self._tuner.close()
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]
@@ -99,7 +103,7 @@ class RegionRegistry:
         """
         self._prebuilder.runs(number, device, key.shapes, key.aligned)
         built, known = self._find(number, device, key)
-        self._record(number, key, built, known)
+        self._record(number, device, key, built, known)
         return built
 
     def build_later(self, number: int, device: int, key: Key) -> Built:
@@ -121,7 +125,7 @@ class RegionRegistry:
             raise BuildPending
         with self._lock:
             self._pending.pop((number, device, key), None)
-        self._record(number, key, *future.result())
+        self._record(number, device, key, *future.result())
         return future.result()[0]
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
@@ -130,9 +134,10 @@ class RegionRegistry:
     def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
         """The executable, and whether it was there already."""
         region, text = self._form(number)
-        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL)
+        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns)
         with self._lock:
-            family = self._families.setdefault((text, device, place.aligned), ShapeFamily())
+            family = self._families.setdefault((text, device, place.aligned, patterns), ShapeFamily())
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
@@ -158,15 +163,26 @@ class RegionRegistry:
             self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
         return self._forms[number]
 
-    def _record(self, number: int, key: Key, built: Built, cached: bool) -> None:
+    def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
             build = self._executables[number]
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
         if built.compiled is None:
-            self._report.add(BuildEntry(number, [list(s) for s in key.shapes], True, None, dict(built.seconds)))
+            shapes = [list(shape) for shape in key.shapes]
+            self._report.add(BuildEntry(number, shapes, True, None, dict(built.seconds), None, [],
+                                        built.executable.arena_bytes, {}))
             return
-        own_names = dict(zip(built.names, names_of(self.bound(number, key.shapes)), strict=True))
-        for entry in build_entries(Place(number, build), key.shapes, built.compiled, built.device, cached, own_names):
+        graph = self.bound(number, key.shapes)
+        own_names = dict(zip(built.names, names_of(graph), strict=True))
+        source = None
+        if built.compiled.source:
+            source = f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
+            self._report.sources[source] = built.compiled.source
+        for entry in build_entries(Place(number, build), graph, key.shapes, built.compiled, built.device, cached,
+                                   source, own_names,
+                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):
             self._report.add(entry)
+        if not cached and not built.compiled.rendered:
+            self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times))

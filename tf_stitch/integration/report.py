@@ -9,12 +9,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tf_stitch import __version__
+
+SOURCES = "sources"
+"""Folder of the kernels' sources, beside report.json."""
 
 
 @dataclass
@@ -65,47 +68,83 @@ class RegionEntry:
 
 @dataclass
 class KernelEntry:
-    """One kernel of one executable of a region.
+    """One kernel of one executable of a region, or one library call: its rule is "library", its symbol what it does.
 
     Attributes:
         build: which executable of the region, from 0.
+        pattern: its number among kernels of more than one node, in TF_STITCH_FUEL's order; None: it has one.
+        launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
         nodes: TensorFlow nodes whose values it computes.
-        node_schemes: how it hands on the values of those nodes that it uses itself.
+        node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
         schemes: how many values it hands on in each way.
+        predicted_us: by the model; None for library calls.
+        measured_us: by execution, where an earlier process did that.
+        bytes: of its parameters, each moved once, or twice where updated.
+        scratch_bytes: of the arrays that one of its blocks works in.
     """
 
     region: int
     build: int
+    pattern: int | None
     device: str
     symbol: str
+    launch: str
     rule: str
     domain: list[int]
     nodes: list[str]
     node_schemes: dict[str, str]
     schemes: dict[str, int]
-    predicted_us: float
+    predicted_us: float | None
+    measured_us: float | None
     bytes: int
+    scratch_bytes: int
+
+
+@dataclass
+class LaunchEntry:
+    """One launch: its symbol in the source, and how it is launched.
+
+    Attributes:
+        buffers: dtype, elements, and whether it is read, of every parameter.
+    """
+
+    symbol: str
+    grid: int
+    threads: int
+    shared_bytes: int
+    buffers: list[tuple[str, int, bool]]
 
 
 @dataclass
 class BuildEntry:
-    """One executable: a region for one shape signature."""
+    """One executable: a region for one shape signature.
+
+    Attributes:
+        source: name of the kernels' file in sources/; None where no kernel is needed.
+        arena_bytes: device memory for what one kernel hands to another.
+        without_kernel: why no kernel is theirs -> TensorFlow nodes of the region.
+    """
 
     region: int
     shapes: list[list[int]]
     cached: bool
     solver: dict[str, Any] | None
     seconds: dict[str, float]
+    source: str | None
+    launches: list[LaunchEntry]
+    arena_bytes: int
+    without_kernel: dict[str, list[str]]
 
 
 @dataclass
 class Report:
-    """Collects entries from any thread."""
+    """Collects entries from any thread. `sources` are the kernels' by file name, for whoever wants to time them."""
 
     graphs: list[GraphEntry] = field(default_factory=list)
     regions: list[RegionEntry] = field(default_factory=list)
     kernels: list[KernelEntry] = field(default_factory=list)
     builds: list[BuildEntry] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
@@ -155,13 +194,15 @@ class Report:
                     f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")
 
 
-def write_report(document: dict[str, Any], folder: Path) -> Path:
-    """Writes report.json into `folder`, whole or not at all.
+def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str]) -> Path:
+    """Writes sources/ and report.json into `folder`; report.json whole or not at all.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SOURCES).mkdir(parents=True, exist_ok=True)
+    for name, text in sources.items():
+        (folder / SOURCES / name).write_text(text)
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
         json.dump(document, file, indent=1)
     path = folder / "report.json"

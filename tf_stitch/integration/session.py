@@ -217,7 +217,8 @@ class Session:
         line = self.report.status_line()
         if self._config.report_dir is not None:
             try:
-                line += f"; {write_report(self.report.document(counts), self._config.report_dir)}"
+                document, sources = self.report.document(counts), dict(self.report.sources)
+                line += f"; {write_report(document, self._config.report_dir, sources)}"
             except OSError as error:
                 line += f"; no report: {error}"
         print(line, file=sys.stderr)

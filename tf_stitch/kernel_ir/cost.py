@@ -65,6 +65,23 @@ def buffer_bytes(program: k.Program) -> int:
     return sum(b.size * b.dtype.size * (2 if b.mode is k.Mode.UPDATE else 1) for b in program.parameters)
 
 
+def array_bytes(program: k.Program) -> int:
+    """Bytes of the arrays that one block works in: shared memory, and its threads' own."""
+    return _array_bytes(program.body, program.threads)
+
+
+def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:
+    total = 0
+    for stmt in body:
+        if isinstance(stmt, k.Array):
+            total += stmt.size * stmt.dtype.compute.size * (1 if stmt.space is k.Space.SHARED else threads)
+        elif isinstance(stmt, k.For):
+            total += _array_bytes(stmt.body, threads)
+        elif isinstance(stmt, k.If):
+            total += _array_bytes(stmt.body, threads) + _array_bytes(stmt.orelse, threads)
+    return total
+
+
 def scattered_bytes(program: k.Program) -> int:
     """Bytes of parameters that neighbouring threads read far apart: a memory sector is moved for every element."""
     thread = Var(k.THREAD, program.threads)

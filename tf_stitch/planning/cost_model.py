@@ -1,20 +1,182 @@
-"""Predicted time of a kernel (F6 by model): a roofline with launch cost and a bandwidth that grows with size."""
+"""Predicted time of a kernel (F6 by model): a roofline over a device profile.
+
+Memory, arithmetic and waiting overlap for the most part: the longest counts, and a tenth of the rest (compare XLA's
+`GpuPerformanceModel`, which adds compute and memory times and takes off 95 % of the smaller).
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.kernel_ir.cost import buffer_bytes, scattered_bytes, total_cycles
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
+from tf_stitch.planning.stitch_plan import Pattern
 
-SCATTER = 3
-"""Extra times that scattered reads move their bytes; caches save them from the full eight."""
+TimeOf: TypeAlias = Callable[[Pattern], float | None]
+"""The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if
+no schedule rule takes it."""
+
+OVERLAP, LONE_OVERLAP = 0.9, 0.7
+"""Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
+load, compute and store at the same times."""
+BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
+"""Registers of a thread beside its arrays, at most, and of a processor."""
+RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
+"""What a streaming multiprocessor holds at once."""
+SATURATING_THREADS = 512
+"""Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
+NEAR_BYTES = 16384
+"""What a CPU's first cache surely holds."""
+INLINE_CYCLES = 30_000
+"""CPU kernels of less work run in the calling thread (emit/cpu.py)."""
 
 
-def predict_us(program: Program, device: DeviceSpec) -> float:
+@dataclass(frozen=True)
+class Prediction:
+    """Microseconds of a kernel and what they are made of.
+
+    Attributes:
+        memory: moving its bytes; compute: its arithmetic; wait: chains of loads and barriers that nothing hides.
+        nbytes: bytes moved.
+        overlap: part of the shorter times that hides behind the longest.
+    """
+
+    launch: float
+    memory: float
+    compute: float
+    wait: float
+    nbytes: int
+    overlap: float = OVERLAP
+
+    @property
+    def us(self) -> float:
+        parts = (self.memory, self.compute, self.wait)
+        longest = max(parts)
+        return self.launch + longest + (1 - self.overlap) * (sum(parts) - longest)
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """Predicted microseconds of a pattern.
+
+    Attributes:
+        program_of: schedules and lowers a pattern, or raises ScheduleError.
+        footprint: bytes that a run of the whole region reads and writes: what a kernel reads is no warmer than that.
+    """
+
+    program_of: Callable[[Pattern], Program]
+    device: DeviceSpec
+    footprint: int = 0
+
+    def __call__(self, pattern: Pattern) -> float | None:
+        try:
+            return predict_us(self.program_of(pattern), self.device, self.footprint)
+        except ScheduleError:
+            return None
+
+
+def predict_us(program: Program, device: DeviceSpec, footprint: int = 0) -> float:
     """Microseconds of one launch."""
-    moved = buffer_bytes(program) + SCATTER * scattered_bytes(program)
-    bandwidth = device.bandwidth_gbps * 1e3 * moved / (moved + device.saturation_bytes) if moved else 1.0
-    memory = moved / bandwidth
-    occupancy = min(1.0, program.grid / device.processors)
-    compute = total_cycles(program) / (device.cycles_per_us * max(occupancy, 1 / device.processors))
-    return device.launch_us + max(memory, compute)
+    return predict(program, device, footprint).us
+
+
+def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Prediction:
+    """The time of one launch, its memory as warm as if `footprint` bytes, or what it moves itself, were swept again and
+    again."""
+    work = count_work(program)
+    nbytes = moved_bytes(program, work)
+    rate = interpolate(device.profile.bandwidth, nbytes)
+    if footprint > nbytes:  # no warmer than what all that leaves; no faster than so few bytes can be moved
+        rate = min(rate, interpolate(device.profile.bandwidth, footprint))
+    return (_gpu if device.is_gpu else _cpu)(program, work, nbytes, rate, device)
+
+
+def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+    profile = device.profile
+    resident = _resident_blocks(program, work, profile)
+    share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
+    uneven = share * device.processors / program.grid
+    memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
+    memory *= uneven if share > 1 else 1.0
+    ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
+    ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
+    threads = program.grid * max(program.threads, WARP)
+    together = min(resident, share) * max(program.threads, WARP)
+    compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
+    waves = math.ceil(program.grid / (resident * device.processors))
+    latency = interpolate(profile.latency, nbytes)
+    wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
+    wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
+    return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if waves == 1 else OVERLAP)
+
+
+def _resident_blocks(program: Program, work: Work, profile: DeviceProfile) -> int:
+    """Blocks that a streaming multiprocessor holds at once."""
+    registers = min(BASE_REGISTERS + work.registers, LARGEST_REGISTERS)
+    by_threads = min(RESIDENT_THREADS, REGISTERS // registers) // program.threads
+    by_shared = profile.shared_bytes // work.shared_bytes if work.shared_bytes else RESIDENT_BLOCKS
+    return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
+
+
+def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
+    """Sectors between the processors and the last cache, each warp's apart; scattered elements at the gather rate."""
+    profile = device.profile
+    sizes = {b.name: (b.size, b.dtype.size) for b in program.parameters}
+    threads = program.grid * program.threads
+    sectors = gathered = 0.0
+    for a in work.accesses:
+        elements, size = sizes[a.buffer]
+        if a.stride is None:
+            gathered += threads * a.distinct / (interpolate(profile.gather, elements * size) * 1e3)
+            continue
+        step = min(max(a.stride * size, a.width * size if a.stride else 1), max(SECTOR_BYTES, a.width * size))
+        accessed = min(threads * a.distinct, elements) if a.store else threads * a.distinct
+        traffic = accessed / a.width * step
+        near = elements * size <= profile.shared_bytes / 2  # stays in the cache of each processor
+        sectors += min(traffic, device.processors * elements * size) if near else traffic
+    best = max(rate for _, rate in profile.bandwidth)
+    return gathered + _us(sectors, best)
+
+
+def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+    profile = device.profile
+    near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
+    memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
+    ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
+    compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
+    used = min(device.processors, program.grid)
+    if used == 1 or program.grid * program.cost < INLINE_CYCLES:
+        return Prediction(profile.launch_us, memory, compute, 0.0, nbytes)
+    shared = profile.all_cores if nbytes > profile.cache_bytes else used
+    return Prediction(profile.launch_us + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes)
+
+
+def _near_bytes(program: Program, work: Work) -> float:
+    """Bytes of one block's loads and stores, which the first cache serves, again and again."""
+    sizes = {b.name: b.dtype.size for b in program.parameters}
+    return 4 * work.elements + sum(sizes[a.buffer] * a.count for a in work.accesses)
+
+
+def _strided_us(program: Program, work: Work, profile: DeviceProfile) -> float:
+    """Accesses of vector loops whose neighbours are apart in memory."""
+    sizes = {b.name: b.size * b.dtype.size for b in program.parameters}
+    return sum(program.grid * a.count / (interpolate(profile.gather, sizes[a.buffer]) * 1e3)
+               for a in work.accesses if a.stride not in (0, 1))
+
+
+def _ops_ns(ops: Mapping[Op, float], profile: DeviceProfile, table: str = "") -> float:
+    """Nanoseconds of a thread's ops if the whole device did nothing else."""
+    return sum(count / profile.rate(table + dtype.value, kind.value, OP_TABLE[kind].cost)
+               for (dtype, kind), count in ops.items())
+
+
+def _us(nbytes: float, gbps: float) -> float:
+    return nbytes / gbps / 1e3

@@ -113,12 +113,17 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     if writer in readers:
         accesses = _accesses(kernel.program.body, set(names))
         writes = [wrote for _, wrote in accesses]
-        if kernel.schedule.rule is not Rule.ELEMENTWISE or len({index for index, _ in accesses}) != 1 \
+        if kernel.schedule.rule not in _IN_PLACE or len({index for index, _ in accesses}) != 1 \
                 or writes != sorted(writes):
             return False
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
     return True
+
+
+_IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
+"""Rules by which one thread writes an element, after every thread that needs it has read it: at one index, that of the
+column in a column reduction, whose threads meet before the one that has the sum writes."""
 
 
 def _is_variable(node: Node, handle: str) -> bool:
@@ -138,7 +143,7 @@ def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool
             found += [(stmt.index, isinstance(stmt, k.StoreVector))] if stmt.buffer in names else []
         elif isinstance(stmt, k.Store):
             found += _loads(stmt.value, names) + ([(stmt.index, True)] if stmt.buffer in names else [])
-        elif isinstance(stmt, k.Let | k.Assign | k.SetElement):
+        elif isinstance(stmt, k.Let | k.Assign | k.SetElement | k.Update | k.ArgUpdate):
             found += _loads(stmt.value, names)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import platform
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,14 +26,8 @@ def compute_capability(ordinal: int) -> str:
     Raises:
         BuildError: no CUDA driver, or no such device.
     """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise BuildError(f"no CUDA driver: {error}") from None
-    device, value = ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal):
-        raise BuildError(f"no CUDA device {ordinal}")
-    digits = []
+    driver, device = _cuda_device(ordinal)
+    value, digits = ctypes.c_int(), []
     for attribute in (_MAJOR, _MINOR):
         if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
             raise BuildError(f"cannot ask CUDA device {ordinal} for its compute capability")
@@ -46,3 +41,48 @@ def cublas_lt_files() -> list[str]:
     folders = spec.submodule_search_locations if spec is not None else None
     found = [str(path) for folder in folders or () for path in sorted(Path(folder).glob("*/lib/libcublasLt.so.1?"))]
     return [*found, "libcublasLt.so.12", "libcublasLt.so.13"]
+
+
+@lru_cache(maxsize=16)
+def gpu_name(ordinal: int) -> str:
+    """A CUDA device's name, as "NVIDIA H200".
+
+    Raises:
+        BuildError: no CUDA driver, or no such device.
+    """
+    driver, device = _cuda_device(ordinal)
+    text = ctypes.create_string_buffer(256)
+    if driver.cuDeviceGetName(text, len(text), device):
+        raise BuildError(f"cannot ask CUDA device {ordinal} for its name")
+    return text.value.decode()
+
+
+def _cuda_device(ordinal: int) -> tuple[ctypes.CDLL, ctypes.c_int]:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise BuildError(f"no CUDA driver: {error}") from None
+    device = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal):
+        raise BuildError(f"no CUDA device {ordinal}")
+    return driver, device
+
+
+def cpu_name() -> str:
+    """The processor's name as the kernel gives it, or the machine's kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def cache_bytes() -> int:
+    """Bytes of the largest cache of the first core; 1 MiB where the kernel does not say."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        if text[:-1].isdigit() and text[-1] in "KM":
+            sizes.append(int(text[:-1]) << (10 if text[-1] == "K" else 20))
+    return max(sizes, default=1 << 20)

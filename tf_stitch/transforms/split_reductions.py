@@ -82,7 +82,9 @@ class SplitReductions:
         wanted = self.tasks // max(at_hand, 1)
         if columns and wanted > 1:
             wanted = self.column_parts // max(outer, 1)
-        wanted = min(wanted, length * per_step // self.shortest, length // 4)
+        # Few rows of many columns are layer norms of small batches: rather short parts than few blocks.
+        shortest = self.shortest // 4 if columns and self.pad and inner >= 2 * self.column_tile else self.shortest
+        wanted = min(wanted, length * per_step // shortest, length // 4)
         if not columns and wanted > 1:
             wanted = max(wanted, ceil_div(length, self.longest_part))
         if any(isinstance(d, Size) for d in x.type.dims):  # then few kernels have to serve all sizes

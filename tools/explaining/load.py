@@ -8,7 +8,10 @@ from typing import Any
 
 from tf_stitch.errors import StitchError
 
+SOURCES = "sources"
+"""Folder of the kernels' sources, beside the report."""
 Document = dict[str, Any]
+"""report.json, and under "sources" the text of its kernels' sources by name."""
 
 
 def load_document(path: Path, size: int | None = None, device: str = "cpu") -> Document:
@@ -41,5 +44,6 @@ def _read_report(path: Path) -> Document:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StitchError(f"{path} is no report of tf_stitch ({type(error).__name__}: {error})") from None
     if not ours or any(not isinstance(graph["nodes"], list) for graph in document["graphs"]):
-        raise StitchError(f"{path} is no report of this version of tf_stitch")
+        raise StitchError(f"{path} was not written by this version of tf_stitch")
+    document["sources"] = {file.name: file.read_text() for file in sorted((path.parent / SOURCES).glob("region_*"))}
     return document

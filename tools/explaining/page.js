@@ -1,22 +1,181 @@
 "use strict";
 const graphs = JSON.parse(document.getElementById("data").textContent);
-const [chooser, search, details, hits, regions] =
-  ["graph", "search", "details", "hits", "regions"].map((id) => document.getElementById(id));
-const drawings = [...document.querySelectorAll("main > svg")];
-const LONGEST_LIST = 200;
-let shown = 0;
+const [chooser, search, details, hits, regionList, sources] =
+  ["graph", "search", "details", "hits", "regions", "sources"].map((id) => document.getElementById(id));
+const LONGEST_LIST = 200, LINE = 22, TITLE = 34, MARGIN = 14;
+const READABLE = 1.2;  // zoom
+const REGION_FONT = 20, KERNEL_FONT = 14;  // boxes are read from afar
+let shown = null;  // the graph that is drawn
+let open = new Set();  // ids of the boxes that are open: regions, and kernels in them
 
-function line(list, text, colour, choose) {
+const colour = (region, light) => `hsl(${(region * 222.5) % 360}, 65%, ${light}%)`;
+const opId = (place) => `n${place}`, regionId = (region) => `r${region}`, kernelId = (kernel) => `k${kernel}`;
+const labelWidth = (text, font = 11) => 0.62 * font * text.length + 14;
+
+const cy = cytoscape({
+  container: document.querySelector("main"), minZoom: 0.01, maxZoom: 4, boxSelectionEnabled: false,
+  hideEdgesOnViewport: true, layout: { name: "preset" },
+  style: [
+    { selector: "node", style: { shape: "rectangle", width: "data(width)", height: "data(height)", label: "data(label)",
+      "background-color": "data(colour)", "border-width": 1, "border-color": "#777", "font-size": 11,
+      "text-valign": "center", "min-zoomed-font-size": 5 } },
+    { selector: "node.tensorflow", style: { "border-style": "dashed" } },
+    { selector: "node.source", style: { shape: "ellipse", color: "#777" } },
+    { selector: "node.region", style: { shape: "round-rectangle", "text-wrap": "wrap", "font-size": REGION_FONT } },
+    { selector: "node.kernel", style: { shape: "round-rectangle", "text-wrap": "wrap", "font-size": KERNEL_FONT } },
+    { selector: "node.opened", style: { "text-valign": "top", "text-margin-y": TITLE - 4 } },
+    { selector: "edge", style: { width: 1, "line-color": "#bbb", "curve-style": "straight",
+      "target-arrow-shape": "triangle", "target-arrow-color": "#bbb", "arrow-scale": 0.6 } },
+    { selector: "edge.local, edge.regional",
+      style: { width: 2.5, "line-color": "#555", "target-arrow-color": "#555" } },
+    { selector: "edge.regional", style: { "line-style": "dashed" } },
+    { selector: ".found", style: { "border-width": 4, "border-color": "#d00000" } },
+  ],
+});
+
+// Places of ops that are shown on demand: constants, arguments, reads, and what regions compute of these in no kernel.
+function minorOps(ops) {
+  const minor = new Map();
+  const isMinor = (place) => {
+    if (!minor.has(place)) {
+      const op = ops[place];
+      minor.set(place, false);  // a loop comes back here
+      minor.set(place, !op.kernels.length && (op.region !== null || !op.inputs.length || op.op === "ReadVariableOp")
+        && op.inputs.every(isMinor));
+    }
+    return minor.get(place);
+  };
+  return new Set([...ops.keys()].filter(isMinor));
+}
+
+// Ids of the boxes that hold an op, the region's first. Kernels are boxes in regions that have several.
+function boxesAround(op) {
+  if (op.region === null) return [];
+  const kernel = op.kernels[0], region = shown.regions.find((r) => r.number === op.region);
+  return kernel !== undefined && region.kernels + region.calls > 1 && shown.kernels[kernel].ops > 1
+    ? [regionId(op.region), kernelId(kernel)] : [regionId(op.region)];
+}
+
+// What is drawn for an op, from the outermost open box to the first that is closed, or to the op itself.
+function drawnFor(op, place) {
+  if (shown.minor.has(place) && !sources.checked) return null;
+  const chain = [];
+  for (const box of boxesAround(op)) {
+    chain.push(box);
+    if (!open.has(box)) return chain;
+  }
+  return [...chain, opId(place)];
+}
+
+function schemeOf(before, after) {
+  const kernel = shown.ops[before].kernels.find((k) => shown.ops[after].kernels.includes(k));
+  const schemes = kernel === undefined ? undefined : shown.kernels[kernel].schemes[shown.ops[before].name];
+  return schemes === undefined ? "memory" : schemes.split("+").at(-1);  // the one of its result
+}
+
+// What is drawn now. children: box ("" for the graph) -> ids in it; inside: box -> edges between them, for the layout;
+// edges: "from to" -> scheme, as drawn.
+function visible() {
+  const chains = shown.ops.map(drawnFor), children = new Map([["", new Set()]]), inside = new Map([["", new Set()]]);
+  const edges = new Map();
+  for (const chain of chains) {
+    ["", ...(chain ?? [])].reduce((parent, id) => {
+      if (!children.has(parent)) [children, inside].forEach((map) => map.set(parent, new Set()));
+      children.get(parent).add(id);
+      return id;
+    });
+  }
+  shown.ops.forEach((op, place) => {
+    for (const before of op.inputs) {
+      const [from, to] = [chains[before], chains[place]];
+      if (from === null || to === null || from.at(-1) === to.at(-1)) continue;
+      edges.set(`${from.at(-1)} ${to.at(-1)}`, schemeOf(before, place));
+      const fork = from.findIndex((id, i) => id !== to[i]);
+      inside.get(fork ? from[fork - 1] : "").add(`${from[fork]} ${to[fork]}`);
+    }
+  });
+  return { children, inside, edges };
+}
+
+// Title, font and colour of anything that is drawn.
+function look(id) {
+  const key = id.slice(1);
+  if (id[0] === "r") {
+    const region = shown.regions.find((r) => r.number === Number(key));
+    const calls = region.calls ? `, ${region.calls} library calls` : "";
+    return { lines: [`region ${key}: ${region.ops} ops, ${region.kernels} kernels${calls}`, region.time],
+      font: REGION_FONT, fill: (light) => colour(region.number, light), classes: "region" };
+  }
+  if (id[0] === "k") {
+    const kernel = shown.kernels[key];
+    return { lines: [`kernel ${key}: ${kernel.title}`, kernel.time], font: KERNEL_FONT,
+      fill: (light) => colour(kernel.region, light - 4), classes: "kernel" };
+  }
+  const op = shown.ops[Number(key)];
+  return { lines: [op.op], font: 11, fill: () => op.region === null ? "#fff" : colour(op.region, 80),
+    classes: (op.region === null ? "tensorflow " : "") + (shown.minor.has(Number(key)) ? "source" : "") };
+}
+
+// A closed box, or an op; or an open box, whose `contents` are placed in it.
+function measured(id, drawn) {
+  const { lines, font } = look(id), width = Math.max(...lines.map((text) => labelWidth(text, font)));
+  if (!open.has(id)) return { width, height: id[0] === "n" ? LINE : 3 * font };
+  const contents = arranged(id, drawn), height = contents.height + TITLE + 2 * MARGIN;
+  return { width: Math.max(contents.width + 2 * MARGIN, width), height, contents };
+}
+
+// Everything in a box ("" for the graph), placed.
+function arranged(box, drawn) {
+  const boxes = new Map([...drawn.children.get(box) ?? []].map((id) => [id, measured(id, drawn)]));
+  const edges = [...drawn.inside.get(box) ?? []].map((key) => key.split(" "));
+  return { boxes, ...place(boxes, edges) };
+}
+
+// Nodes for what has been placed, from its upper left corner; boxes come before what lies in them.
+function* nodes({ boxes, places }, left, top) {
+  for (const [id, { width, height, contents }] of boxes) {
+    const [x, y] = places.get(id), { lines, fill, classes } = look(id);
+    const label = (contents ? lines.slice(0, 1) : lines).join("\n");
+    yield { group: "nodes", position: { x: left + x, y: top + y }, grabbable: false,
+      classes: contents ? `${classes} opened` : classes,
+      data: { id, width, height, label, colour: fill(contents ? 94 : 82) } };
+    if (contents) yield* nodes(contents, left + x - contents.width / 2, top + y - height / 2 + TITLE + MARGIN);
+  }
+}
+
+// Draws what is open and what is not.
+function draw() {
+  const drawn = visible(), elements = [...nodes(arranged("", drawn), 0, 0)];
+  for (const [key, scheme] of drawn.edges) {
+    const [source, target] = key.split(" ");
+    elements.push({ group: "edges", data: { source, target }, classes: scheme });
+  }
+  cy.batch(() => { cy.elements().remove(); cy.add(elements); });
+}
+
+// Marks an element, and shows it in the middle with what is around it.
+function mark(id, zoom) {
+  cy.elements(".found").removeClass("found");
+  const element = cy.getElementById(id);
+  element.addClass("found");
+  if (!zoom) return;
+  if (element.hasClass("region") || element.hasClass("kernel")) cy.fit(element, 60);
+  else {
+    cy.zoom(READABLE);
+    cy.center(element);
+  }
+}
+
+function line(list, text, stripe, choose) {
   const item = document.createElement("li");
   item.textContent = text;
-  item.style.borderLeftColor = colour;
+  item.style.borderLeftColor = stripe;
   item.onclick = choose;
   list.append(item);
 }
 
-function colourOf(op) {
-  const region = graphs[shown].regions.find((r) => r.number === op.region);
-  return region ? region.colour : "transparent";
+function stripe(op) {
+  return op.region === null ? "transparent" : colour(op.region, 70);
 }
 
 function tell(rows) {
@@ -27,90 +186,95 @@ function tell(rows) {
   }));
 }
 
-function mark(element) {
-  document.querySelectorAll(".found").forEach((e) => e.classList.remove("found"));
-  element.classList.add("found");
+function tellNeighbours(title, places) {
+  if (!places.length) return;
+  const list = document.createElement("ol");
+  places.slice(0, LONGEST_LIST).forEach(([other, scheme]) => {
+    const op = shown.ops[other];
+    line(list, `${op.name} (${op.op})${scheme ? `, ${scheme}` : ""}`, stripe(op), () => showOp(other));
+  });
+  details.append(title, list);
 }
 
-// Shows `element` in the middle, with room around it.
-function zoomTo(element, room) {
-  const svg = drawings[shown], box = element.getBoundingClientRect(), inverse = svg.getScreenCTM().inverse();
-  const from = new DOMPoint(box.left, box.top).matrixTransform(inverse);
-  const to = new DOMPoint(box.right, box.bottom).matrixTransform(inverse);
-  const width = (to.x - from.x) * room, height = (to.y - from.y) * room;
-  const view = svg.viewBox.baseVal;
-  [view.x, view.y] = [(from.x + to.x - width) / 2, (from.y + to.y - height) / 2];
-  [view.width, view.height] = [width, height];
-}
-
-function showOp(place, zoom) {
-  const op = graphs[shown].ops[place], element = document.getElementById(`g${shown}n${place}`);
-  mark(element);
-  if (zoom) zoomTo(element, 8);
-  const where = op.region === null ? "stays a TensorFlow op" : `region ${op.region}`;
-  tell([op.name, op.op, where, ...op.kernels.map((k) => `kernel ${k}`), ...(op.scheme ? [`scheme ${op.scheme}`] : []),
+// Shows an op where it is; the boxes around it are opened, and sources are shown, if it takes that.
+function showOp(place, zoom = true) {
+  const op = shown.ops[place], closed = boxesAround(op).filter((box) => !open.has(box));
+  const hidden = shown.minor.has(place) && !sources.checked;
+  closed.forEach((box) => open.add(box));
+  sources.checked ||= hidden;
+  if (closed.length || hidden) draw();
+  mark(opId(place), zoom);
+  tell([op.name, op.op, op.region === null ? "TensorFlow runs it" : `region ${op.region}`,
+    ...op.kernels.map((k) => `kernel ${shown.kernels[k].text}`), ...(op.scheme ? [`scheme ${op.scheme}`] : []),
     ...(op.why ? [op.why] : [])]);
+  tellNeighbours("reads", op.inputs.map((i) => [i, schemeOf(i, place)]));
+  const users = [...shown.ops.keys()].filter((i) => shown.ops[i].inputs.includes(place));
+  tellNeighbours("is read by", users.map((i) => [i, schemeOf(place, i)]));
 }
 
-function showRegion(region) {
-  const element = document.getElementById(`g${shown}r${region.number}`);
-  mark(element);
-  zoomTo(element, 1.2);
-  tell([`region ${region.number}`, `${region.ops} ops, ${region.kernels} kernels, ran ${region.runs} times (${region.wrap})`,
-    `${region.predicted} us predicted` + (region.measured === null ? "" : `, ${region.measured} us measured`),
-    ...(region.plan ? [`plan ${region.plan}`] : []), ...(region.problem ? [region.problem] : [])]);
+// Shows a region or a kernel, and opens or closes it.
+function showBox(id, opened) {
+  if (opened !== open.has(id)) {
+    if (opened) open.add(id);
+    else open.delete(id);
+    draw();
+  }
+  mark(id, true);
+  const region = shown.regions.find((r) => regionId(r.number) === id);
+  const kernels = region === undefined ? [id.slice(1)] : region.kernelNames;
+  tell([...(region === undefined ? [`kernel ${id.slice(1)}`] : [`region ${region.number}`, ...region.about]),
+    ...kernels.map((k) => `kernel ${shown.kernels[k].text}`)]);
+  const toggle = document.createElement("button");
+  toggle.textContent = opened ? "close it" : "open it";
+  toggle.onclick = () => showBox(id, !opened);
+  details.prepend(toggle);
 }
 
 function find() {
   const text = search.value.toLowerCase();
   hits.replaceChildren();
   if (!text) return;
-  const found = graphs[shown].ops.map((op, place) => [op, place])
+  const found = shown.ops.map((op, place) => [op, place])
     .filter(([op]) => `${op.name} ${op.op}`.toLowerCase().includes(text));
-  found.slice(0, LONGEST_LIST).forEach(([op, place]) => line(hits, op.name, colourOf(op), () => showOp(place, true)));
+  found.slice(0, LONGEST_LIST).forEach(([op, place]) => line(hits, op.name, stripe(op), () => showOp(place)));
   if (found.length > LONGEST_LIST) line(hits, `and ${found.length - LONGEST_LIST} more`, "transparent", null);
-  if (found.length) showOp(found[0][1], true);
+  if (found.length) showOp(found[0][1]);
+  else line(hits, "no such node in this graph", "transparent", null);
 }
 
 function showGraph(number) {
-  shown = number;
-  drawings.forEach((svg, i) => svg.classList.toggle("shown", i === number));
-  regions.replaceChildren();
-  graphs[number].regions.forEach((r) => line(regions, `region ${r.number}: ${r.ops} ops, ${r.predicted} us`, r.colour,
-    () => showRegion(r)));
+  shown = graphs[number];
+  open = new Set();
+  regionList.replaceChildren();
+  shown.regions.forEach((r) => line(regionList, `region ${r.number}: ${r.ops} ops, ${r.time}`, colour(r.number, 70),
+    () => showBox(regionId(r.number), true)));
   details.replaceChildren();
+  draw();
+  cy.fit(undefined, 20);
   find();
 }
 
-drawings.forEach((svg, number) => {
-  const view = svg.viewBox.baseVal;
-  let held = false;
-  svg.removeAttribute("width");
-  svg.removeAttribute("height");
-  svg.onwheel = (event) => {
-    event.preventDefault();
-    const factor = 1.2 ** Math.sign(event.deltaY);
-    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    [view.x, view.y] = [at.x - (at.x - view.x) * factor, at.y - (at.y - view.y) * factor];
-    [view.width, view.height] = [view.width * factor, view.height * factor];
-  };
-  svg.onpointerdown = () => { held = true; };
-  window.addEventListener("pointerup", () => { held = false; });
-  svg.onpointermove = (event) => {
-    if (!held) return;
-    const scale = svg.getScreenCTM().a;
-    [view.x, view.y] = [view.x - event.movementX / scale, view.y - event.movementY / scale];
-  };
-  svg.onclick = (event) => {
-    const node = event.target.closest("g.node");
-    if (node) showOp(Number(node.id.replace(/^g\d+n/, "")), false);
-  };
-  chooser.add(new Option(graphs[number].name, number));
-});
-chooser.onchange = () => showGraph(Number(chooser.value));
-search.oninput = find;
-showGraph(0);
-if (location.hash) {  // page.html#name opens with a search
-  search.value = decodeURIComponent(location.hash.slice(1));
-  find();
+function openOnly(boxes) {
+  open = new Set(boxes);
+  draw();
+  cy.fit(undefined, 20);
 }
+
+cy.on("tap", "node", (event) => {
+  const id = event.target.id();
+  if (id[0] === "n") showOp(Number(id.slice(1)), false);
+  else showBox(id, true);
+});
+document.getElementById("open").onclick = () => openOnly(shown.ops.flatMap(boxesAround));
+document.getElementById("close").onclick = () => openOnly([]);
+document.getElementById("fit").onclick = () => cy.fit(undefined, 20);
+sources.onchange = draw;
+graphs.forEach((graph) => { graph.minor = minorOps(graph.ops); });
+graphs.forEach((graph, i) => chooser.add(new Option(`${graph.name} (${graph.ops.length} ops)`, i)));
+const largest = graphs.reduce((best, graph, i) => graph.ops.length > graphs[best].ops.length ? i : best, 0);
+chooser.value = largest;
+chooser.onchange = () => showGraph(Number(chooser.value));
+let waiting = null;
+search.oninput = () => { clearTimeout(waiting); waiting = setTimeout(find, 200); };
+search.value = decodeURIComponent(location.hash.slice(1));  // page.html#name opens with a search
+showGraph(largest);

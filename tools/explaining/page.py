@@ -1,60 +1,65 @@
-"""The graphs as one HTML page that needs nothing else: drawn by Graphviz, regions coloured, searchable."""
+"""The graphs as one HTML page that needs nothing else: zoomable, regions coloured, searchable.
+
+Cytoscape.js draws and dagre places, in the browser: regions are boxes until they are opened, which keeps graphs of
+thousands of nodes usable.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from xml.etree import ElementTree as ET
+from typing import Any
 
-from explaining.drawing import colour, draw
-from explaining.rows import Graph, Op, Region
-from explaining.text import times
+from explaining.rows import LIBRARY, Graph, Kernel, Op, Region
+from explaining.text import kernel_line, micros, region_facts, times
 from tf_stitch.errors import StitchError
 
 _ASSETS = Path(__file__).parent
+_PARTS = {"STYLE": "page.css", "CYTOSCAPE": "vendor/cytoscape.min.js", "DAGRE": "vendor/dagre.min.js",
+          "LAYOUT": "layout.js", "SCRIPT": "page.js"}  # fmt: skip
 
 
 def write_page(graphs: Sequence[Graph], path: Path) -> None:
     """Draws the graphs that have regions; where none has, all.
 
     Raises:
-        StitchError: there is no graph, Graphviz is missing, or the file cannot be written.
+        StitchError: there is no graph, or the file cannot be written.
     """
     drawn = [graph for graph in graphs if graph.regions] or list(graphs)
     if not drawn:
         raise StitchError("there is no graph to draw")
-    data = [{"name": graph.name, "ops": [_op(op) for op in graph.ops],
-             "regions": [_region(region) for region in graph.regions]} for graph in drawn]  # fmt: skip
+    data = json.dumps([_graph(graph) for graph in drawn], separators=(",", ":")).replace("<", "\\u003c")
     page = (_ASSETS / "page.html").read_text()
-    parts = {"STYLE": (_ASSETS / "page.css").read_text(), "SCRIPT": (_ASSETS / "page.js").read_text(),
-             "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-             "DRAWINGS": "\n".join(_svg(draw(graph, i)) for i, graph in enumerate(drawn))}  # fmt: skip
-    for name, text in parts.items():
-        page = page.replace(f"@{name}@", text, 1)
+    for name, file in _PARTS.items():
+        page = page.replace(f"@{name}@", (_ASSETS / file).read_text(), 1)
     try:
-        path.write_text(page)
+        path.write_text(page.replace("@DATA@", data, 1))
     except OSError as error:
         raise StitchError(f"{path} cannot be written: {error}") from None
 
 
-def _svg(element: ET.Element) -> str:
-    text: str = ET.tostring(element, encoding="unicode")
-    return text.replace("ns0:", "").replace(":ns0", "")
+def _graph(graph: Graph) -> dict[str, Any]:
+    return {"name": graph.name, "ops": [_op(op) for op in graph.ops],
+            "regions": [_region(region) for region in graph.regions],
+            "kernels": {k.name: _kernel(k, region) for region in graph.regions for k in region.kernels}}  # fmt: skip
 
 
-def _op(op: Op) -> dict[str, object]:
-    kernels = [f"{k.name} {k.rule} {k.rows} x {k.cols}, {times(k)}, {k.nbytes} bytes" for k in op.kernels]
-    return {"name": op.name, "op": op.op, "region": op.region, "kernels": kernels, "scheme": op.scheme, "why": op.why}
+def _op(op: Op) -> dict[str, Any]:
+    return {"name": op.name, "op": op.op, "region": op.region, "kernels": [k.name for k in op.kernels],
+            "scheme": op.scheme, "why": op.why, "inputs": op.inputs}  # fmt: skip
 
 
-def _region(region: Region) -> dict[str, object]:
-    predicted = sum(k.predicted_us for k in region.kernels)
-    hue, saturation, value = colour(region.number)
-    lightness = value * (1 - saturation / 2)
-    chroma = (value - lightness) / min(lightness, 1 - lightness)
-    about = {k: v for k, v in asdict(region).items() if k in ("number", "wrap", "ops", "runs", "problem")}
-    return about | {"colour": f"hsl({hue * 360:.0f} {chroma:.0%} {lightness:.0%})", "kernels": len(region.kernels),
-                    "predicted": round(predicted, 1), "measured": region.measured_us,
-                    "plan": region.solver["status"] if region.solver else None}  # fmt: skip
+def _kernel(kernel: Kernel, region: Region) -> dict[str, Any]:
+    return {"text": kernel_line(kernel), "schemes": kernel.node_schemes, "ops": kernel.ops, "region": region.number,
+            "title": f"{kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops",
+            "time": times(kernel)}  # fmt: skip
+
+
+def _region(region: Region) -> dict[str, Any]:
+    calls = sum(kernel.rule == LIBRARY for kernel in region.kernels)
+    measured = "" if region.measured_us is None else f", {micros(region.measured_us)} measured"
+    return {"number": region.number, "ops": region.ops, "kernels": len(region.kernels) - calls, "calls": calls,
+            "kernelNames": [k.name for k in region.kernels],
+            "time": f"{micros(region.predicted_us)} predicted{measured}",
+            "about": [*region_facts(region), *([region.problem] if region.problem else [])]}  # fmt: skip

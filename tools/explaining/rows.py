@@ -8,30 +8,51 @@ from typing import Any
 
 from explaining.load import Document
 
-READ = "read in place by the region's kernels"
-NO_KERNEL = "no kernel of its own: a view, a scalar, or equal to another"
+READ = "a read of a variable, which the region's kernels read in place"
+NO_KERNEL = "hands on another node's value, or repeats it"
+LIBRARY = "library"
 _STITCHED = ("StitchOp", "StitchStateOp")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a region. `measured_us` is None where nobody measured."""
+    """A kernel of a region.
+
+    Attributes:
+        symbol: of a library call what it computes.
+        rule: the schedule rule behind it; "library" for a library call.
+        predicted_us: None for library calls.
+        measured_us: None where nobody measured.
+        shared_launch: kernels that ran in that time, itself among them.
+        nbytes: moved by it, of its parameters.
+        scratch: bytes of the arrays that one of its blocks works in.
+    """
 
     name: str
+    symbol: str
     rule: str
     rows: int
     cols: int
     ops: int
     schemes: dict[str, int]
     node_schemes: dict[str, str]
-    predicted_us: float
+    predicted_us: float | None
     measured_us: float | None
+    shared_launch: int
     nbytes: int
+    scratch: int
 
 
 @dataclass(frozen=True)
 class Region:
-    """A region as its last executable has it. `problem` says why there is none, or why it gave way."""
+    """A region as its last executable has it.
+
+    Attributes:
+        arena: what its kernels hand to each other, in bytes.
+        measured_us: sum over its kernels, not its library calls; None where one is not known.
+        guard: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
+        problem: why there is no executable.
+    """
 
     number: int
     wrap: str
@@ -42,7 +63,13 @@ class Region:
     fallbacks: int
     solver: dict[str, Any] | None
     measured_us: float | None
+    arena: int
+    guard: str | None
     problem: str | None
+
+    @property
+    def predicted_us(self) -> float:
+        return sum(kernel.predicted_us or 0.0 for kernel in self.kernels)
 
 
 @dataclass(frozen=True)
@@ -75,11 +102,17 @@ class Graph:
 
 def graphs(document: Document) -> Iterator[Graph]:
     """The document's graphs. TensorFlow offers a graph again after its rewrite, which tells nothing new: left out."""
-    kernels = _kernels(document)
-    regions = {entry["id"]: _region(document, entry, [k for k, _ in kernels.get(entry["id"], [])])
+    builds = last_builds(document)
+    kernels = _kernels(document, builds)
+    regions = {entry["id"]: _region(document, entry, builds.get(entry["id"]), [k for k, _ in kernels[entry["id"]]])
                for entry in document["regions"]}  # fmt: skip
-    by_node = {(number, node): [k for k, nodes in pairs if node in nodes]
-               for number, pairs in kernels.items() for node in {n for _, nodes in pairs for n in nodes}}  # fmt: skip
+    by_node: dict[tuple[int, str], list[Kernel]] = {}
+    for number, pairs in kernels.items():
+        for kernel, nodes in pairs:
+            for node in nodes:
+                by_node.setdefault((number, node), []).append(kernel)
+    idle = {(number, node): reason for number, (_, build) in builds.items()
+            for reason, nodes in build["without_kernel"].items() for node in nodes}  # fmt: skip
     seen: dict[str, set[str]] = {}
     for graph in document["graphs"]:
         own = {node["name"] for node in graph["nodes"] if node["op"] not in _STITCHED}
@@ -87,43 +120,81 @@ def graphs(document: Document) -> Iterator[Graph]:
         if not graph["stitched_nodes"] and known and (own <= known or len(own) < len(graph["nodes"])):
             continue
         known |= own
-        ops = tuple(_op(node, regions, by_node) for node in graph["nodes"])
+        ops = tuple(_op(node, graph["nodes"], regions, by_node, idle) for node in graph["nodes"])
         yield Graph(graph["graph"], graph["device"], ops, tuple(regions[number] for number in graph["regions"]))
 
 
-def _op(node: dict[str, Any], regions: dict[int, Region], by_node: dict[tuple[int, str], list[Kernel]]) -> Op:
-    number, why = node["region"], node["reason"]
-    kernels = tuple(by_node.get((number, node["name"]), ()))
-    if number is not None and not kernels:
-        region = regions[number]
-        why = READ if node["op"] == "ReadVariableOp" else NO_KERNEL
-        if region.problem and not region.kernels:
-            why = region.problem
-    return Op(node["name"], node["op"], number, kernels, why, tuple(node["inputs"]))
-
-
-def _kernels(document: Document) -> dict[int, list[tuple[Kernel, frozenset[str]]]]:
-    """Kernels of each region's last executable, with the nodes each computes."""
-    last: dict[int, int] = {}
-    for entry in document["kernels"]:
-        last[entry["region"]] = max(entry["build"], last.get(entry["region"], 0))
-    found: dict[int, list[tuple[Kernel, frozenset[str]]]] = {}
-    for entry in document["kernels"]:
-        if entry["build"] == last[entry["region"]]:
-            mine = found.setdefault(entry["region"], [])
-            rows, cols = entry["domain"]
-            kernel = Kernel(f"{entry['region']}.{len(mine)}", entry["rule"], rows, cols, len(entry["nodes"]),
-                            entry["schemes"], entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"),
-                            entry["bytes"])  # fmt: skip
-            mine.append((kernel, frozenset(entry["nodes"])))
+def last_builds(document: Document) -> dict[int, tuple[int, dict[str, Any]]]:
+    """Of each region with executables the last one: its number, and its entry."""
+    found: dict[int, tuple[int, dict[str, Any]]] = {}
+    for build in document["builds"]:
+        region = build["region"]
+        found[region] = found[region][0] + 1 if region in found else 0, build
     return found
 
 
-def _region(document: Document, entry: dict[str, Any], kernels: list[Kernel]) -> Region:
+def _op(node: dict[str, Any], nodes: list[dict[str, Any]], regions: dict[int, Region],
+        by_node: dict[tuple[int, str], list[Kernel]], idle: dict[tuple[int, str], str]) -> Op:  # fmt: skip
+    number, why = node["region"], node["reason"]
+    kernels = tuple(by_node.get((number, node["name"]), ()))
+    if number is not None and not kernels:
+        stored = [nodes[i]["name"] for i in node["inputs"] if (number, nodes[i]["name"]) in by_node]
+        if regions[number].problem and not regions[number].kernels:
+            why = regions[number].problem
+        elif node["op"] == "ReadVariableOp":
+            why = READ
+        elif node["op"].startswith("Assign") and stored:
+            why = f"the kernel that computes {stored[-1]} writes its variable"
+        else:
+            why = idle.get((number, node["name"]), NO_KERNEL)
+    return Op(node["name"], node["op"], number, kernels, why, tuple(node["inputs"]))
+
+
+def _kernels(document: Document, builds: dict[int, tuple[int, dict[str, Any]]]
+             ) -> dict[int, list[tuple[Kernel, list[str]]]]:  # fmt: skip
+    """Kernels of each region's last executable, with the nodes each computes."""
+    entries: dict[int, list[dict[str, Any]]] = {entry["id"]: [] for entry in document["regions"]}
+    for entry in document["kernels"]:
+        if entry["build"] == builds[entry["region"]][0]:
+            entries[entry["region"]].append(entry)
+    return {number: [(_kernel(f"{number}.{i}", entry, mine), entry["nodes"]) for i, entry in enumerate(mine)]
+            for number, mine in entries.items()}  # fmt: skip
+
+
+def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -> Kernel:
+    rows, cols = entry["domain"]
+    together = 1
+    if entry["device"] == "gpu" and entry.get("whole_launch"):  # a CPU's launch runs one kernel
+        together = sum(other["launch"] == entry["launch"] for other in of_region)
+    return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
+                  entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
+                  entry["scratch_bytes"])  # fmt: skip
+
+
+def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str, Any]] | None,
+            kernels: list[Kernel]) -> Region:  # fmt: skip
     number = entry["id"]
-    builds = [build for build in document["builds"] if build["region"] == number]
     troubles = [f"{f['stage']}: {f['reason']}" for f in document["fallbacks"]
                 if f["where"].partition(" (")[0] == f"region {number}"]  # fmt: skip
-    problem = "; ".join(troubles) or (None if builds else "has not run, so no kernels were built")
+    problem = "; ".join(troubles) or (None if last else "has not run, so no kernels were built")
+    build = last[1] if last else {"solver": None, "arena_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
-                  entry["fallbacks"], builds[-1]["solver"] if builds else None, entry.get("measured_us"), problem)
+                  entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
+                  _guard(document, number), problem)  # fmt: skip
+
+
+def _guard(document: Document, region: int) -> str | None:
+    """What the guard found last, in words."""
+    found = [entry for entry in document.get("guard", []) if entry["region"] == region]
+    if not found:
+        return None
+    runs = {"stitched": "so its kernels run", "original": "so it gave way to them"}[found[-1]["chosen"]]
+    return (f"{found[-1]['stitched_us']:.1f} us in the run, {found[-1]['original_us']:.1f} us by TensorFlow's ops, "
+            f"{runs}")  # fmt: skip
+
+
+def _measured(kernels: list[Kernel]) -> float | None:
+    """Sum over the launches of kernels; a launch that runs several counts once."""
+    own = [k for k in kernels if k.rule != LIBRARY]
+    known = [k.measured_us / k.shared_launch for k in own if k.measured_us is not None]
+    return sum(known) if own and len(known) == len(own) else None

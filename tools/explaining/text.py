@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from explaining.rows import Graph, Kernel, Op, Region
+from explaining.rows import LIBRARY, Graph, Kernel, Op, Region
 
-_KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes")
-_NUMBERS = frozenset({0, 3, 4, 5})
+_KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes", "scratch")
+_NUMBERS = frozenset({0, 3, 4, 5, 6})
 
 
 def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
@@ -26,32 +26,60 @@ def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
     yield from _lines(ops)
 
 
-def _region(region: Region) -> Iterator[str]:
-    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels)} kernels"]
+def region_facts(region: Region) -> list[str]:
+    """What is known of a region as a whole."""
+    calls = sum(k.rule == LIBRARY for k in region.kernels)
+    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels) - calls} kernels"]
+    if calls:
+        parts.append(f"{calls} library calls")
     if region.kernels:
-        parts.append(f"{sum(k.predicted_us for k in region.kernels):.1f} us predicted")
+        parts.append(f"{micros(region.predicted_us)} predicted")
     if region.measured_us is not None:
-        parts.append(f"{region.measured_us:.1f} us measured")
+        parts.append(f"{micros(region.measured_us)} measured")
+    if region.guard:
+        parts.append(region.guard)
     if region.solver:
         solver = region.solver
         parts.append(f"plan {solver['status']} by {solver['solver']}, "
                      f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
+    if region.arena:
+        parts.append(f"{region.arena:,} bytes between kernels")
     if region.executables > 1:
         parts.append(f"the last of {region.executables} executables")
     parts.append(f"ran {region.runs} times")
     if region.fallbacks:
         parts.append(f"{region.fallbacks} times by TensorFlow's ops")
-    yield f"  region {region.number}: " + ", ".join(parts) + (f"; {region.problem}" if region.problem else "")
-    for kernel in region.kernels:
-        schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
-        yield (f"    kernel {kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, "
-               f"{times(kernel)}, {kernel.nbytes} bytes" + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
+    return parts
+
+
+def _region(region: Region) -> Iterator[str]:
+    facts = ", ".join(region_facts(region))
+    yield f"  region {region.number}: {facts}" + (f"; {region.problem}" if region.problem else "")
+    yield from (f"    kernel {kernel_line(kernel)}" for kernel in region.kernels)
+
+
+def kernel_line(kernel: Kernel) -> str:
+    """What is known of a kernel, on one line."""
+    if kernel.rule == LIBRARY:
+        return f"{kernel.name}: library call, {kernel.symbol}, {kernel.nbytes:,} bytes moved"
+    schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
+    return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
+            f"{kernel.nbytes:,} bytes moved" + (f", {kernel.scratch:,} of scratch a block" if kernel.scratch else "")
+            + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
 
 
 def times(kernel: Kernel) -> str:
     """Predicted and, where known, measured time."""
-    measured = "" if kernel.measured_us is None else f", {kernel.measured_us:.1f} us measured"
-    return f"{kernel.predicted_us:.1f} us predicted{measured}"
+    predicted = "not predicted" if kernel.predicted_us is None else f"{micros(kernel.predicted_us)} predicted"
+    if kernel.measured_us is None:
+        return predicted
+    others = f" in one launch with {kernel.shared_launch - 1} others" if kernel.shared_launch > 1 else ""
+    return f"{predicted}, {micros(kernel.measured_us)} measured{others}"
+
+
+def micros(time: float) -> str:
+    """Microseconds, with two digits at least."""
+    return f"{time:.2g} us" if time < 1 else f"{time:.1f} us"
 
 
 def _lines(ops: list[Op]) -> Iterator[str]:
@@ -76,7 +104,8 @@ def _about(op: Op) -> tuple[str, ...]:
     """Cells of _KERNEL_COLUMNS."""
     if not op.kernels:
         return ("",) * len(_KERNEL_COLUMNS)
+    predicted = [k.predicted_us for k in op.kernels if k.predicted_us is not None]
     measured = [k.measured_us for k in op.kernels if k.measured_us is not None]
     return ("+".join(k.name for k in op.kernels), "+".join(dict.fromkeys(k.rule for k in op.kernels)), op.scheme,
-            f"{sum(k.predicted_us for k in op.kernels):.2f}", f"{sum(measured):.2f}" if measured else "",
-            str(sum(k.nbytes for k in op.kernels)))  # fmt: skip
+            f"{sum(predicted):.2f}" if predicted else "", f"{sum(measured):.2f}" if measured else "",
+            str(sum(k.nbytes for k in op.kernels)), str(sum(k.scratch for k in op.kernels)))  # fmt: skip

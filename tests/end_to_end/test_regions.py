@@ -1,0 +1,53 @@
+"""Regions that hold matrix products: whole train steps become one op, with TensorFlow's results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+
+PROGRAM = PROGRAMS / "dense_models.py"
+
+
+def results(done: Run) -> dict[str, dict[str, Any]]:
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {r["name"]: r for r in json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.fixture(scope="module")
+def runs(run: Runner) -> tuple[Run, Run]:
+    return run(PROGRAM, stitch=""), run(PROGRAM, stitch="1", TF_STITCH_SCOPE="region")
+
+
+@pytest.mark.parametrize("name", ["encoder", "mlp", "mixed", "loop", "lengths"])
+def test_same_results(runs: tuple[Run, Run], name: str) -> None:
+    want, got = (results(one)[name] for one in runs)
+    tolerance = 2e-3 if name == "mixed" else 2e-4
+    for key in set(want) - {"name"}:
+        np.testing.assert_allclose(got[key], want[key], rtol=tolerance, err_msg=key)
+
+
+def test_a_train_step_is_one_region(runs: tuple[Run, Run]) -> None:
+    report = runs[1].report
+    assert report is not None
+    assert report["fallbacks"] == []
+    steps = [g for g in report["graphs"] if "inference_step" in g["graph"] and g["stitched_nodes"]]
+    assert len(steps) >= 2
+    for graph in steps:
+        assert len(graph["regions"]) == 1
+        idle = ("_Arg", "_Retval", "NoOp", "Const", "Identity")
+        outside = [n for n in graph["nodes"] if n["region"] is None and n["op"] not in idle
+                   and not (n["reason"] or "").startswith(("shape arithmetic", "costs nothing"))]
+        assert outside == []
+
+
+def test_products_are_in_the_report(runs: tuple[Run, Run]) -> None:
+    report = runs[1].report
+    assert report is not None
+    products = [k for k in report["kernels"] if k["rule"] == "library"]
+    assert products
+    assert all(k["nodes"] for k in products)

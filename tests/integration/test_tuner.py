@@ -1,0 +1,68 @@
+"""Measuring in the background."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import keys_of, region
+from tf_stitch.device.spec import CPU
+from tf_stitch.integration import tuner as module
+from tf_stitch.integration.tuner import Job, Tuner
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.pipeline import CompileOptions, compile_region
+from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key
+from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+B = p.B
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
+
+
+def job(folder: Path) -> Job:
+    graph = region("softmax", [p.softmax(B.input("x:0", DType.F32, (64, 96)))])
+    plan = compile_region(graph, *keys_of(graph), CompileOptions(CPU)).plan
+    return Job(plan, CPU, -1, True, MeasuredTimes(folder / "times.json"))
+
+
+@needs_compiler
+def test_patterns_and_parts_are_measured_and_kept(tmp_path: Path) -> None:
+    notes: list[str] = []
+    tuner, one = Tuner(60, KernelCache(tmp_path / "kernels"), notes.append), job(tmp_path)
+    tuner.add(one)
+    key = measurement_key(one.plan.patterns[0], True)
+    for _ in range(600):
+        if one.times.get(key) is not None:
+            break
+        time.sleep(0.05)
+    tuner.close()
+    assert notes == []
+    found = MeasuredTimes(tmp_path / "times.json")
+    assert 0.1 < (found.get(key) or 0) < 10_000
+    assert len(found) > len(one.plan.patterns[0].nodes) / 2, "its ops, too"
+
+
+def test_without_seconds_nothing_happens(tmp_path: Path) -> None:
+    tuner = Tuner(0, KernelCache(tmp_path / "kernels"), pytest.fail)
+    tuner.add(job(tmp_path))
+    tuner.close()
+    assert not (tmp_path / "times.json").exists()
+
+
+def test_what_cannot_be_built_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Path:
+        raise module.StitchError("no compiler today")
+
+    monkeypatch.setattr(module, "build_host", broken)
+    notes: list[str] = []
+    tuner = Tuner(60, KernelCache(tmp_path / "kernels"), notes.append)
+    tuner.add(job(tmp_path))
+    for _ in range(200):
+        if notes:
+            break
+        time.sleep(0.02)
+    tuner.close()
+    assert notes == ["no compiler today"]

@@ -1,0 +1,83 @@
+"""Kernels as text: goldens of well-known ones, and every kind of statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import compiled, region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Var, constant, var
+from tf_stitch.kernel_ir.text_format import format_expr, format_program
+
+B, F32 = p.B, DType.F32
+I = Var("i", 4)  # noqa: E741
+ONE = k.Literal(1.0, F32)
+
+
+def softmax() -> TensorGraph:
+    return region("softmax", [p.softmax(B.input("x:0", F32, (512, 100)))])
+
+
+def bias_gradient() -> TensorGraph:
+    return region("bias_gradient", [B.reduce(OpKind.SUM, B.input("dy:0", F32, (512, 64)), (0,))])
+
+
+@pytest.mark.parametrize(("graph", "device"), [(softmax, CPU), (softmax, H200), (bias_gradient, CPU)],
+                         ids=lambda v: getattr(v, "target", None) or v.__name__)
+def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: Callable[[str, str], None]) -> None:
+    texts = [format_program(replace(one.program, cost=0)) for one in compiled(graph(), device).kernels]
+    golden(f"kernel_{graph.__name__}_{device.target}", "\n".join(texts))
+
+
+STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
+    (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
+    (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
+    (k.LetIndex(Var("row", 8), var(I), 7), ["let row: index = clamp(i, 0, 7)"]),
+    (k.Accumulator("s", F32, 0.0), ["var s: float32 = 0.0"]),
+    (k.Update("s", OpKind.SUM, k.Local("a", F32)), ["s = sum(s, a)"]),
+    (k.Assign("s", ONE), ["s = 1:float32"]),
+    (k.ArgUpdate("b", "at", OpKind.ARGMAX, ONE, var(I)), ["(b, at) = argmax((b, at), (1:float32, i))"]),
+    (k.Array("t", F32, 4, k.Space.SHARED, 0.0), ["shared t: float32[4] = 0.0"]),
+    (k.SetElement("t", var(I), ONE), ["t[i] = 1:float32"]),
+    (k.SetElement("t", var(I), ONE, OpKind.SUM), ["t[i] = sum(t[i], 1:float32)"]),
+    (k.Store("y", var(I), k.Element("t", var(I), F32)), ["y[i] = t[i]"]),
+    (k.LoadVector("t", constant(0), "x", var(I) * 4, 4), ["t[0:+4] = x[i*4:+4]"]),
+    (k.StoreVector("y", var(I) * 4, "t", 4), ["y[i*4:+4] = t[0:+4]"]),
+    (k.For(I, (k.Assign("s", ONE),), k.Loop.UNROLL, constant(3)),
+     ["for i in 0..3 unroll while i < 3:", "  s = 1:float32"]),
+    (k.If(k.InRange(var(I), 1, 3), (k.Barrier(),), (k.Assign("s", ONE),)),
+     ["if (1 <= i < 3):", "  barrier", "else:", "  s = 1:float32"]),
+    (k.AllReduce((("s", OpKind.SUM), ("m", OpKind.MAX)), 32), ["all_reduce over 32 threads: sum s, max m"]),
+    (k.ArgAllReduce("b", "at", OpKind.ARGMIN, 32, F32), ["all_reduce over 32 threads: argmin (b, at)"]),
+    (k.Barrier(), ["barrier"]),
+    (k.Fail(k.Literal(True, DType.BOOL)), ["fail unless true:bool"]),
+    (k.Comment("two\nlines"), ["// two lines"]),
+]
+
+
+def test_every_statement() -> None:
+    assert {type(stmt) for stmt, _ in STATEMENTS} == set(get_args(k.Stmt))
+    text = format_program(k.Program((), 2, 1, tuple(stmt for stmt, _ in STATEMENTS)))
+    assert text.splitlines()[1:] == ["  " + line for _, lines in STATEMENTS for line in lines]
+
+
+def test_expressions() -> None:
+    a, i = k.Local("a", F32), k.FromIndex(var(I), DType.I64)
+    assert format_expr(k.Apply(OpKind.ADD, (a, k.Apply(OpKind.EXP, (a,), F32)), F32)) == "(a + exp(a))"
+    assert format_expr(k.Apply(OpKind.CAST, (i,), F32)) == "float32(int64(i))"
+    assert format_expr(k.Apply(OpKind.SELECT, (k.Literal(False, DType.BOOL), a, ONE), F32)) == \
+        "select(false:bool, a, 1:float32)"
+
+
+def test_constants_are_cut_short() -> None:
+    table = k.Buffer("t", F32, 100, k.Mode.READ, tuple(map(float, range(100))))
+    assert "  read t: float32[100] = [0, 1, 2, 3, 4, 5, 6, 7, ...]\n" in format_program(k.Program((table,), 1, 1, ()))

@@ -1,0 +1,83 @@
+"""Work counted from kernel programs."""
+
+from __future__ import annotations
+
+from tests.differential import patterns as p
+from tests.differential.runner import compiled, region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.work import Work, count_work, moved_bytes
+from tf_stitch.schedule.kernel_schedule import Rule
+
+B, F32 = p.B, DType.F32
+
+
+def x(*shape: int, name: str = "x") -> Node:
+    return B.input(f"{name}:0", F32, shape)
+
+
+def only(device: DeviceSpec, *outputs: Node) -> tuple[Program, Work]:
+    kernels = compiled(region("work", list(outputs)), device).kernels
+    assert len(kernels) == 1
+    return kernels[0].program, count_work(kernels[0].program)
+
+
+def total(work: dict[tuple[DType, K], float], kind: K) -> float:
+    return sum(count for (_, k), count in work.items() if k is kind)
+
+
+def test_every_element_moves_once_in_each_direction() -> None:
+    for device in (CPU, H200):
+        program, work = only(device, B.exp(x(64, 1024)))
+        assert moved_bytes(program, work) == 2 * 4 * 64 * 1024
+        threads = program.grid * program.threads
+        assert threads * (total(work.scalar, K.EXP) + total(work.vector, K.EXP)) == 64 * 1024
+
+
+def test_a_row_that_stays_in_registers_is_read_once() -> None:
+    program, work = only(H200, p.softmax(x(512, 1024)))
+    assert moved_bytes(program, work) == 2 * 4 * 512 * 1024
+    assert sum(work.reductions.values()) == 2
+    assert work.rounds == 1, "all loads of a row are under way together"
+    assert work.registers >= 32
+
+
+def test_rows_one_after_the_other_wait_for_each() -> None:
+    """A block of a mixed reduction takes its rows in turn: each has loads, and reductions, of its own."""
+    matrices, numbers = (x(8192, 1024), x(8192, 1024, name="dy")), (x(8192, 1, name="mean"), x(8192, 1, name="rstd"))
+    graph = region("mixed", p.layernorm_backward(*matrices, x(1024, name="gamma"), *numbers))
+    kernel = next(k for k in compiled(graph, H200).kernels if k.schedule.rule is Rule.MIXED)
+    work, rows = count_work(kernel.program), kernel.schedule.mapping.rows_per_block
+    assert rows > 1
+    assert sum(work.reductions.values()) >= rows
+    assert work.rounds >= rows
+
+
+def test_what_is_read_by_every_row_counts_once_in_memory() -> None:
+    program, work = only(H200, B.mul(x(4096, 256), x(256, name="gamma")))
+    assert moved_bytes(program, work) == 4 * (2 * 4096 * 256 + 256)
+
+
+def test_neighbours_that_are_apart_have_a_stride() -> None:
+    _, work = only(H200, B.exp(x(64, 1024)))
+    assert {a.stride for a in work.accesses} == {4}, "a vector of four each"
+    table, index = x(1 << 20, name="table"), B.input("i:0", DType.I32, (4096,))
+    _, work = only(H200, B.op(K.GATHER, table, index))
+    assert None in {a.stride for a in work.accesses}
+
+
+def test_rows_that_are_looked_up_are_contiguous_inside() -> None:
+    table, index = x(1000, 64, name="table"), B.input("i:0", DType.I32, (512,))
+    _, work = only(CPU, B.add(B.op(K.GATHER, table, index), x(512, 64)))
+    assert None not in {a.stride for a in work.accesses}
+
+
+def test_rests_of_vectors_are_scalar() -> None:
+    _, whole = only(CPU, B.sum(x(8, 64), [1]))
+    _, rest = only(CPU, B.sum(x(8, 77), [1]))
+    assert total(whole.scalar, K.SUM) == 0
+    assert total(rest.scalar, K.SUM) == 5
+    assert total(rest.vector, K.SUM) == 72

@@ -1,0 +1,52 @@
+"""Prints losses of three steps. Where tf_stitch is on, one of its kernels is made wrong: the one of layer 1 that
+multiplies by 30, as long as it computes more than that product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from tf_stitch.integration import regions
+
+RIGHT, WRONG = " * 30.0f", " * 31.0f"
+
+
+def layer(x: Any, w: Any, factor: float) -> Any:
+    """Two patterns: a softmax over rows, and one over columns."""
+    rows = tf.nn.softmax(tf.tanh(tf.matmul(x, w)) * factor)
+    return tf.transpose(tf.nn.softmax(tf.tanh(tf.transpose(rows)) * 10.0 * factor))
+
+
+@tf.function
+def loss(x: Any, w: Any) -> Any:
+    for i, factor in enumerate((2.0, 3.0)):
+        with tf.name_scope(f"layer_{i}"):
+            x = layer(x, w, factor)
+    return tf.reduce_mean(tf.square(tf.matmul(x, w)))
+
+
+def spoil() -> None:
+    """Makes the factor another one in the source of kernels that hold it among other nodes."""
+    compile_right = regions.compile_region
+
+    def compile_wrong(*arguments: Any) -> Any:
+        compiled = compile_right(*arguments)
+        source = compiled.source
+        for kernel, symbol in zip(compiled.kernels, compiled.launches, strict=True):
+            if len(kernel.schedule.pattern.nodes) > 1:
+                begin = source.index(f"static void {symbol}_range(")
+                end = source.index(f"int {symbol}(", begin)
+                source = source[:begin] + source[begin:end].replace(RIGHT, WRONG) + source[end:]
+        return replace(compiled, source=source)
+
+    regions.compile_region = compile_wrong
+
+
+if __name__ == "__main__":
+    spoil()
+    generator = tf.random.Generator.from_seed(1)
+    w = generator.normal((48, 48))
+    for step in range(3):
+        print(f"step {step} loss {float(loss(generator.normal((32, 48)), w))}")

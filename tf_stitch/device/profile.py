@@ -1,0 +1,191 @@
+"""What a device was measured to do: the numbers that predicted times are made of. Made by `tools/calibrate.py`."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tf_stitch.errors import ProfileError
+
+VERSION = 1
+"""Of the file format; a profile of another version is measured again."""
+
+Curve: TypeAlias = tuple[tuple[float, float], ...]
+"""(x, y) points, x ascending; between them y follows a straight line over log x."""
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """Measured numbers of one device. Hashable and equal by value, but for `made`.
+
+    Attributes:
+        target: "cuda" or "cpu".
+        processors: streaming multiprocessors, or cores.
+        launch_us: one more empty kernel in a queue of them (CPU: one call of a kernel).
+        handover_us: CPU: handing a loop to the worker threads and waiting for them. 0 on a GPU.
+        reduction: threads -> microseconds of a reduction over so many, its barriers included. GPU only.
+        bandwidth: bytes that a kernel moves -> 10^9 bytes a second it reads and writes (CPU: of one core). The kernel
+            is repeated over the same memory: what fits a cache comes from there.
+        all_cores: CPU: factor that all cores together gain over one where memory is the limit.
+        latency: bytes of a table -> microseconds of a load that depends on the one before. GPU only.
+        gather: bytes of a table -> 10^9 scattered elements (4 bytes) a second, of the device (CPU: of one core).
+        cache_bytes: of the last cache that cores share.
+        shared_bytes: shared memory one block may use; 0 on a CPU.
+        wave_us: GPU: blocks that take the place of others, all at once, beyond what their loads wait. 0 on a CPU.
+        rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
+            float32" in loops that are not).
+        loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
+        made: hardware, versions, date, command.
+    """
+
+    name: str
+    target: str
+    processors: int
+    launch_us: float
+    handover_us: float
+    reduction: Curve
+    bandwidth: Curve
+    all_cores: float
+    latency: Curve
+    gather: Curve
+    cache_bytes: int
+    shared_bytes: int
+    wave_us: float
+    rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+    loop_us: float
+    made: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def rate(self, dtype: str, op: str, cost: float) -> float:
+        """10^9 ops a second; one that was not measured takes `cost` times as long as an addition."""
+        tables = self._tables
+        scalar = tables.get("scalar float32") if dtype.startswith("scalar ") else None
+        table = tables.get(dtype) or scalar or tables["float32"]
+        return table.get(op) or table["add"] / max(cost, 1)
+
+    @property
+    def _tables(self) -> dict[str, dict[str, float]]:
+        tables = self.__dict__.get("_rates")
+        if tables is None:
+            tables = {dtype: dict(ops) for dtype, ops in self.rates}
+            self.__dict__["_rates"] = tables  # a cache: frozen dataclasses have no other place for one
+        return tables
+
+    def document(self) -> dict[str, Any]:
+        """The profile as JSON."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        rates = {dtype: dict(ops) for dtype, ops in self.rates}
+        return {"version": VERSION, **values, "rates": rates, "made": dict(self.made)}
+
+
+def interpolate(curve: Curve, x: float) -> float:
+    """The curve at x; constant beyond its ends."""
+    i = bisect.bisect_left(curve, (x,))
+    if i == 0:
+        return curve[0][1]
+    if i == len(curve):
+        return curve[-1][1]
+    (x0, y0), (x1, y1) = curve[i - 1], curve[i]
+    return y0 + (y1 - y0) * math.log(x / x0) / math.log(x1 / x0)
+
+
+def parse_profile(document: Any) -> DeviceProfile:
+    """A profile from its JSON.
+
+    Raises:
+        ProfileError: a field is missing, of the wrong type or out of its range; the message names it.
+    """
+    if not isinstance(document, dict):
+        raise ProfileError("a device profile is a JSON object")
+    if document.get("version") != VERSION:
+        raise ProfileError(f"version {document.get('version')!r} of a device profile; this tf_stitch reads {VERSION}")
+    known = {f.name for f in fields(DeviceProfile)}
+    if set(document) != known | {"version"}:
+        odd = ", ".join(sorted(set(document) ^ (known | {"version"})))
+        raise ProfileError(f"a device profile lacks or does not know: {odd}")
+    values = {name: _field(name, document[name]) for name in known}
+    if values["target"] not in ("cpu", "cuda"):
+        raise ProfileError(f"target {values['target']!r} of a device profile is neither cpu nor cuda")
+    for curve in ("latency", "reduction"):
+        if values["target"] == "cuda" and not values[curve]:
+            raise ProfileError(f"{curve} of a device profile has no points")
+    return DeviceProfile(**values)
+
+
+_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes")
+
+
+def _field(name: str, value: Any) -> Any:
+    if name in ("name", "target"):
+        if isinstance(value, str) and value:
+            return value
+    elif name == "made":
+        if isinstance(value, dict):
+            return value
+    elif name == "rates":
+        if isinstance(value, dict) and "float32" in value:
+            return tuple((dtype, tuple((op, _number(f"rates of {op}", rate)) for op, rate in sorted(ops.items())))
+                         for dtype, ops in sorted(value.items()))
+    elif name in ("bandwidth", "latency", "gather", "reduction"):
+        return _curve(name, value)
+    elif name in ("processors", "cache_bytes", "shared_bytes"):
+        return int(_number(name, value, zero=name in _MAY_BE_ZERO))
+    else:
+        return _number(name, value, zero=name in _MAY_BE_ZERO)
+    raise ProfileError(f"{name} of a device profile is {value!r}")
+
+
+def _curve(name: str, value: Any) -> Curve:
+    if not isinstance(value, list | tuple) or (not value and name == "bandwidth"):
+        raise ProfileError(f"{name} of a device profile has no points")
+    curve = tuple((_number(name, x), _number(name, y)) for x, y in value)
+    if any(a[0] >= b[0] for a, b in itertools.pairwise(curve)):
+        raise ProfileError(f"{name} of a device profile does not ascend")
+    return curve
+
+
+def _number(name: str, value: Any, zero: bool = False) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not ok or value < 0 or (value == 0 and not zero):
+        raise ProfileError(f"{name} of a device profile is {value!r}, not a positive number")
+    return float(value)
+
+
+def read_profile(path: Path) -> DeviceProfile:
+    """A profile from a file.
+
+    Raises:
+        ProfileError: the file cannot be read or holds no profile; the message names it.
+    """
+    try:
+        return parse_profile(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ProfileError(f"{path}: {error}") from None
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from None
+
+
+def write_profile(profile: DeviceProfile, path: Path) -> None:
+    """Writes a profile, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(profile.document(), indent=1) + "\n")
+    part.replace(path)
+
+
+def shipped_profile(name: str) -> DeviceProfile:
+    """A profile that comes with the package: "h200" or "cpu"."""
+    text = (resources.files("tf_stitch.device") / "profiles" / f"{name}.json").read_text()
+    return parse_profile(json.loads(text))
+
+
+def device_key(hardware: str) -> str:
+    """The file name of a device's own profile, from its name as the driver or the kernel says it."""
+    letters = "".join(c if c.isalnum() else "_" for c in hardware.lower())
+    return "_".join(part for part in letters.split("_") if part)

@@ -1,0 +1,122 @@
+"""Kernel programs as text: for people, dumps and goldens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+
+_INFIX = {OpKind.ADD: "+", OpKind.SUB: "-", OpKind.MUL: "*", OpKind.DIV: "/", OpKind.LESS: "<",
+          OpKind.LESS_EQUAL: "<=", OpKind.GREATER: ">", OpKind.GREATER_EQUAL: ">=", OpKind.EQUAL: "==",
+          OpKind.NOT_EQUAL: "!="}
+_LONGEST_CONSTANT = 8
+
+
+def format_program(program: k.Program) -> str:
+    """The program's buffers, then its statements, nested by two spaces.
+
+    `let` names a value, `var` a mutable scalar; `v[a:+4]` is four neighbouring elements.
+    """
+    cost = f" cost={program.cost}" if program.cost else ""
+    lines = [f"program grid={program.grid} threads={program.threads}{cost}"]
+    if program.title:
+        lines.append(f"  // {_one_line(program.title)}")
+    lines += [f"  {b.mode.value} {b.name}: {b.dtype.value}[{b.size}]{_values(b)}" for b in program.buffers]
+    lines += _block(program.body, "  ")
+    return "\n".join(lines) + "\n"
+
+
+def format_expr(expr: k.Expr) -> str:
+    """An expression on one line."""
+    match expr:
+        case k.Literal(value, dtype):
+            return f"{str(value).lower() if isinstance(value, bool) else f'{value:g}'}:{dtype.value}"
+        case k.Local(name):
+            return name
+        case k.FromIndex(index, dtype):
+            return f"{dtype.value}({index})"
+        case k.Load(buffer, index):
+            return f"{buffer}[{index}]"
+        case k.Element(array, index):
+            return f"{array}[{index}]"
+        case k.InRange(index, low, high):
+            return f"({low} <= {index} < {high})"
+        case k.Apply(OpKind.CAST, args, dtype):
+            return f"{dtype.value}({format_expr(args[0])})"
+        case k.Apply(kind, args):
+            texts = [format_expr(a) for a in args]
+            return f"({f' {_INFIX[kind]} '.join(texts)})" if kind in _INFIX else f"{kind.value}({', '.join(texts)})"
+
+
+def _block(body: Sequence[k.Stmt], indent: str) -> Iterator[str]:
+    for stmt in body:
+        yield from _statement(stmt, indent)
+
+
+def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
+    match stmt:
+        case k.For(var, body, loop, limit):
+            until = f" while {var.name} < {limit}" if limit is not None else ""
+            yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{until}:"
+            yield from _block(body, indent + "  ")
+        case k.If(condition, body, orelse):
+            yield f"{indent}if {format_expr(condition)}:"
+            yield from _block(body, indent + "  ")
+            if orelse:
+                yield f"{indent}else:"
+                yield from _block(orelse, indent + "  ")
+        case _:
+            yield indent + _simple(stmt)
+
+
+def _simple(stmt: k.Stmt) -> str:
+    match stmt:
+        case k.Let(name, value):
+            return f"let {name}: {value.dtype.value} = {format_expr(value)}"
+        case k.LetIndex(var, source, limit):
+            text = str(source) if isinstance(source, Index) else format_expr(source)
+            return f"let {var.name}: index = clamp({text}, 0, {limit})"
+        case k.Accumulator(name, dtype, init):
+            return f"var {name}: {dtype.value} = {init}"
+        case k.Update(name, combine, value):
+            return f"{name} = {combine.value}({name}, {format_expr(value)})"
+        case k.Assign(name, value):
+            return f"{name} = {format_expr(value)}"
+        case k.ArgUpdate(best, at, kind, value, index):
+            return f"({best}, {at}) = {kind.value}(({best}, {at}), ({format_expr(value)}, {index}))"
+        case k.Array(name, dtype, size, space, init):
+            return f"{space.value} {name}: {dtype.value}[{size}]" + (f" = {init}" if init is not None else "")
+        case k.SetElement(array, index, value, combine):
+            text = format_expr(value)
+            return f"{array}[{index}] = " + (f"{combine.value}({array}[{index}], {text})" if combine else text)
+        case k.Store(buffer, index, value):
+            return f"{buffer}[{index}] = {format_expr(value)}"
+        case k.LoadVector(array, at, buffer, index, width):
+            return f"{array}[{at}:+{width}] = {buffer}[{index}:+{width}]"
+        case k.StoreVector(buffer, index, array, width):
+            return f"{buffer}[{index}:+{width}] = {array}[0:+{width}]"
+        case k.AllReduce(members, width):
+            return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
+        case k.ArgAllReduce(best, at, kind, width):
+            return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
+        case k.Barrier():
+            return "barrier"
+        case k.Fail(unless):
+            return f"fail unless {format_expr(unless)}"
+        case k.Comment(text):
+            return f"// {_one_line(text)}"
+        case _:
+            raise TypeError(f"{type(stmt).__name__} has no text")
+
+
+def _values(buffer: k.Buffer) -> str:
+    if buffer.constant is None:
+        return ""
+    shown = ", ".join(f"{v:g}" for v in buffer.constant[:_LONGEST_CONSTANT])
+    return f" = [{shown}{', ...' if len(buffer.constant) > _LONGEST_CONSTANT else ''}]"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

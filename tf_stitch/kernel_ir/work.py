@@ -1,0 +1,301 @@
+"""What one thread of a program does, counted from its statements: ops, memory accesses, waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+
+UNROLLED = 4
+"""Iterations of a serial loop whose loads are under way together (`#pragma unroll 4`)."""
+SECTOR_BYTES = 32
+"""What memory moves at least."""
+LINE_BYTES = 64
+"""Bytes that stay at hand between neighbouring accesses of one thread."""
+WARP = 32
+SIMD_LANES = 8
+"""Elements of a vector on a CPU."""
+
+_ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpKind.MAXIMUM,
+                OpKind.MIN: OpKind.MINIMUM}
+"""Reductions into separate elements wait for nothing."""
+
+Op = tuple[DType, OpKind]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Loads or stores of one statement.
+
+    Attributes:
+        count: elements that one thread accesses.
+        distinct: elements among them; what is accessed again stays close to the thread.
+        width: elements at a time.
+        stride: elements between neighbouring threads (CPU: between neighbours of a vector loop); None: no fixed number.
+        store: it writes.
+    """
+
+    buffer: str
+    count: float
+    distinct: float
+    width: int
+    stride: int | None
+    store: bool
+
+
+@dataclass
+class Work:
+    """Per thread of a block, every branch taken that is not the rarer of two.
+
+    Attributes:
+        vector, scalar: ops in vectorised loops, and others (all of a GPU's).
+        rounds: groups of independent loads that wait for one another.
+        reductions: over how many threads -> how often; a barrier alone is one over the whole block.
+        shuffles: steps of reductions within warps, each on every thread.
+        loops: vector loops that were entered (CPU).
+        elements: accesses of local and shared arrays.
+        registers: elements of local arrays that are alive together, at most.
+        shared_bytes: of the block's arrays.
+    """
+
+    vector: dict[Op, float] = field(default_factory=dict)
+    scalar: dict[Op, float] = field(default_factory=dict)
+    accesses: list[Access] = field(default_factory=list)
+    rounds: float = 0
+    reductions: dict[int, float] = field(default_factory=dict)
+    shuffles: float = 0
+    loops: float = 0
+    elements: float = 0
+    registers: int = 0
+    shared_bytes: int = 0
+
+
+def count_work(program: k.Program) -> Work:
+    """The work of one thread."""
+    counter = _Counter(program)
+    over_blocks = program.threads == 1 and program.grid > 1 and vectorises(program.body, program.block)
+    counter.body(program.body, 1.0, program.block if over_blocks else None, None)
+    counter.close_round(1.0)
+    return counter.work
+
+
+class _Counter:
+    def __init__(self, program: k.Program) -> None:
+        self.work = Work()
+        self._dtypes = {b.name: b.dtype for b in program.buffers}
+        self._tables = {b.name for b in program.buffers if b.constant is not None}
+        self._threads = program.threads
+        self._thread = Var(k.THREAD, program.threads) if program.threads > 1 else None
+        self._loops: list[Var] = []
+        self._behind: dict[str, frozenset[str]] = {}  # variable -> loop variables that it was computed from
+        self._loading = 0.0  # rounds of loads since the last reduction
+        self._loaded: set[str] = set()  # index variables that were loaded
+
+    def body(self, body: Sequence[k.Stmt], times: float, simd: Var | None, serial: Var | None) -> None:
+        for stmt in body:
+            self._statement(stmt, times, simd, serial)
+
+    def _statement(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
+        if isinstance(stmt, k.For):
+            self._loop(stmt, times, simd, serial)
+        elif isinstance(stmt, k.If):
+            self._expression(stmt.condition, times / self._still(stmt.condition), simd, serial)
+            self._branches(stmt, times, simd, serial)
+        elif isinstance(stmt, k.LetIndex):
+            if isinstance(stmt.source, Index):
+                self._behind[stmt.var.name] = self._names(stmt.source)
+            else:
+                self._expression(stmt.source, times, simd, serial)
+                self._behind[stmt.var.name] = self._expression_names(stmt.source)
+                self._loaded.add(stmt.var.name)
+                self.close_round(times)
+        elif isinstance(stmt, k.LoadVector | k.StoreVector):
+            store = isinstance(stmt, k.StoreVector)
+            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
+            self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
+        elif isinstance(stmt, k.Array):
+            self._array(stmt)
+        elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
+            members = len(stmt.members) if isinstance(stmt, k.AllReduce) else 2
+            self._reduction(stmt.width, members, times)
+        elif isinstance(stmt, k.Barrier):
+            self._reduction(self._threads, 0, times)
+        else:
+            self._scalar_statement(stmt, times, simd, serial)
+
+    def _scalar_statement(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
+        if isinstance(stmt, k.Let | k.Assign):
+            self._expression(stmt.value, times, simd, serial)
+            self._behind[stmt.name] = self._expression_names(stmt.value)
+        elif isinstance(stmt, k.Update):
+            self._expression(stmt.value, times, simd, serial)
+            self._op(stmt.value.dtype, stmt.combine, times, simd)
+        elif isinstance(stmt, k.ArgUpdate):
+            self._expression(stmt.value, times, simd, serial)
+            self._op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
+        elif isinstance(stmt, k.SetElement):
+            self._expression(stmt.value, times, simd, serial)
+            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._expression_names(stmt.value)
+            self.work.elements += times
+            if stmt.combine is not None:
+                self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
+        elif isinstance(stmt, k.Store):
+            self._expression(stmt.value, times, simd, serial)
+            self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
+        elif isinstance(stmt, k.Fail):
+            self._expression(stmt.unless, times, simd, serial)
+
+    def _loop(self, stmt: k.For, times: float, simd: Var | None, serial: Var | None) -> None:
+        extent = stmt.var.extent
+        before = self._loading
+        self._loops.append(stmt.var)
+        if stmt.loop is k.Loop.SIMD:
+            self.work.loops += times
+            rest = extent % SIMD_LANES if vectorises(stmt.body, stmt.var) else extent  # what is left of whole vectors
+            if extent > rest:
+                self.body(stmt.body, times * (extent - rest), stmt.var, stmt.var)
+            if rest:
+                self.body(stmt.body, times * rest, None, stmt.var)
+        else:
+            self.body(stmt.body, times * extent, simd, stmt.var if extent > 1 else serial)
+        self._loops.pop()
+        inside = self._loading - before
+        if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
+            self._loading = before + inside * max(1.0, extent / UNROLLED)
+
+    def _still(self, condition: k.Expr) -> float:
+        """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""
+        moving, times = self._expression_names(condition), 1.0
+        for loop in reversed(self._loops):
+            if loop.name in moving:
+                break
+            times *= max(loop.extent, 1)
+        return times
+
+    def _branches(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
+        """Of two branches the one with more work counts: the other is a rim."""
+        if not stmt.orelse:
+            self.body(stmt.body, times, simd, serial)
+            return
+        longer = max((stmt.body, stmt.orelse), key=lambda side: sum(1 for _ in _loads(side)))
+        self.body(longer, times, simd, serial)
+
+    def _array(self, stmt: k.Array) -> None:
+        if stmt.space is k.Space.SHARED:
+            self.work.shared_bytes += stmt.size * stmt.dtype.compute.size
+        else:
+            self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
+
+    def _reduction(self, width: int, members: int, times: float) -> None:
+        self.work.shuffles += times * members * max(min(width, WARP) - 1, 0).bit_length()
+        self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
+        self.close_round(times)
+
+    def close_round(self, times: float) -> None:
+        """Loads after this wait for those before."""
+        self.work.rounds += self._loading * times
+        self._loading = 0.0
+
+    def _expression(self, expr: k.Expr, times: float, simd: Var | None, serial: Var | None) -> None:
+        if isinstance(expr, k.Apply):
+            for a in expr.args:
+                self._expression(a, times, simd, serial)
+            self._op(expr.args[0].dtype if expr.args else expr.dtype, expr.kind, times, simd)
+        elif isinstance(expr, k.Load):
+            self._access(expr.buffer, expr.index, times, 1, simd, serial, False)
+        elif isinstance(expr, k.Element):
+            self.work.elements += times
+        elif isinstance(expr, k.InRange):
+            self._index(expr.index, times, simd)
+            self._op(DType.I32, OpKind.LESS, times, simd)
+
+    def _op(self, dtype: DType, kind: OpKind, times: float, simd: Var | None) -> None:
+        ops, op = self.work.scalar if simd is None else self.work.vector, (dtype.compute, kind)
+        ops[op] = ops.get(op, 0.0) + times
+
+    def _index(self, index: Index, times: float, simd: Var | None) -> None:
+        """Divisions by constants that move with the innermost loop: a product and a shift each."""
+        for atom, _ in index.terms:
+            if isinstance(atom, FloorDiv | Mod) and atom.divisor & (atom.divisor - 1):
+                self._op(DType.I32, OpKind.MUL, 2 * times, simd)
+
+    def _access(self, buffer: str, index: Index, count: float, width: int, simd: Var | None, serial: Var | None,
+                store: bool) -> None:
+        if buffer in self._tables:
+            self.work.elements += count
+            return
+        if not store:
+            self._loading = max(self._loading, 1.0)
+        self._index(index, count / width, simd)
+        if self._dtypes[buffer] in (DType.F16, DType.BF16):
+            self._op(DType.F32, OpKind.CAST, count, simd)
+        moving = self._names(index)
+        distinct = width * math.prod(float(v.extent) for v in self._loops if v.name in moving)
+        stride = self._stride(buffer, index, simd, serial)
+        self.work.accesses.append(Access(buffer, count, min(count, distinct), width, stride, store))
+
+    def _names(self, index: Index) -> frozenset[str]:
+        """Variables that an index depends on."""
+        names = frozenset(v.name for v in index.variables())
+        return names.union(*(self._behind.get(name, frozenset()) for name in names))
+
+    def _expression_names(self, expr: k.Expr) -> frozenset[str]:
+        if isinstance(expr, k.Local):
+            return self._behind.get(expr.name, frozenset())
+        if isinstance(expr, k.Apply):
+            return frozenset().union(*map(self._expression_names, expr.args))
+        if isinstance(expr, k.Element):
+            return self._names(expr.index) | self._behind.get(expr.array, frozenset())
+        return frozenset() if isinstance(expr, k.Literal) else self._names(expr.index)
+
+    def _stride(self, buffer: str, index: Index, simd: Var | None, serial: Var | None) -> int | None:
+        mover = self._thread or simd
+        if mover is None:
+            return 1
+        if any(v.name in self._loaded and mover.name in self._names(index) & self._behind[v.name]
+               for v in index.variables()):
+            return None
+        if self._thread is None:
+            return index.coefficient(mover)
+        stride = abs(index.value({self._thread: 1}) - index.value({}))
+        if stride > 1 and serial is not None and index.coefficient(serial) in (1, -1):
+            # The thread itself takes what lies between, in its next iterations.
+            return max(1, stride // min(stride, LINE_BYTES // self._dtypes[buffer].size))
+        return stride
+
+
+def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
+    """Whether compilers make vector code of a loop with that body. They ask conditions that stay the same outside."""
+    for stmt in body:
+        if isinstance(stmt, k.For | k.ArgUpdate | k.Fail | k.Array):
+            return False
+        if isinstance(stmt, k.If):
+            asked = stmt.condition.index if isinstance(stmt.condition, k.InRange) else None
+            if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
+                return False
+    return True
+
+
+def _loads(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
+    for stmt in body:
+        if isinstance(stmt, k.For):
+            yield from _loads(stmt.body)
+        elif isinstance(stmt, k.If):
+            yield from _loads((*stmt.body, *stmt.orelse))
+        else:
+            yield stmt
+
+
+def moved_bytes(program: k.Program, work: Work) -> int:
+    """Bytes between the kernel and memory if every element that it touches moves once in each direction."""
+    threads = program.grid * program.threads
+    touched: dict[tuple[str, bool], float] = {}
+    for a in work.accesses:
+        touched[a.buffer, a.store] = touched.get((a.buffer, a.store), 0.0) + a.distinct * threads
+    sizes = {b.name: (b.size, b.dtype.size) for b in program.parameters}
+    return round(sum(min(count, sizes[name][0]) * sizes[name][1] for (name, _), count in touched.items()))

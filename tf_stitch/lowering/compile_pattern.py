@@ -1,0 +1,36 @@
+"""Pattern -> kernel: the first schedule of the first rule that can be lowered."""
+
+from __future__ import annotations
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.lowering import lower
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.rules import RULES
+
+
+def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> LoweredKernel:
+    """Schedules and lowers a pattern.
+
+    Args:
+        aligned: every buffer starts at a multiple of 16 bytes.
+
+    Raises:
+        ScheduleError: no rule takes it; the message holds every rule's reason.
+    """
+    product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
+    if product is not None:
+        raise ScheduleError("a product is a library call of its own", product.loc)
+    reasons: list[str] = []
+    for rule in RULES:
+        try:
+            for schedule in rule(pattern, device, aligned):
+                try:
+                    return lower(schedule)
+                except ScheduleError as error:
+                    reasons.append(error.message)
+        except ScheduleError as error:
+            reasons.append(error.message)
+    raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)

@@ -1,0 +1,54 @@
+"""Which profile holds for a device of this machine: the user's own where there is one, else one that was shipped."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from tf_stitch.device.profile import DeviceProfile, device_key, read_profile
+from tf_stitch.device.spec import CPU, H200, DeviceSpec, cpu_spec, gpu_spec
+from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_name, gpu_name
+
+
+def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where `tools/calibrate.py` puts the profile of a device.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    name = gpu_name(ordinal) if target == "cuda" else cpu_name()
+    suffix = "" if target == "cuda" else f"_{cpu_count()}_cores"
+    return cache_dir / "profiles" / f"{device_key(name)}{suffix}.json"
+
+
+def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where measured times of a device's kernels are kept.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    profile = own_profile_path(cache_dir, target, ordinal)
+    return cache_dir / "measured" / profile.name
+
+
+@lru_cache(maxsize=16)
+def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
+    """A device of this machine.
+
+    Args:
+        cache_dir: where the user's own profiles are; None: by the shipped ones.
+        ordinal: of the GPU; None is the CPU.
+
+    Raises:
+        BuildError: there is no such GPU.
+        ProfileError: the user's own profile is damaged.
+    """
+    own = None if cache_dir is None else _own(own_profile_path(cache_dir, "cpu" if ordinal is None else "cuda",
+                                                               ordinal or 0))
+    if ordinal is None:
+        return cpu_spec(own or CPU.profile, cpu_count())
+    return gpu_spec(own or H200.profile, compute_capability(ordinal))
+
+
+def _own(path: Path) -> DeviceProfile | None:
+    return read_profile(path) if path.exists() else None

@@ -1,0 +1,38 @@
+"""Single kernels to be timed: source and geometry, apart from the device that times them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tf_stitch.emit.cpu import emit_cpu
+from tf_stitch.emit.cuda import Packed, dynamic_shared_bytes, emit_cuda
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.kernel_ir.nodes import Mode, Program
+
+
+@dataclass(frozen=True)
+class TimedKernel:
+    """One launch; `buffers` holds element type, elements and whether the kernel reads each parameter."""
+
+    symbol: str
+    grid: int
+    threads: int
+    shared_bytes: int
+    buffers: tuple[tuple[str, int, bool], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(DType(dtype).size * size for dtype, size, _ in self.buffers)
+
+
+def timed_kernels(programs: Sequence[Program], is_gpu: bool) -> tuple[str, list[TimedKernel]]:
+    """One source for all programs, and a kernel for each, in order. Programs have work: a grid that is not empty."""
+    named = [(f"stitch_{i}", program) for i, program in enumerate(programs)]
+    source = emit_cuda(named, [Packed(f"launch_{i}", (i,)) for i in range(len(named))]) if is_gpu else emit_cpu(named)
+    stem = "launch" if is_gpu else "stitch"
+    return source, [
+        TimedKernel(f"{stem}_{i}", p.grid, p.threads, dynamic_shared_bytes(p) if is_gpu else 0,
+                    tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters))
+        for i, p in enumerate(programs)]

@@ -1,0 +1,1 @@
+"""What `calibrate.py` measures, and how."""

@@ -1,0 +1,179 @@
+"""Compares predicted times of kernels with measured ones, on the subgraphs and scripts that tf_stitch is measured by.
+
+    python tools/cost_report.py                                    this machine's CPU
+    python tools/cost_report.py --target=cuda                      this machine's GPU
+A GPU machine without TensorFlow measures what another made:
+    python tools/cost_report.py --target=cuda --export=DIR         here: the kernels, built, and what is predicted
+    python tools/cost_report.py --measure=DIR --times=times.json   there; needs CuPy
+    python tools/cost_report.py --target=cuda --times=times.json   here: the report
+
+Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from tf_stitch.config import load_config  # noqa: E402
+from tf_stitch.device.spec import CPU, H200, DeviceSpec  # noqa: E402
+from tf_stitch.runtime.device_run import time_on_device  # noqa: E402
+from tf_stitch.runtime.host_builder import build_host  # noqa: E402
+from tf_stitch.runtime.host_timer import time_on_host, with_timer  # noqa: E402
+from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
+from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
+from tf_stitch.runtime.timed_kernel import TimedKernel  # noqa: E402
+
+if TYPE_CHECKING:
+    from costing.cases import Case, Cases
+
+_TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to predict for")
+_EXPORT = flags.DEFINE_string("export", None, "write the built kernels into this folder and stop")
+_MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a folder and stop")
+_TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
+_SCRIPTS = flags.DEFINE_list("scripts", ["encoder_inference", "encoder_train", "word2vec_train", "char_train"],
+                             "steps of models/scripts to take kernels from")  # fmt: skip
+_OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
+
+
+def main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError("no arguments, please, but flags")
+    if _MEASURE.value:
+        measured = measure_folder(Path(_MEASURE.value))
+        Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
+        return
+    from costing.cases import script_cases, subgraph_cases  # they need what a machine that measures may lack
+
+    cache = KernelCache(load_config().cache_dir / "kernels")
+    device = H200 if _TARGET.value == "cuda" else replace(CPU, processors=1)
+    cases = subgraph_cases(device)
+    for more in script_cases(device, _SCRIPTS.value):
+        cases.extend(more)
+    if _EXPORT.value:
+        export(cases, device, cache, Path(_EXPORT.value))
+        return
+    if _TIMES.value:
+        measured = json.loads(Path(_TIMES.value).read_text())
+    else:
+        measured = {"machine": describe(device), "us": measure(cases, build(cases, device, cache), device)}
+    out = Path(_OUT.value) if _OUT.value else ROOT / "benchmarks" / f"cost_model_{device.name.lower()}.json"
+    rows = [row(case, measured["us"][case.key]) for case in cases.cases if case.key in measured["us"]]
+    missing = len(cases.cases) - len(rows)
+    if missing:
+        print(f"{missing} kernels were not measured: they have changed since", file=sys.stderr)
+    document = {"machine": measured["machine"], "profile": dict(device.profile.made), "summary": summary(rows),
+                "kernels": rows}  # fmt: skip
+    out.write_text(json.dumps(document, indent=1) + "\n")
+    out.with_suffix(".md").write_text(markdown(document))
+    print(markdown(document))
+
+
+def build(cases: Cases, device: DeviceSpec, cache: KernelCache) -> list[Path]:
+    """The binary of each source."""
+    def one(source: str) -> Path:
+        if device.is_gpu:
+            return build_cuda(source, device.architecture, cache)
+        return build_host(with_timer(source), device.architecture, cache)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(one, cases.sources))
+
+
+def export(cases: Cases, device: DeviceSpec, cache: KernelCache, folder: Path) -> None:
+    """Binaries, and kernels.json that says what is in them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, binary in enumerate(build(cases, device, cache)):
+        (folder / f"{i}.bin").write_bytes(binary.read_bytes())
+    kernels = [{"key": c.key, "binary": c.source, "kernel": vars(c.kernel)} for c in cases.cases]
+    (folder / "kernels.json").write_text(json.dumps({"target": device.target, "kernels": kernels}))
+    print(f"{len(kernels)} kernels in {len(cases.sources)} binaries, {folder}")
+
+
+def measure_folder(folder: Path) -> dict[str, Any]:
+    """Times of an exported folder's kernels on this machine's GPU."""
+    document = json.loads((folder / "kernels.json").read_text())
+    device = H200 if document["target"] == "cuda" else CPU
+    found: dict[str, float] = {}
+    for entry in document["kernels"]:
+        kernel = TimedKernel(**{**entry["kernel"], "buffers": tuple(map(tuple, entry["kernel"]["buffers"]))})
+        found[entry["key"]] = _time(folder / f"{entry['binary']}.bin", [kernel], device)[0]
+    return {"machine": describe(device), "us": found}
+
+
+def measure(cases: Cases, binaries: Sequence[Path], device: DeviceSpec) -> dict[str, float]:
+    """Microseconds by key."""
+    return {c.key: _time(binaries[c.source], [c.kernel], device)[0] for c in cases.cases}
+
+
+def _time(binary: Path, kernels: Sequence[TimedKernel], device: DeviceSpec) -> list[float]:
+    return time_on_device(binary, kernels) if device.is_gpu else time_on_host(binary, kernels)
+
+
+def describe(device: DeviceSpec) -> dict[str, Any]:
+    """Where the times were measured."""
+    if not device.is_gpu:
+        from benchmarking.machine import describe_cpu
+        return describe_cpu()
+    import cupy
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {"gpu": properties["name"].decode(), "processors": properties["multiProcessorCount"],
+            "driver": cupy.cuda.runtime.driverGetVersion(), "cupy": cupy.__version__,
+            "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+
+
+def row(case: Case, measured: float) -> dict[str, Any]:
+    """A kernel of the report. `error` is relative to the measured time."""
+    return {"group": case.group, "subgraph": case.subgraph, "rule": case.rule, "domain": list(case.domain),
+            "ops": case.ops, "key": case.key, "measured_us": round(measured, 3),
+            "predicted_us": round(case.predicted_us, 3), "error": round(case.predicted_us / measured - 1, 4),
+            "parts": case.prediction}  # fmt: skip
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Median absolute error of all, and of each group; and how far the worst is."""
+    groups = ["all", *dict.fromkeys(row["group"] for row in rows)]
+    found = {}
+    for group in groups:
+        errors = [abs(r["error"]) for r in rows if group in ("all", r["group"]) and math.isfinite(r["error"])]
+        logs = [abs(math.log(1 + r["error"])) for r in rows if group in ("all", r["group"]) and r["error"] > -1]
+        found[group] = {"kernels": len(errors), "median_error": round(median(errors), 4),
+                        "within_30_percent": round(sum(e < 0.3 for e in errors) / len(errors), 3),
+                        "largest_factor": round(math.exp(max(logs)), 2)}  # fmt: skip
+    return found
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The report for people."""
+    machine = ", ".join(f"{key} {value}" for key, value in document["machine"].items())
+    profile = ", ".join(f"{key} {value}" for key, value in document["profile"].items())
+    lines = ["# Predicted and measured times of kernels", "", f"Measured: {machine}.", "", f"Profile: {profile}.", "",
+             "Made by `tools/cost_report.py`. Error: predicted / measured - 1. Each kernel is repeated over the same "
+             "memory.", "", "| kernels | number | median absolute error | within 30 % | largest factor |",
+             "| --- " * 5 + "|"]  # fmt: skip
+    for group, figures in document["summary"].items():
+        lines.append(f"| {group} | {figures['kernels']} | {figures['median_error']:.1%} | "
+                     f"{figures['within_30_percent']:.0%} | {figures['largest_factor']} |")  # fmt: skip
+    lines += ["", "| kernel | rule | domain | ops | measured us | predicted us | error |", "| --- " * 7 + "|"]
+    for r in document["kernels"]:
+        name = r["subgraph"] if r["group"] in ("peers", "irregular") else f"{r['group']}: {r['subgraph']}"
+        lines.append(f"| {name} | {r['rule']} | {r['domain'][0]}x{r['domain'][1]} | {r['ops']} | "
+                     f"{r['measured_us']:.2f} | {r['predicted_us']:.2f} | {r['error']:+.0%} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,1 @@
+"""What `cost_report.py` is made of."""

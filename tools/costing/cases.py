@@ -1,0 +1,146 @@
+"""The kernels that predictions are compared on: of the measured subgraphs, and of the scripts' regions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pipeline import CompileOptions, compile_region
+from tf_stitch.planning.cost_model import Prediction, predict
+from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER_SIZES = ((4096, 512), (300, 4000), (100_000, 200))
+"""Rows and columns of the peers' subgraphs as "other sizes": no constant of the model was chosen by looking at them."""
+LARGEST_ON_CPU = 1 << 28
+"""Bytes; a subgraph beyond is measured on fewer rows."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel.
+
+    Attributes:
+        group: "peers", "irregular", "other sizes", or the script.
+        subgraph: what it is a kernel of.
+        key: names the kernel's code, whatever it is called; equal kernels are measured once.
+        source: number of the source that holds it.
+        prediction: microseconds of its parts.
+    """
+
+    group: str
+    subgraph: str
+    rule: str
+    domain: tuple[int, int]
+    ops: int
+    key: str
+    source: int
+    kernel: TimedKernel
+    predicted_us: float
+    prediction: dict[str, float]
+
+
+@dataclass
+class Cases:
+    """Cases, and the sources of their kernels."""
+
+    cases: list[Case]
+    sources: list[str]
+
+    def extend(self, other: Cases) -> None:
+        """Appends another set's new kernels."""
+        known = {case.key for case in self.cases}
+        base = len(self.sources)
+        self.sources += other.sources
+        self.cases += [Case(**{**vars(case), "source": case.source + base})
+                       for case in other.cases if case.key not in known]  # fmt: skip
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return {"cases": [asdict(case) for case in self.cases], "sources": self.sources}
+
+
+def parse_cases(document: dict[str, list[dict[str, object]]]) -> Cases:
+    """The inverse of `Cases.document`."""
+    cases = []
+    for values in document["cases"]:
+        kernel = dict(values["kernel"])  # type: ignore[call-overload]
+        kernel["buffers"] = tuple(tuple(buffer) for buffer in kernel["buffers"])
+        values = {**values, "domain": tuple(values["domain"]), "kernel": TimedKernel(**kernel)}  # type: ignore[arg-type]
+        cases.append(Case(**values))  # type: ignore[arg-type]
+    return Cases(cases, list(document["sources"]))  # type: ignore[arg-type]
+
+
+def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], device: DeviceSpec) -> Cases:
+    """Cases of the kernels of one compiled region, those of equal code once."""
+    unique = list({kernel.program: kernel for kernel in kernels if kernel.program.grid}.values())
+    if not unique:
+        return Cases([], [])
+    source, timed = timed_kernels([kernel.program for kernel in unique], device.is_gpu)
+    cases = []
+    for kernel, one in zip(unique, timed, strict=True):
+        domain = kernel.schedule.domain
+        prediction = predict(kernel.program, device)
+        # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
+        us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
+        cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
+                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one, us,
+                          _parts(prediction)))  # fmt: skip
+    return Cases(cases, [source])
+
+
+def _key(kernel: LoweredKernel, device: DeviceSpec) -> str:
+    program = kernel.program
+    text = f"{device.target} {program.buffers} {program.grid} {program.threads} {program.body}"
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _parts(prediction: Prediction) -> dict[str, float]:
+    return {name: round(float(value), 4) for name, value in asdict(prediction).items()}
+
+
+def subgraph_cases(device: DeviceSpec) -> Cases:
+    """Kernels of the peers' and the irregular subgraphs, and of the peers' at other sizes."""
+    found = Cases([], [])
+    resized = [s.resized(rows, columns) for s in SUBGRAPHS if s.rows > 1 for rows, columns in OTHER_SIZES]
+    for group, subgraphs in (("peers", SUBGRAPHS), ("irregular", IRREGULAR), ("other sizes", resized)):
+        for subgraph in map(_fitting if not device.is_gpu else lambda s: s, subgraphs):
+            region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), CompileOptions(device))
+            name = f"{subgraph.name.rpartition(' ')[0]} {subgraph.rows}x{subgraph.columns}"
+            found.extend(of_kernels(group, name, region.kernels, device))
+    return found
+
+
+def _fitting(subgraph: Subgraph) -> Subgraph:
+    """Fewer rows, or columns where there are few rows, until memory is small enough for a CPU."""
+    while subgraph.floor_bytes() > LARGEST_ON_CPU:
+        rows, columns = subgraph.rows, subgraph.columns
+        subgraph = subgraph.resized(max(rows // 4, 1), columns if rows > 3 else columns // 4)
+    return subgraph
+
+
+def script_cases(device: DeviceSpec, scripts: Sequence[str]) -> Iterator[Cases]:
+    """Kernels of the regions of the scripts' steps, for `device`: each script runs here, on TensorFlow's CPU, in a
+    process of its own.
+
+    Args:
+        scripts: names in `benchmarking.cases`.
+    """
+    for script in scripts:
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH_")}
+            environment |= {"TF_STITCH": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+            command = [sys.executable, "-m", "tf_stitch", str(ROOT / "tools" / "costing" / "script.py"), script,
+                       device.target, file.name]  # fmt: skip
+            subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
+            yield parse_cases(json.loads(Path(file.name).read_text()))

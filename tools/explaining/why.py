@@ -1,0 +1,53 @@
+"""Everything that is known of single ops: what runs them and why, and how their values reach their users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from explaining.rows import Graph, Op
+from explaining.text import kernel_line
+
+MEMORY = "memory"
+"""How a value goes from one kernel to another, or to and from TensorFlow's ops."""
+_MOST_USERS = 8
+
+
+def answers(graph: Graph, glob: str) -> Iterator[str]:
+    """A paragraph for every op whose name matches."""
+    guards = {region.number: region.guard for region in graph.regions}
+    users: dict[int, list[Op]] = {}
+    for op in graph.ops:
+        for place in op.inputs:
+            users.setdefault(place, []).append(op)
+    for place, op in enumerate(graph.ops):
+        if fnmatchcase(op.name, glob):
+            yield f"{op.name} ({op.op}) in graph {graph.name}"
+            yield from _runs(op, guards.get(op.region) if op.region is not None else None)
+            yield from _hands_on(op, users.get(place, []))
+            yield ""
+
+
+def edge_scheme(producer: Op, user: Op) -> str:
+    """How a value gets from one op to another (AStitch, Table 1): a scheme within a kernel, else memory."""
+    together = {kernel.name for kernel in user.kernels}
+    for kernel in producer.kernels:
+        if kernel.name in together:
+            return kernel.node_schemes.get(producer.name, MEMORY).rpartition("+")[2]
+    return MEMORY
+
+
+def _runs(op: Op, guard: str | None) -> Iterator[str]:
+    if op.region is None:
+        yield f"  TensorFlow runs it: {op.why}"
+        return
+    timed = f" ({guard})" if guard else ""
+    yield f"  region {op.region}{timed}" + ("" if op.kernels else f", in no kernel: {op.why}")
+    yield from (f"  kernel {kernel_line(kernel)}" for kernel in op.kernels)
+
+
+def _hands_on(op: Op, users: list[Op]) -> Iterator[str]:
+    if op.kernels and users:
+        shown = [f"{user.name} ({edge_scheme(op, user)})" for user in users[:_MOST_USERS]]
+        more = [f"{len(users) - _MOST_USERS} more"] if len(users) > _MOST_USERS else []
+        yield f"  its value goes to {', '.join(shown + more)}"
