@@ -52,6 +52,7 @@ class StitchConfig:
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
+        guard: time each region's kernels against its own TensorFlow ops on early calls, and keep the faster.
         verbose: status lines while the program runs, not at exit alone.
     """
 
@@ -71,6 +72,7 @@ class StitchConfig:
     report_dir: Path | None = None
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
+    guard: bool = True
     verbose: bool = False
 
 
@@ -168,6 +170,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
     "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),
+    "TF_STITCH_GUARD": Variable("guard", "0, 1", _flag,
+                                "1 times each region against TensorFlow's ops on early calls, and keeps the faster"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
 }
 

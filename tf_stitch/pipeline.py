@@ -20,19 +20,16 @@ from tf_stitch.emit.cuda import (
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.text_format import structural_key
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
 from tf_stitch.planning.kept_patterns import keep_patterns
-from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
+from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
@@ -122,7 +119,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     start = time.perf_counter()
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
-    compiler = _PatternCompiler(options, _footprint(graph))
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured)
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -144,26 +141,17 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls, rendered)
 
 
-def _planned_work(graph: TensorGraph, compiler: _PatternCompiler, options: CompileOptions
+def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
                   ) -> tuple[StitchPlan, list[Work]]:
-    """The plan, and its kernels and library calls. A plan of another size serves if its patterns are kernels here."""
-    def work(plan: StitchPlan) -> list[Work]:
-        stored = {n for p in plan.patterns for n in p.outputs}
-        return [library_call(p.nodes[0], stored) if p.nodes[0].category is Category.CONTRACTION
-                else compiler.compile(p) for p in plan.patterns]
-
+    """The plan, and its kernels and library calls. A plan of another size serves where there is one."""
     known = options.plans.recall(graph) if options.plans is not None else None
-    if known is not None:
-        try:
-            return known, work(known)
-        except ScheduleError:
-            pass  # planned anew for this size
-    plan = plan_region(graph, compiler.time_of, options.plan)
-    if options.patterns is not None:
+    plan = plan_region(graph, compiler, options.plan) if known is None else known
+    if known is None and options.patterns is not None:
         plan = keep_patterns(plan, options.patterns)
-    if options.plans is not None and known is None:
+    work = _work(plan, compiler)
+    if known is None and options.plans is not None:
         options.plans.keep(plan)
-    return plan, work(plan)
+    return plan, work
 
 
 def _footprint(graph: TensorGraph) -> int:
@@ -173,37 +161,27 @@ def _footprint(graph: TensorGraph) -> int:
     return sum(int(n.type.nbytes) for n in ends)
 
 
-class _PatternCompiler:
-    """Schedules and lowers patterns, each structure once."""
+def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate and turns out to be no
+    kernel is split into its nodes.
 
-    def __init__(self, options: CompileOptions, footprint: int) -> None:
-        self._options = options
-        self._times: dict[str, float | None] = {}
-        self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
-        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, options.device, footprint)
-        if options.measured is not None:
-            self._cost = MeasuredCost(self._cost, options.measured, options.aligned)
-
-    def compile(self, pattern: Pattern) -> LoweredKernel:
-        """The pattern's kernel.
-
-        Raises:
-            ScheduleError: no rule takes it; the message holds every rule's reason.
-        """
-        key, nodes = structure(pattern)
-        if key in self._kernels:
-            kernel, its_nodes = self._kernels[key]
-            return retarget(kernel, its_nodes, nodes, pattern)
-        kernel = compile_pattern(pattern, self._options.device, self._options.aligned)
-        self._kernels[key] = kernel, nodes
-        return kernel
-
-    def time_of(self, pattern: Pattern) -> float | None:
-        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
-        key = structural_key(pattern.nodes, pattern.outputs)
-        if key not in self._times:
-            self._times[key] = self._cost(pattern)
-        return self._times[key]
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    kernels: dict[Pattern, LoweredKernel] = {}
+    for pattern in list(plan.patterns):
+        if is_library_call(pattern):
+            continue
+        try:
+            kernels[pattern] = compiler.compile(pattern)
+        except ScheduleError:
+            if len(pattern.nodes) == 1:
+                raise
+            for single in plan.split(pattern):
+                if not is_library_call(single):
+                    kernels[single] = compiler.compile(single)
+    stored = {n for p in plan.patterns for n in p.outputs}
+    return [library_call(p.nodes[0], stored) if is_library_call(p) else kernels[p] for p in plan.patterns]
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:

@@ -33,7 +33,7 @@ _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
-_WARM_UP = flags.DEFINE_integer("warm_up", 10, "steps before the first turn; their losses are compared")
+_WARM_UP = flags.DEFINE_integer("warm_up", 64, "steps before the first turn, by when the guard has decided")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
 
 Result = dict[str, Any]

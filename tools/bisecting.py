@@ -25,6 +25,8 @@ _STEP = re.compile(r"\bstep\s+(\d+)\b.*?\bloss[\s:=]+(\S+)")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)\b")
 _MOST_REGIONS = 1 << 20
 _TAIL = 5
+ON = {"TF_STITCH": "1", "TF_STITCH_GUARD": "0"}
+"""A region that gives way to TensorFlow's ops would hide what its kernels do."""
 
 
 class BisectError(Exception):
@@ -250,7 +252,7 @@ def main(argv: Sequence[str]) -> None:
         raise app.UsageError("a command, please, after --")
 
     def run(fuel: str | None) -> Outcome:
-        outcome = execute(command, {"TF_STITCH": "1"} | ({} if fuel is None else {"TF_STITCH_FUEL": fuel}))
+        outcome = execute(command, ON | ({} if fuel is None else {"TF_STITCH_FUEL": fuel}))
         if outcome.failure is None and outcome.regions is None:
             raise BisectError("tf_stitch was not active in the command: install it into that Python, or run "
                               "python -m tf_stitch script.py")  # fmt: skip

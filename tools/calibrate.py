@@ -23,8 +23,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from calibrating import gpu, host  # noqa: E402
 from calibrating.check import check_errors  # noqa: E402
 from calibrating.measure import document  # noqa: E402
+from calibrating.table import table  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.device.profile import DeviceProfile, parse_profile, read_profile, write_profile  # noqa: E402
+from tf_stitch.device.profile import parse_profile, read_profile, write_profile  # noqa: E402
 from tf_stitch.errors import StitchError  # noqa: E402
 from tf_stitch.runtime.device_profiles import own_profile_path  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
@@ -66,33 +67,6 @@ def calibrate() -> None:
     for line in check_errors(device, profile, cache):
         print(line)
     print(f"{path}, in {time.perf_counter() - start:.0f} s")
-
-
-def table(profile: DeviceProfile) -> str:
-    """A profile for people."""
-    lines = [f"{profile.name} ({profile.target}), {profile.processors} processors",
-             *(f"  {key}: {value}" for key, value in profile.made.items()),
-             f"launch {profile.launch_us} us, handover {profile.handover_us} us, "
-             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us",
-             f"last cache {profile.cache_bytes} bytes, shared memory {profile.shared_bytes} bytes, "
-             f"memory of all cores / one {profile.all_cores}"]  # fmt: skip
-    curves = (("bandwidth, GB/s", profile.bandwidth), ("gather, 10^9 elements/s", profile.gather),
-              ("latency, us", profile.latency))  # fmt: skip
-    for name, curve in curves:
-        lines += [f"{name}:", *(f"  {_bytes(x):>9} {y:10.4g}" for x, y in curve)]
-    if profile.reduction:
-        lines += ["reduction over threads, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.reduction)]
-    for dtype, ops in profile.rates:
-        lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
-    return "\n".join(lines)
-
-
-def _bytes(n: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:g} {unit}"
-        n /= 1024
-    return f"{n:g} GiB"
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "lowering": {"ir", "device", "planning.stitch_plan", "schedule", "kernel_ir"},
     "emit": {"kernel_ir", "device", "ir"},
     "runtime": {"emit", "device", "ir", "kernel_ir", "lowering.kernel", "schedule.kernel_schedule"},
+    "pattern_compiler": {"ir", "transforms", "device", "planning", "schedule", "lowering"},
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
                  "pass_manager"},
     "native": {"runtime", "device", "ir"},

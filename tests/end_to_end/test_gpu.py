@@ -53,6 +53,34 @@ np.testing.assert_allclose(out.numpy()[2:], 1.0)  # TensorFlow's GPU kernel read
 """
 
 
+OUT_OF_MEMORY = """
+import numpy as np, tensorflow as tf
+gpus = tf.config.list_physical_devices("GPU")
+tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=1024)])
+@tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32)])
+def f(x):  # column sums of row softmaxes, needed again: something lies in scratch memory between kernels
+    y = tf.nn.softmax(tf.tanh(x) * 2.0)
+    return tf.reduce_sum(y * tf.reduce_sum(y * x, 0), 1) + tf.reduce_max(y - tf.reduce_mean(y, 0), 1)
+def want(x):
+    y = np.exp(np.tanh(x) * 2.0); y /= y.sum(1, keepdims=True)
+    return (y * (y * x).sum(0)).sum(1) + (y - y.mean(0)).max(1)
+small = np.random.default_rng(0).standard_normal((300, 1000)).astype(np.float32)
+np.testing.assert_allclose(f(tf.constant(small)), want(small), rtol=1e-3, atol=1e-5)
+x = tf.random.normal((70_000, 1_500))  # 400 MiB
+hog = tf.zeros((120_000, 1_000))  # 460 MiB
+for _ in range(2):
+    try:
+        f(x)
+        raise SystemExit("there was memory enough")
+    except tf.errors.ResourceExhaustedError:
+        pass
+    np.testing.assert_allclose(f(tf.constant(small)), want(small), rtol=1e-3, atol=1e-5)
+del hog
+other = np.random.default_rng(1).standard_normal((301, 1000)).astype(np.float32)
+np.testing.assert_allclose(f(tf.constant(other)), want(other), rtol=1e-3, atol=1e-5)
+"""
+
+
 def run(source: str, tmp_path: Path) -> dict[str, list[dict[str, object]]]:
     environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path))
     script = tmp_path / "script.py"
@@ -78,3 +106,7 @@ def test_indices_above_two_gigabytes(tmp_path: Path) -> None:
 
 def test_gather_out_of_range_reads_zeros(tmp_path: Path) -> None:
     assert run(OUT_OF_RANGE, tmp_path)["regions"]
+
+
+def test_out_of_memory_is_tensorflows_error_and_passes(tmp_path: Path) -> None:
+    assert run(OUT_OF_MEMORY, tmp_path)["regions"]

@@ -43,6 +43,9 @@ def test_same_losses(name: str, run: Runner, tmp_path: Path) -> None:
     assert report["regions"]
     assert report["kernels"]
     assert report["fallbacks"] == []
+    for solver in (build["solver"] for build in report["builds"] if build["solver"]):
+        assert solver["status"] == "optimal" or solver["gap"] < 0.05
+        assert solver["kernels"] <= solver["greedy_kernels"]
     assert {region["wrap"] for region in report["regions"]} == {"native"}
     assert sum(region["runs"] for region in report["regions"]) >= 50
     assert sum(region["fallbacks"] for region in report["regions"]) == 0

@@ -47,15 +47,21 @@ class Regions:
         self._build: dict[int, Callable[[tuple[int, ...]], Sequence[int] | None]] = {}
         self._fallback: dict[int, Callable[[FallbackCall], None]] = {}
         self.builds: dict[int, list[tuple[int, ...]]] = {}
-        library.set_callbacks(self._on_build, self._on_fallback)
+        self._original: dict[int, Callable[[str], bytes | None]] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        self.library.set_callbacks(self._on_build, self._on_original, self._on_fallback)
 
     def add(
         self,
         build: Callable[[tuple[int, ...]], Sequence[int] | None],
         fallback: Callable[[FallbackCall], None] | None = None,
+        original: Callable[[str], bytes | None] = lambda reason: None,
     ) -> int:
         region = next(_region_ids)
         self._build[region], self.builds[region] = build, []
+        self._original[region] = original
         if fallback is not None:
             self._fallback[region] = fallback
         return region
@@ -63,6 +69,9 @@ class Regions:
     def _on_build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         self.builds[region].append(key)
         return self._build[region](key)
+
+    def _on_original(self, region: int, reason: str) -> bytes | None:
+        return self._original[region](reason)
 
     def _on_fallback(self, region: int, call: FallbackCall) -> None:
         self._fallback[region](call)

@@ -351,7 +351,7 @@ def test_cleared_callbacks(regions: Regions) -> None:
         with pytest.raises(tf.errors.FailedPreconditionError, match="not active"):
             regions.call(region, [tf.zeros([9])])
     finally:
-        regions.library.set_callbacks(regions._on_build, regions._on_fallback)
+        regions.connect()
 
 
 def test_constant_folding(regions: Regions) -> None:

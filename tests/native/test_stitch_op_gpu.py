@@ -27,9 +27,24 @@ PTX = b"""
   ld.global.f32 %v, [%a0]; add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
   ret;
 }
+.visible .entry slow_increment_to(.param .u64 from, .param .u64 to) {
+  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
+  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
+  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
+  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
+  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
+  mov.u32 %n, 100000;
+again:
+  ld.volatile.global.f32 %v, [%a0];
+  sub.u32 %n, %n, 1;
+  setp.ne.u32 %p, %n, 0;
+  @%p bra again;
+  add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
+  ret;
+}
 \0"""
 IMAGE = ctypes.create_string_buffer(PTX, len(PTX))
-SYMBOL = ctypes.create_string_buffer(b"increment_to")
+SYMBOLS = {name: ctypes.create_string_buffer(name.encode()) for name in ("increment_to", "slow_increment_to")}
 
 
 def gpu_executable(
@@ -51,8 +66,8 @@ def gpu_executable(
 
 
 def increment(source: tuple[int, int], target: tuple[int, int], blocks: int = 1, cooperative: int = 0,
-              shared: int = 0) -> list[int]:  # fmt: skip
-    symbol = ctypes.addressof(SYMBOL)
+              shared: int = 0, kernel: str = "increment_to") -> list[int]:  # fmt: skip
+    symbol = ctypes.addressof(SYMBOLS[kernel])
     return [1, 0, symbol, blocks, 1, 1, 8, 1, 1, shared, cooperative, 2, *source, *target, 0]
 
 
@@ -94,6 +109,53 @@ def test_variables(regions: Regions, fresh: int) -> None:
         regions.call(region, [], [variable], types=[])
     np.testing.assert_array_equal(variable, np.arange(8) + 3)
     np.testing.assert_array_equal(before, np.arange(8))
+
+
+@pytest.mark.parametrize(("kernel", "gives_way"), [("increment_to", False), ("slow_increment_to", True)])
+def test_the_guard_times_kernels_on_the_stream(regions: Regions, kernel: str, gives_way: bool) -> None:
+    def original(x: tf.Tensor) -> tf.Tensor:
+        return x + 1.0 if gives_way else tf.math.cumsum(tf.ones([1 << 20]))[:8] * 0.0 + x + 1.0
+
+    function = tf.function(original).get_concrete_function(tf.TensorSpec([8], tf.float32)).function_def
+    region = regions.add(lambda key: gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0), kernel=kernel)]),
+                         original=lambda _: bytes(function.SerializeToString()))
+
+    @tf.function
+    def run(x: tf.Tensor) -> tf.Tensor:
+        return regions.call(region, [x])[0]
+
+    regions.library.enable_guard(True)
+    try:
+        for i in range(100):
+            np.testing.assert_array_equal(run(ramp() + float(i)), np.arange(8) + i + 1)
+    finally:
+        regions.library.enable_guard(False)
+    [outcome] = [o for o in regions.library.guard_outcomes() if o.region == region]
+    assert outcome.original == gives_way
+    assert outcome.device >= 0
+    assert outcome.stitched_us > 0
+    assert outcome.original_us > 0
+
+
+def test_original_nodes_take_integers_on_the_device(regions: Regions) -> None:
+    """Functions expect them in host memory; the op's inputs and outputs are not there."""
+    def original(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return x * tf.cast(n, tf.float32), n + 1
+
+    specs = tf.TensorSpec([8], tf.float32), tf.TensorSpec([2, 4], tf.int32)
+    function = tf.function(lambda x, n: original(tf.reshape(x, [2, 4]), n)).get_concrete_function(*specs).function_def
+    region = regions.add(lambda key: None, original=lambda _: bytes(function.SerializeToString()))
+
+    @tf.function
+    def run(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        n = tf.cast(tf.reshape(x, [2, 4]), tf.int32)
+        product, more = regions.call(region, [x, n], types=[tf.float32, tf.int32])
+        return product, tf.cast(more, tf.float32)
+
+    product, more = run(ramp())
+    np.testing.assert_array_equal(product, np.arange(8).reshape(2, 4) ** 2)
+    np.testing.assert_array_equal(more, np.arange(8).reshape(2, 4) + 1)
+    assert regions.library.region_fallbacks(region) == 1
 
 
 def test_fallback_stages_memory(regions: Regions) -> None:

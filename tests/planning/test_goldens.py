@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
+from tests.planning.paper_graphs import figure_7a, motivating_example
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.pipeline import CompiledRegion
 
 B, F32 = p.B, DType.F32
+GRAPHS = Path(__file__).parent / "graphs"
 
 
 def softmax() -> TensorGraph:
@@ -50,14 +54,30 @@ def describe(result: CompiledRegion) -> str:
                   *(f"  {line}" for line in kernel.schedule.text().splitlines())]
     report = result.plan.solver
     assert report is not None
-    lines.append(f"plan {report.solver} {report.status} candidates={report.candidates} cuts={report.cycle_cuts}")
+    assert report.gap < 0.05
+    assert report.kernels <= report.greedy_kernels
+    lines.append(f"plan {report.solver} {report.status} kernels={report.kernels} greedy={report.greedy_kernels}"
+                 f" candidates={report.candidates} cuts={report.cycle_cuts}")
     lines.append(f"steps {len(result.executable.steps)} arena {result.executable.arena_bytes}")
     lines += [f"state {result.executable.variables[v]} {mode.name.lower()}" for v, mode in result.executable.state]
     return "\n".join(lines) + "\n"
 
 
+def script_region(name: str) -> Callable[[], TensorGraph]:
+    """A region of a script in models/scripts, as TF_STITCH_DUMP_DIR showed it."""
+    def load() -> TensorGraph:
+        return parse_graph((GRAPHS / f"{name}.txt").read_text())
+
+    load.__name__ = name
+    return load
+
+
+SCRIPTS = [script_region(path.stem) for path in sorted(GRAPHS.glob("*.txt"))]
+
+
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
-@pytest.mark.parametrize("graph", [softmax, layernorm, layernorm_backward, adam, cross_entropy],
+@pytest.mark.parametrize("graph", [softmax, layernorm, layernorm_backward, adam, cross_entropy, motivating_example,
+                                   figure_7a, *SCRIPTS],
                          ids=lambda f: f.__name__)
 def test_plan_and_schedule(graph: Callable[[], TensorGraph], device: DeviceSpec,
                            golden: Callable[[str, str], None]) -> None:

@@ -4,68 +4,136 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 
+import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.planning import ilp_solver
+from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.ilp_solver import solve
-from tf_stitch.planning.legality import find_cycle
-
-B = Builder()
+from tf_stitch.planning.selection import Selection
 
 
-def random_problem(seed: int) -> tuple[list[frozenset[Node]], list[float], list[Node]]:
-    """Up to ten candidates over a random graph; some close cycles together or alone."""
-    rng = random.Random(seed)
-    nodes: list[Node] = []
-    for i in range(rng.randint(3, 9)):
-        sources = [*nodes, B.input(f"x{i}:0", DType.F32, (4,))]
-        nodes.append(B.add(rng.choice(sources), rng.choice(sources)))
-    candidates = {frozenset(rng.sample(nodes, rng.randint(2, min(4, len(nodes))))): None for _ in range(rng.randint(2,
-                                                                                                                    10))}
-    convex = [c for c in candidates if find_cycle([c], nodes) is None]
-    return convex, [round(rng.uniform(-1, 5), 2) for _ in convex], nodes
+def random_problem(rng: random.Random, size: int, count: int, reach: int = 12) -> Selection:
+    """Candidates over a random graph, each near one place; some close cycles together, none alone."""
+    edges = tuple((i, j) for i in range(size) for j in range(i + 1, min(size, i + reach)) if rng.random() < 0.3)
+    found: dict[frozenset[int], None] = {}
+    for _ in range(count):
+        near = range(start := rng.randrange(size), min(size, start + 6))
+        found[frozenset(rng.sample(near, min(len(near), rng.randint(2, 4))))] = None
+    sets = [c for c in found if len(c) > 1 and not Selection((c,), (1.0,), size, edges).cycles([0])]
+    return Selection(tuple(sets), tuple(round(rng.uniform(-1, 5), 2) for _ in sets), size, edges)
 
 
-def best_by_brute_force(candidates: list[frozenset[Node]], gains: list[float], nodes: list[Node]) -> float:
-    best = 0.0
-    for size in range(1, len(candidates) + 1):
-        for chosen in itertools.combinations(range(len(candidates)), size):
-            sets = [candidates[j] for j in chosen]
-            if sum(map(len, sets)) == len(frozenset().union(*sets)) and find_cycle(sets, nodes) is None:
-                best = max(best, sum(gains[j] for j in chosen))
+def is_legal(problem: Selection, chosen: tuple[int, ...]) -> bool:
+    """Disjoint, and acyclic by networkx."""
+    owner: dict[int, int] = {}
+    for j in chosen:
+        for p in problem.candidates[j]:
+            if p in owner:
+                return False
+            owner[p] = problem.size + j
+    graph = nx.DiGraph((owner.get(a, a), owner.get(b, b)) for a, b in problem.edges
+                       if owner.get(a, a) != owner.get(b, b))
+    return nx.is_directed_acyclic_graph(graph)
+
+
+def best_by_brute_force(problem: Selection) -> float:
+    best, count = 0.0, len(problem.candidates)
+    for size in range(1, count + 1):
+        for chosen in itertools.combinations(range(count), size):
+            if sum(problem.gains[j] for j in chosen) > best and is_legal(problem, chosen):
+                best = sum(problem.gains[j] for j in chosen)
     return best
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_integer_program_finds_the_best_choice(seed: int) -> None:
-    candidates, gains, nodes = random_problem(seed)
-    if not candidates:
-        return
-    choice, greedy = solve(candidates, gains, nodes, 5.0), solve_greedily(candidates, gains, nodes)
-    assert choice is not None
+@given(st.randoms(use_true_random=False))
+def test_the_integer_program_finds_the_best_choice(rng: random.Random) -> None:
+    problem = random_problem(rng, rng.randint(3, 12), rng.randint(2, 10))
+    choice, greedy = solve(problem, 5.0), solve_greedily(problem)
     assert choice.status == "optimal"
-    assert choice.objective == pytest.approx(best_by_brute_force(candidates, gains, nodes))
+    assert choice.objective == pytest.approx(best_by_brute_force(problem))
     assert choice.objective >= greedy.objective - 1e-9
     assert choice.bound >= choice.objective - 1e-9
-    for chosen in (choice.chosen, greedy.chosen):
-        sets = [candidates[j] for j in chosen]
-        assert sum(map(len, sets)) == len(frozenset().union(*sets)), "chosen candidates share no node"
-        assert find_cycle(sets, nodes) is None
-    assert solve(candidates, gains, nodes, 5.0) == choice, "the same problem has one answer"
+    assert is_legal(problem, choice.chosen)
+    assert is_legal(problem, greedy.chosen)
+    assert solve(problem, 5.0) == choice, "the same problem has one answer"
+
+
+CROSSING = Selection((frozenset((0, 2)), frozenset((1, 3))), (3.0, 2.0), 4, ((0, 3), (1, 2)))
+"""Fig. 3 of FusionStitching: two patterns that need each other's results."""
 
 
 def test_cycles_are_cut_one_by_one() -> None:
-    """Fig. 3 of FusionStitching: two patterns that need each other's results."""
-    x = B.input("x:0", DType.F32, (4,))
-    a, b = B.exp(x), B.neg(x)
-    c, d = B.exp(b), B.neg(a)
-    crossing = [frozenset((a, c)), frozenset((b, d))]
-    nodes = [a, b, c, d]
-    assert find_cycle(crossing, nodes) == (0, 1)
-    choice = solve(crossing, [3.0, 2.0], nodes, 5.0)
-    assert choice is not None
+    assert CROSSING.cycles([0, 1]) == [(0, 1)]
+    choice = solve(CROSSING, 5.0)
     assert (choice.chosen, choice.cuts, choice.status) == ((0,), 1, "optimal")
+
+
+def test_control_edges_close_cycles_too() -> None:
+    free = Selection((frozenset((0, 2)),), (3.0,), 3, ((0, 2),))
+    assert solve(free, 5.0).chosen == (0,)
+    held = Selection((frozenset((0, 2)),), (3.0,), 3, ((0, 2), (0, 1), (1, 2)))
+    assert solve(held, 5.0).chosen == ()
+
+
+def hard_problem() -> Selection:
+    """Many overlapping candidates of nearly equal gain; the best takes the solver long."""
+    rng = random.Random(3)
+    sets = tuple({frozenset(rng.sample(range(150), 3)): None for _ in range(1500)})
+    return Selection(sets, tuple(10 + rng.random() for _ in sets), 150, ())
+
+
+@pytest.mark.parametrize("highs", [True, False], ids=["HiGHS", "CBC"])
+def test_a_time_limit_leaves_a_real_bound(highs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not highs:
+        pulp = ilp_solver.import_pulp()
+        assert pulp is not None
+        monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
+    problem = hard_problem()
+    choice = solve(problem, 0.5)
+    greedy = solve_greedily(problem)
+    assert choice.program == ("HiGHS" if highs else "CBC")
+    assert choice.status == "feasible"
+    assert choice.objective >= greedy.objective
+    assert choice.objective <= choice.bound <= 51 * 11, "at most 50 triples of at most 11 each, give or take"
+    assert is_legal(problem, choice.chosen)
+
+
+@pytest.mark.parametrize("highs", [True, False], ids=["HiGHS", "CBC"])
+def test_both_programs_agree(highs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(random.Random(5), 60, 80)
+    expected = solve(problem, 10.0).objective
+    if not highs:
+        pulp = ilp_solver.import_pulp()
+        assert pulp is not None
+        monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
+    assert solve(problem, 10.0).objective == pytest.approx(expected)
+
+
+WITHOUT_PULP = """
+import sys
+sys.modules["pulp"] = None
+from tf_stitch.planning.ilp_solver import solve
+from tf_stitch.planning.selection import Selection
+edges = ((0, 3), (1, 2))
+for _ in range(2):
+    print(solve(Selection((frozenset((0, 2)), frozenset((1, 3))), (3.0, 2.0), 4, edges), 5.0).status)
+"""
+
+
+def test_without_pulp_the_greedy_choice_is_taken_and_said_once() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PULP], text=True, capture_output=True, check=True)
+    assert done.stdout.split() == ["greedy", "greedy"]
+    assert done.stderr.count("pulp is not installed") == 1
+
+
+def test_disjoint_candidates_need_no_program() -> None:
+    edges: tuple[Edge, ...] = ((0, 1), (1, 2), (2, 3))
+    choice = solve(Selection((frozenset((0, 1)), frozenset((2, 3))), (1.0, 2.0), 4, edges), 5.0)
+    assert (choice.chosen, choice.status, choice.program) == ((0, 1), "optimal", "")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from calibrate import table
 from calibrating.measure import document
-from cost_report import markdown, summary
+from calibrating.table import table
+from costing.table import markdown, summary
 
 from tf_stitch.device.profile import parse_profile, shipped_profile
 from tf_stitch.device.spec import CPU

@@ -25,6 +25,8 @@ class SessionLike(Protocol):
 
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None: ...
 
+    def original(self, region: int, reason: str) -> bytes | None: ...
+
     def fallback(self, region: int, call: FallbackCall) -> None: ...
 
     def hook_error(self, exc: Exception) -> None: ...
@@ -64,7 +66,8 @@ def enable(config: StitchConfig | None = None, make_session: SessionFactory | No
             atexit.unregister(session.close)
             raise
         if native is not None:
-            native.set_callbacks(session.build, session.fallback)
+            native.enable_guard(config.guard)
+            native.set_callbacks(session.build, session.original, session.fallback)
             atexit.register(native.clear_callbacks)
         keras_jit.resolve_auto_to_false()
         _session = session

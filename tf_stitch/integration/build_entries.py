@@ -44,7 +44,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
         own_names: names in the region it was compiled for -> names in this region, of equal structure.
         measured_us: what a kernel was measured to take, if it was.
     """
-    solver = asdict(compiled.plan.solver) if compiled.plan.solver else None
+    report = compiled.plan.solver
+    solver = {**asdict(report), "gap": report.gap} if report else None
     nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
                                 if n.loc.node)) for kernel in compiled.kernels]
     calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -16,6 +17,7 @@ from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
+from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 
@@ -34,6 +36,7 @@ class OriginalNodes:
 
     def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int]) -> None:
         self._nodes, self._outputs, self._written = nodes, list(outputs), written
+        self._output_types = [tf_dtype(n.type.dtype) for key, n in region.graph.outputs if key.startswith("o")]
         self._members = list(region.members)
         inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
         variables = {n.attrs.handle: n for n in region.graph.inputs() if isinstance(n.attrs, VariableAttrs)}
@@ -41,6 +44,19 @@ class OriginalNodes:
         self._variables = [tf_dtype(variables[f"v{i}"].type.dtype) for i in range(len(region.handles))]
         self._sessions: dict[tuple[int, ...], tf.compat.v1.Session] = {}
         self._lock = threading.Lock()
+
+    def function(self, name: str) -> FunctionDef:
+        """A function of the nodes, from the region's inputs and handles to its outputs.
+
+        Raises:
+            UnsupportedError: TensorFlow does not know one of the ops.
+        """
+        nodes = GraphDef.FromString(self._nodes)
+        arguments = {f"tfs_i{i}": dtype.as_datatype_enum for i, dtype in enumerate(self._inputs)}
+        arguments |= {f"tfs_v{i}": tf.resource.as_datatype_enum for i in range(len(self._variables))}
+        outputs = [(t, dtype.as_datatype_enum) for t, dtype in zip(self._outputs, self._output_types, strict=True)]
+        read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
+        return function_def(name, nodes, arguments, outputs, [m for m in self._members if m not in read])
 
     def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
             same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:

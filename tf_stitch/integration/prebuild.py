@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +27,9 @@ class Prebuilder:
     def __init__(self, prepare: Prepare, workers: int) -> None:
         self._prepare = prepare
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
+        # At exit Python lets a pool finish all that waits, before it calls what atexit registered.
+        self._drop = functools.partial(self._pool.shutdown, wait=False, cancel_futures=True)
+        threading._register_atexit(self._drop)  # type: ignore[attr-defined]
         self._groups: dict[int, dict[int, RegionGraph]] = {}
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -65,7 +69,7 @@ class Prebuilder:
 
     def close(self) -> None:
         """Drops what has not started."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._drop()
 
 
 def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

@@ -50,7 +50,13 @@ class GraphEntry:
 
 @dataclass
 class RegionEntry:
-    """One region. `wrap` is "native" or "py_function"; runs and fallbacks are filled in when the report is made."""
+    """One region. `wrap` is "native" or "py_function"; the counts are filled in when the report is made.
+
+    Attributes:
+        runs: calls that ran its kernels.
+        fallbacks: calls that ran TensorFlow's ops because the kernels could not.
+        original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
+    """
 
     id: int
     graph: str
@@ -64,6 +70,7 @@ class RegionEntry:
     builds: int = 0
     runs: int = 0
     fallbacks: int = 0
+    original_runs: int = 0
 
 
 @dataclass
@@ -137,6 +144,22 @@ class BuildEntry:
 
 
 @dataclass
+class GuardEntry:
+    """A region timed against the TensorFlow ops it replaced, for one shape signature: medians, in microseconds.
+
+    Attributes:
+        chosen: what runs from then on, "stitched" or "original".
+    """
+
+    region: int
+    device: str
+    shapes: list[list[int]]
+    stitched_us: float
+    original_us: float
+    chosen: str
+
+
+@dataclass
 class Report:
     """Collects entries from any thread. `sources` are the kernels' by file name, for whoever wants to time them."""
 
@@ -145,13 +168,14 @@ class Report:
     kernels: list[KernelEntry] = field(default_factory=list)
     builds: list[BuildEntry] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    guard: list[GuardEntry] = field(default_factory=list)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
-    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry) -> None:
+    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | GuardEntry) -> None:
         lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self.kernels,
-                                  BuildEntry: self.builds}
+                                  BuildEntry: self.builds, GuardEntry: self.guard}
         with self._lock:
             lists[type(entry)].append(entry)
 
@@ -164,38 +188,41 @@ class Report:
         if first:
             print(f"[tf_stitch] {stage}: {where}: {reason}; TensorFlow's own ops run instead", file=sys.stderr)
 
-    def note(self, stage: str, where: str, reason: str) -> None:
+    def note(self, stage: str, where: str, reason: str, times: int = 1) -> None:
         """Counts something that tf_stitch could not do."""
         with self._lock:
-            self._fallbacks[stage, where, reason] += 1
+            self._fallbacks[stage, where, reason] += times
 
-    def document(self, region_counts: Callable[[int], tuple[int, int]] | None) -> dict[str, Any]:
+    def document(self, region_counts: Callable[[int], tuple[int, int, int]] | None) -> dict[str, Any]:
         """report.json as a dict.
 
         Args:
-            region_counts: region -> (runs, fallbacks) of the native op.
+            region_counts: region -> (runs, fallbacks, original runs) of the native op.
         """
         with self._lock:
             if region_counts is not None:
                 for region in self.regions:
                     if region.wrap == "native":
-                        region.runs, region.fallbacks = region_counts(region.id)
+                        region.runs, region.fallbacks, region.original_runs = region_counts(region.id)
             fallbacks = [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in self._fallbacks.items()]
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
-                    "fallbacks": fallbacks}
+                    "guard": [asdict(g) for g in self.guard], "fallbacks": fallbacks}
 
     def status_line(self) -> str:
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
+            given_back = len({g.region for g in self.guard if g.chosen == "original"})
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
-                    f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks")
+                    f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
+                    + (f", {given_back} regions faster as TensorFlow's ops" if given_back else ""))
 
 
-def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str]) -> Path:
-    """Writes sources/ and report.json into `folder`; report.json whole or not at all.
+def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],
+                 name: str = "report.json") -> Path:
+    """Writes sources/ and a report into `folder`; the report whole or not at all.
 
     Raises:
         OSError: the folder cannot be written.
@@ -205,6 +232,6 @@ def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, s
         (folder / SOURCES / name).write_text(text)
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
         json.dump(document, file, indent=1)
-    path = folder / "report.json"
+    path = folder / name
     Path(file.name).replace(path)
     return path

@@ -18,7 +18,8 @@ from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Symbol
-from tf_stitch.planning.regions import RegionNode, find_regions
+from tf_stitch.planning.regions import find_regions
+from tf_stitch.planning.remote_stitching import RegionNode
 
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
@@ -299,7 +300,13 @@ def _lives_on_host(value: Node) -> bool:
     return value.type.dtype is DType.I32 and value.type.rank <= 1
 
 
+_ALLOCATES_NOTHING = ("Arg", "_Arg", "Const", "Placeholder", "ReadVariableOp", "VarHandleOp")
+
+
 def _nbytes(node: ImportedNode) -> int:
+    """Bytes that come to be when the node runs, 0 if unknown."""
+    if node.op in _ALLOCATES_NOTHING:
+        return 0
     return sum(v.type.nbytes for v in (*node.outputs, *node.writes.values()) if v is not None and v.type.is_static)
 
 

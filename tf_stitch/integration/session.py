@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections import Counter
@@ -32,7 +33,7 @@ from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import Key, RegionRegistry
-from tf_stitch.integration.report import GraphEntry, RegionEntry, Report, write_report
+from tf_stitch.integration.report import GraphEntry, GuardEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
@@ -61,6 +62,7 @@ class Session:
         self._names = itertools.count()
         self._originals: dict[int, OriginalNodes] = {}
         self._graphs = itertools.count()
+        self._process = os.getpid()
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
         """The graph with regions replaced, or None to leave it. In strict mode a graph that cannot be rewritten is
@@ -149,6 +151,21 @@ class Session:
                 raise
             return None
 
+    def original(self, region: int, reason: str) -> bytes | None:
+        """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
+        `fallback`. Asked for once per reason, "" when they are timed."""
+        nodes = self._originals.get(region)
+        if nodes is None or (reason and self._config.strict):
+            return None
+        try:
+            function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
+        except StitchError as error:
+            self.report.note("original", self._where(region), _reason(error))
+            return None
+        if reason:
+            self.report.fallback("run", self._where(region), reason)
+        return function
+
     def fallback(self, region: int, call: FallbackCall) -> None:
         """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
         outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
@@ -213,15 +230,32 @@ class Session:
             entry.executables = self.registry.executables(entry.id)
             entry.builds = self.registry.builds(entry.id)
         native = self._native
-        counts = None if native is None else (lambda r: (native.region_runs(r), native.region_fallbacks(r)))
+        if native is not None:
+            self._record_native(native)
+        counts = None if native is None else (
+            lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r)))
         line = self.report.status_line()
         if self._config.report_dir is not None:
             try:
                 document, sources = self.report.document(counts), dict(self.report.sources)
-                line += f"; {write_report(document, self._config.report_dir, sources)}"
+                line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"
         print(line, file=sys.stderr)
+
+    def _report_name(self) -> str:
+        """A forked child's report goes beside its parent's."""
+        return "report.json" if os.getpid() == self._process else f"report_{os.getpid()}.json"
+
+    def _record_native(self, native: OpLibrary) -> None:
+        """What the native op counted and decided by itself."""
+        for region, reason, count in native.native_fallbacks():
+            self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
+        for o in native.guard_outcomes():
+            shapes = [list(shape) for shape in Key.parse(o.key).shapes]
+            self.report.add(GuardEntry(o.region, "cpu" if o.device == CPU_ORDINAL else "gpu", shapes,
+                                       round(o.stitched_us, 3), round(o.original_us, 3),
+                                       "original" if o.original else "stitched"))
 
 
 def _reason(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tf_stitch.errors import UNKNOWN_LOC, SourceLoc, StitchError, TypeRuleError
 from tf_stitch.ir.op_attrs import Attrs
@@ -22,11 +23,11 @@ class Node:
     type: TensorType
     loc: SourceLoc = UNKNOWN_LOC
 
-    @property
+    @cached_property
     def info(self) -> OpInfo:
         return OP_TABLE[self.kind]
 
-    @property
+    @cached_property
     def category(self) -> Category:
         return self.info.category
 

@@ -51,7 +51,7 @@ class TensorType:
         """Number of elements of a static type."""
         return math.prod(self.dims)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of a static type."""
         return self.numel * self.dtype.size

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.rules import RULES
 
 
@@ -20,17 +23,26 @@ def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) 
     Raises:
         ScheduleError: no rule takes it; the message holds every rule's reason.
     """
-    product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-    if product is not None:
-        raise ScheduleError("a product is a library call of its own", product.loc)
     reasons: list[str] = []
-    for rule in RULES:
+    for schedule in _schedules(pattern, device, aligned, reasons):
         try:
-            for schedule in rule(pattern, device, aligned):
-                try:
-                    return lower(schedule)
-                except ScheduleError as error:
-                    reasons.append(error.message)
+            return lower(schedule)
         except ScheduleError as error:
             reasons.append(error.message)
     raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
+
+
+def has_schedule(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> bool:
+    """Whether a rule proposes a schedule; it may still turn out that it cannot be lowered."""
+    return next(_schedules(pattern, device, aligned, []), None) is not None
+
+
+def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: list[str]) -> Iterator[KernelSchedule]:
+    product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
+    if product is not None:
+        raise ScheduleError("a product is a library call of its own", product.loc)
+    for rule in RULES:
+        try:
+            yield from rule(pattern, device, aligned)
+        except ScheduleError as error:
+            reasons.append(error.message)

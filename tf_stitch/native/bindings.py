@@ -28,6 +28,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,6 +41,7 @@ from tf_stitch.errors import BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
+OriginalFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, "FallbackCall"], None]
 
 # TensorFlow's DataType -> NumPy.
@@ -57,8 +59,31 @@ _PENDING = 3  # callbacks.h
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
 )
+_ORIGINAL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
 _FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
 _DIMS = ctypes.POINTER(ctypes.c_int64)
+_OUTCOME_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, _DIMS, ctypes.c_int64, ctypes.c_int32,
+                                 ctypes.c_double, ctypes.c_double)
+_REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True)
+class GuardOutcome:
+    """What timing a region's two forms has led to, for one shape signature.
+
+    Attributes:
+        device: -1 for the CPU, else the CUDA ordinal.
+        key: the signature, as `build` got it.
+        original: whether the region's own TensorFlow nodes run from now on, not its kernels.
+        stitched_us, original_us: medians of the timed calls.
+    """
+
+    region: int
+    device: int
+    key: tuple[int, ...]
+    original: bool
+    stitched_us: float
+    original_us: float
 
 
 class FallbackCall:
@@ -126,12 +151,17 @@ class OpLibrary:
         self._library = _declare(ctypes.CDLL(str(path)))
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
-    def set_callbacks(self, build: BuildFunction, fallback: FallbackFunction) -> None:
+    def set_callbacks(self, build: BuildFunction, original: OriginalFunction, fallback: FallbackFunction) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
         BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as
-        FallbackCall.reason. An exception in `fallback` fails the user's step with its message.
+        FallbackCall.reason.
+
+        `original(region, reason)` is called before a region's own TensorFlow nodes run in place of its kernels, once
+        per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
+        outputs, which runs natively from then on, or None for "use the fallback"; an exception in it counts as None.
+        An exception in `fallback` fails the user's step with its message.
         """
         library = self._library
 
@@ -149,6 +179,16 @@ class OpLibrary:
                 library.tfs_result_error(result, _message(error))
                 return 2
 
+        def on_original(region: int, reason: bytes, result: int) -> int:
+            try:
+                function = original(region, reason.decode(errors="replace"))
+            except Exception:  # cannot cross C++; the fallback that follows meets what is wrong, and says it
+                return 2
+            if function is None:
+                return 1
+            library.tfs_original_set(result, function, len(function))
+            return 0
+
         def on_fallback(region: int, handle: int) -> int:
             try:
                 fallback(region, FallbackCall(library, handle))
@@ -157,13 +197,13 @@ class OpLibrary:
                 library.tfs_call_error(handle, *_status(error))
                 return 1
 
-        callbacks = (_BUILD_TYPE(on_build), _FALLBACK_TYPE(on_fallback))
+        callbacks = (_BUILD_TYPE(on_build), _ORIGINAL_TYPE(on_original), _FALLBACK_TYPE(on_fallback))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
-        self._library.tfs_set_callbacks(_BUILD_TYPE(), _FALLBACK_TYPE())
+        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -194,8 +234,36 @@ class OpLibrary:
         return int(self._library.tfs_region_runs(region))
 
     def region_fallbacks(self, region: int) -> int:
-        """How often `region` ran through the fallback, over all devices."""
+        """How often `region` ran by its own TensorFlow nodes because its kernels could not, over all devices."""
         return int(self._library.tfs_region_fallbacks(region))
+
+    def region_originals(self, region: int) -> int:
+        """How often `region` ran by its own TensorFlow nodes because they are faster, or to time them."""
+        return int(self._library.tfs_region_originals(region))
+
+    def enable_guard(self, enabled: bool) -> None:
+        """Whether regions that have not decided yet time their two forms."""
+        self._library.tfs_enable_guard(enabled)
+
+    def guard_outcomes(self) -> list[GuardOutcome]:
+        """What the guard has decided so far, over all regions and shape signatures."""
+        outcomes = []
+
+        def visit(region: int, device: int, key: Any, n: int, original: int, stitched: float, own: float) -> None:
+            outcomes.append(GuardOutcome(region, device, tuple(key[:n]), bool(original), stitched, own))
+
+        self._library.tfs_visit_outcomes(_OUTCOME_TYPE(visit))
+        return outcomes
+
+    def native_fallbacks(self) -> list[tuple[int, str, int]]:
+        """(region, reason, count) of fallbacks that did not go through Python."""
+        reasons = []
+
+        def visit(region: int, reason: bytes, count: int) -> None:
+            reasons.append((region, reason.decode(errors="replace"), count))
+
+        self._library.tfs_visit_reasons(_REASON_TYPE(visit))
+        return reasons
 
 
 _loaded: OpLibrary | None = None
@@ -251,7 +319,12 @@ def _view(data: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDA
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "tfs_set_callbacks": (None, [_BUILD_TYPE, _FALLBACK_TYPE]),
+        "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE]),
+        "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
+        "tfs_enable_guard": (None, [c.c_int32]),
+        "tfs_visit_outcomes": (None, [_OUTCOME_TYPE]),
+        "tfs_visit_reasons": (None, [_REASON_TYPE]),
+        "tfs_region_originals": (c.c_int64, [c.c_int64]),
         "tfs_result_set": (None, [c.c_void_p, _DIMS, c.c_int64]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),

@@ -1,4 +1,4 @@
-// The way from a kernel into Python: building an executable, and running a region with TensorFlow's own ops.
+// The way from a kernel into Python: building an executable, and running a region by its own TensorFlow nodes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -40,14 +40,22 @@ struct BuildResult {
 
 constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
 
+// What Python answers to a request for a region's own nodes.
+struct OriginalResult {
+  std::string function;  // a serialized FunctionDef
+};
+
 extern "C" {
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                             void* result);
+// Before the region's own nodes run in its place: `reason` says why, "" to time them.
+typedef int (*tfs_original_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
 }
 
 struct Callbacks {
   tfs_build_fn build;
+  tfs_original_fn original;
   tfs_fallback_fn fallback;
 };
 

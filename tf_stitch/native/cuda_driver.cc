@@ -35,6 +35,7 @@ CudaDriver Load() {
                   Resolve(library, "cuMemcpyHtoDAsync_v2", &driver.MemcpyHtoDAsync) &&
                   Resolve(library, "cuEventCreate", &driver.EventCreate) &&
                   Resolve(library, "cuEventRecord", &driver.EventRecord) &&
+                  Resolve(library, "cuEventQuery", &driver.EventQuery) &&
                   Resolve(library, "cuEventSynchronize", &driver.EventSynchronize) &&
                   Resolve(library, "cuEventElapsedTime", &driver.EventElapsedTime) &&
                   Resolve(library, "cuEventDestroy_v2", &driver.EventDestroy) &&

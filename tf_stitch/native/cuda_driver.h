@@ -31,6 +31,7 @@ struct KernelNodeParams {
 };
 
 // Values of cuda.h that we need.
+constexpr CUresult kCudaNotReady = 600;
 constexpr int kDeviceMultiprocessorCount = 16;
 constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
@@ -63,6 +64,7 @@ struct CudaDriver {
   CUresult (*MemcpyHtoDAsync)(CUdeviceptr, const void*, std::size_t, CUstream);
   CUresult (*EventCreate)(CUevent*, unsigned);
   CUresult (*EventRecord)(CUevent, CUstream);
+  CUresult (*EventQuery)(CUevent);
   CUresult (*EventSynchronize)(CUevent);
   CUresult (*EventElapsedTime)(float*, CUevent, CUevent);
   CUresult (*EventDestroy)(CUevent);

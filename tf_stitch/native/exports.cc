@@ -20,11 +20,12 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 
 }  // namespace
 
-TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_fallback_fn fallback) {
-  if (build == nullptr || fallback == nullptr) {
+TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_original_fn original,
+                                  tf_stitch::tfs_fallback_fn fallback) {
+  if (build == nullptr || original == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, fallback});
+    tf_stitch::Gate().Set({build, original, fallback});
   }
 }
 
@@ -34,6 +35,12 @@ TFS_EXPORT void tfs_result_set(void* result, const std::int64_t* words, std::int
 TFS_EXPORT void tfs_result_error(void* result, const char* message) {
   static_cast<tf_stitch::BuildResult*>(result)->error = message;
 }
+
+TFS_EXPORT void tfs_original_set(void* result, const char* function, std::int64_t bytes) {
+  static_cast<tf_stitch::OriginalResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
+}
+
+TFS_EXPORT void tfs_enable_guard(std::int32_t enabled) { tf_stitch::EnableGuard(enabled != 0); }
 
 TFS_EXPORT std::int64_t tfs_stat(int which) {
   switch (which) {
@@ -52,6 +59,22 @@ TFS_EXPORT std::int64_t tfs_stat(int which) {
 
 TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch::SumRuns(region); }
 TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
+
+TFS_EXPORT std::int64_t tfs_region_originals(std::int64_t region) { return tf_stitch::SumOriginals(region); }
+
+using tfs_outcome_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                                std::int32_t original, double stitched_us, double original_us);
+TFS_EXPORT void tfs_visit_outcomes(tfs_outcome_fn visit) {
+  for (const tf_stitch::GuardRecord& one : tf_stitch::AllOutcomes()) {
+    visit(one.region, one.device, one.key.data(), static_cast<std::int64_t>(one.key.size()),
+          one.outcome.form == tf_stitch::Form::kOriginal, one.outcome.stitched_us, one.outcome.original_us);
+  }
+}
+
+using tfs_reason_fn = void (*)(std::int64_t region, const char* reason, std::int64_t count);
+TFS_EXPORT void tfs_visit_reasons(tfs_reason_fn visit) {
+  for (const tf_stitch::ReasonRecord& one : tf_stitch::AllReasons()) visit(one.region, one.reason.c_str(), one.count);
+}
 
 TFS_EXPORT std::int32_t tfs_call_num_inputs(void* call) { return Call(call).num_inputs; }
 TFS_EXPORT std::int32_t tfs_call_num_variables(void* call) {

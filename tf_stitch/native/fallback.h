@@ -1,10 +1,13 @@
-// One run of a region by TensorFlow's own ops: values staged to host memory, Python called, results taken back.
+// One run of a region through Python, where its own nodes cannot run natively: values staged to host memory, Python
+// called, results taken back.
 #pragma once
 #include <optional>
 
 #include "callbacks.h"
 #include "placement.h"
+#include "region_runtime.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "variables.h"
 
 namespace tf_stitch {
 
@@ -110,5 +113,48 @@ class HostFallback final : public FallbackCall {
   HostTensors outputs_;
   HostTensors state_;
 };
+
+// Values of variables are read and written back each under one lock, as TensorFlow's own read, compute and assign
+// nodes would. Takes unlocked variables.
+inline absl::Status RunThroughPython(tensorflow::OpKernelContext* ctx, const Placement& placement,
+                                     RegionRuntime* runtime, VariableSet* variables, const std::string& reason) {
+  std::optional<ScopedContext> current;
+  if (placement.on_gpu) current.emplace(runtime->context());
+  const int count = variables->size();
+  const int num_inputs = ctx->num_inputs() - count;
+  std::vector<tensorflow::Tensor> inputs, values(count);
+  for (int i = 0; i < num_inputs; ++i) inputs.push_back(ctx->input(i));
+  variables->Lock(/*exclusive=*/false);
+  TF_RETURN_IF_ERROR(variables->CheckValues(ctx, num_inputs));
+  for (int i = 0; i < count; ++i) TF_RETURN_IF_ERROR(variables->Snapshot(ctx, placement, i, &values[i]));
+  variables->Unlock();
+
+  HostFallback call(ctx, placement, runtime->device());
+  call.reason = reason;
+  for (int i = 0; i < count; ++i) call.same_as.push_back(variables->First(i));
+  TF_RETURN_IF_ERROR(call.Stage(inputs, values));
+  {
+    const CallbackGate<Callbacks>::Entry entry(&Gate());
+    if (entry.get() == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(ctx->op_kernel().name(), ": ", kNoCallbacks));
+    }
+    if (entry.get()->fallback(runtime->region(), &call) != 0) {
+      return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
+    }
+  }
+  runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
+  TF_RETURN_IF_ERROR(call.SetOutputs());
+  std::vector<std::optional<tensorflow::Tensor>> updates;
+  for (int i = 0; i < count; ++i) {
+    TF_ASSIGN_OR_RETURN(std::optional<tensorflow::Tensor> update, call.NewState(i));
+    updates.push_back(std::move(update));
+  }
+  variables->Lock(/*exclusive=*/true);
+  for (int i = 0; i < count; ++i) {
+    if (updates[i]) variables->Assign(i, *updates[i]);
+  }
+  variables->Unlock();
+  return absl::OkStatus();
+}
 
 }  // namespace tf_stitch

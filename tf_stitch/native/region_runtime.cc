@@ -28,6 +28,15 @@ std::int64_t Sum(std::int64_t region, std::atomic<std::int64_t> RegionRuntime::*
   return total;
 }
 
+template <typename Record>
+std::vector<Record> Collect(void (RegionRuntime::*add)(std::vector<Record>*)) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<Record> records;
+  for (const auto& [key, runtime] : registry.runtimes) (runtime.get()->*add)(&records);
+  return records;
+}
+
 bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
   return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
 }
@@ -119,6 +128,42 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   slot->executable = std::move(executable);
 }
 
+const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = reasons_.find(reason);
+    if (known != reasons_.end()) {
+      ++known->second.count;
+      return known->second.through_python ? nullptr : original_;
+    }
+  }
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  OriginalResult result;
+  const bool given = entry.get() != nullptr && entry.get()->original(region_, reason.c_str(), &result) == 0;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (entry.get() == nullptr) return original_;
+  if (given && original_ == nullptr) {
+    original_ = parse(result.function, context_ != nullptr);
+  }
+  Reason& record = reasons_.emplace(reason, Reason{!given || original_ == nullptr, 0}).first->second;
+  ++record.count;
+  return record.through_python ? nullptr : original_;
+}
+
+void RegionRuntime::AddOutcomes(std::vector<GuardRecord>* records) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [key, slot] : slots_) {
+    if (const auto outcome = slot->guard.outcome()) records->push_back({region_, device_, key, *outcome});
+  }
+}
+
+void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [reason, record] : reasons_) {
+    if (!reason.empty() && !record.through_python) records->push_back({region_, reason, record.count});
+  }
+}
+
 RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
                            const std::vector<std::int32_t>& signature) {
   Registry& registry = Runtimes();
@@ -130,5 +175,9 @@ RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
 
 std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
 std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
+std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
+
+std::vector<GuardRecord> AllOutcomes() { return Collect(&RegionRuntime::AddOutcomes); }
+std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
 
 }  // namespace tf_stitch

@@ -14,10 +14,13 @@
 
 #include "callbacks.h"
 #include "executable.h"
+#include "guard.h"
 
 namespace tf_stitch {
 
-// The outcome of building for one key. Immutable once `Find` or `Resolve` has returned it.
+class OriginalNodes;
+
+// The outcome of building for one key. But for its guard, immutable once `Find` or `Resolve` has returned it.
 struct Slot {
   std::vector<std::int64_t> key;
   std::unique_ptr<Executable> executable;  // null: `reason` says why
@@ -27,8 +30,24 @@ struct Slot {
   std::string reason;
   bool pending = false;  // Python builds it beside the program: the region's own nodes run until then
   std::chrono::steady_clock::time_point ask_again;  // if pending
+  mutable Guard guard;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
   std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
+};
+
+// What the guard has measured of one slot.
+struct GuardRecord {
+  std::int64_t region;
+  int device;
+  std::vector<std::int64_t> key;
+  Guard::Outcome outcome;
+};
+
+// How often a region's own nodes ran natively for a reason.
+struct ReasonRecord {
+  std::int64_t region;
+  std::string reason;
+  std::int64_t count;
 };
 
 class RegionRuntime {
@@ -43,6 +62,14 @@ class RegionRuntime {
   // Returns null when there are no callbacks.
   std::shared_ptr<const Slot> Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
 
+  // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
+  // once for every reason ("": they are timed), which reports it: the caller holds no lock.
+  using ParseOriginal = const OriginalNodes* (*)(const std::string& definition, bool on_gpu);
+  const OriginalNodes* Original(const std::string& reason, ParseOriginal parse);
+
+  void AddOutcomes(std::vector<GuardRecord>* records);
+  void AddReasons(std::vector<ReasonRecord>* records);
+
   std::int64_t region() const { return region_; }
   int device() const { return device_; }
   CUcontext context() const { return context_; }
@@ -51,9 +78,15 @@ class RegionRuntime {
   // Becomes true with the first executable that updates a variable: later calls lock exclusively at once.
   std::atomic<bool> updates_state{false};
   alignas(64) std::atomic<std::int64_t> runs{0};
-  std::atomic<std::int64_t> fallbacks{0};
+  std::atomic<std::int64_t> fallbacks{0};  // by the region's own nodes, for a reason
+  std::atomic<std::int64_t> originals{0};  // by the region's own nodes, because they are faster or to time them
 
  private:
+  struct Reason {
+    bool through_python;
+    std::int64_t count;
+  };
+
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
   void DropUnused();  // mutex_ is held
 
@@ -66,6 +99,8 @@ class RegionRuntime {
   std::condition_variable built_;
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
+  const OriginalNodes* original_ = nullptr;  // lives for the process
+  std::map<std::string, Reason> reasons_;
 };
 
 // The runtime of a region on a device (-1: CPU); lives for the process. `signature` is what all nodes of a region share
@@ -82,5 +117,9 @@ Counters& GlobalCounters();
 // Sums a counter over devices; region < 0 means every region.
 std::int64_t SumRuns(std::int64_t region);
 std::int64_t SumFallbacks(std::int64_t region);
+std::int64_t SumOriginals(std::int64_t region);
+
+std::vector<GuardRecord> AllOutcomes();
+std::vector<ReasonRecord> AllReasons();
 
 }  // namespace tf_stitch

@@ -1,6 +1,7 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
 #include "fallback.h"
 #include "launch.h"
+#include "original_function.h"
 #include "region_runtime.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -57,7 +58,9 @@ constexpr std::uintptr_t kAlignment = 64;
 class StitchOp final : public tensorflow::OpKernel {
  public:
   explicit StitchOp(OpKernelConstruction* c)
-      : OpKernel(c), on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)) {
+      : OpKernel(c),
+        on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
+        original_(on_gpu_) {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
@@ -90,8 +93,15 @@ class StitchOp final : public tensorflow::OpKernel {
       return Fallback(ctx, placement, runtime, &variables, "a variable that it updates is passed to it twice");
     }
 
+    const Guard::Turn turn = slot->guard.Begin(placement.stream);
+    if (turn.form == Form::kOriginal) return RunOriginal(ctx, placement, runtime, *slot, turn, &variables);
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
+    slot->guard.End(placement.stream, turn, status.ok());
+    if (turn.last) {
+      variables.Unlock();  // Release waits for calls that run the original form, and those lock variables
+      original_.Release();
+    }
     if (status.ok()) runtime->runs.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || !can_fall_back) return status;
     return Fallback(ctx, placement, runtime, &variables, std::string(status.message()));
@@ -245,43 +255,35 @@ class StitchOp final : public tensorflow::OpKernel {
     return absl::OkStatus();
   }
 
-  // Takes locked variables, and leaves them unlocked: values are read and written back each under one lock, as
-  // TensorFlow's own read, compute and assign nodes would.
-  absl::Status Fallback(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime,
-                        VariableSet* variables, const std::string& reason) const {
-    std::optional<ScopedContext> current;
-    if (on_gpu_) current.emplace(runtime->context());
-    std::vector<Tensor> inputs, values(num_variables_);
-    for (int i = 0; i < num_inputs_; ++i) inputs.push_back(ctx->input(i));
-    for (int i = 0; i < num_variables_; ++i) {
-      TF_RETURN_IF_ERROR(variables->Snapshot(ctx, placement, i, &values[i]));
-    }
+  // The region's own nodes in its kernels' place, because they are faster or to find out. Takes locked variables, and
+  // leaves them unlocked.
+  absl::Status RunOriginal(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime, const Slot& slot,
+                           const Guard::Turn& turn, VariableSet* variables) {
     variables->Unlock();
+    const OriginalNodes* nodes = runtime->Original("", &OriginalNodes::Parse);
+    bool ran = false;
+    const absl::Status status =
+        nodes == nullptr ? absl::UnavailableError("no nodes") : original_.Run(ctx, *nodes, &ran);
+    slot.guard.End(placement.stream, turn, status.ok());
+    if (status.ok()) runtime->originals.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok() || (ran && !turn.sampled)) return status;
+    // An experiment must not fail the step: its memory may be short, for one. But half of the variables may be updated.
+    slot.guard.KeepStitched();
+    return ran && num_variables_ != 0 ? status : Run(ctx);
+  }
 
-    HostFallback call(ctx, placement, runtime->device());
-    call.reason = reason;
-    for (int i = 0; i < num_variables_; ++i) call.same_as.push_back(variables->First(i));
-    TF_RETURN_IF_ERROR(call.Stage(inputs, values));
-    {
-      const CallbackGate<Callbacks>::Entry entry(&Gate());
-      if (entry.get() == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
-      if (entry.get()->fallback(region_, &call) != 0) {
-        return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
-      }
-    }
-    runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
-    TF_RETURN_IF_ERROR(call.SetOutputs());
-    std::vector<std::optional<Tensor>> updates;
-    for (int i = 0; i < num_variables_; ++i) {
-      TF_ASSIGN_OR_RETURN(std::optional<Tensor> update, call.NewState(i));
-      updates.push_back(std::move(update));
-    }
-    variables->Lock(/*exclusive=*/true);
-    for (int i = 0; i < num_variables_; ++i) {
-      if (updates[i]) variables->Assign(i, *updates[i]);
-    }
+  // Takes locked variables, and leaves them unlocked.
+  absl::Status Fallback(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime,
+                        VariableSet* variables, std::string reason) {
     variables->Unlock();
-    return absl::OkStatus();
+    if (const OriginalNodes* nodes = runtime->Original(reason, &OriginalNodes::Parse)) {
+      bool ran = false;
+      const absl::Status status = original_.Run(ctx, *nodes, &ran);
+      if (status.ok()) runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
+      if (ran) return status;
+      reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
+    }
+    return RunThroughPython(ctx, placement, runtime, variables, reason);
   }
 
   const bool on_gpu_;
@@ -290,6 +292,7 @@ class StitchOp final : public tensorflow::OpKernel {
   int num_variables_ = 0;
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
+  OriginalFunction original_;
 };
 
 #define TFS_KERNEL(name)                                                                              \

@@ -6,67 +6,163 @@ cycle, the patterns on it are forbidden together and the program is solved again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+import time
+from functools import cache
+from types import ModuleType
+from typing import Any
 
-import pulp
+from tf_stitch.planning.greedy_solver import solve_greedily
+from tf_stitch.planning.selection import Choice, Selection
 
-from tf_stitch.ir.graph import Node
-from tf_stitch.planning.legality import find_cycle
-
-MAX_ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Indices of chosen candidates, and how sure the solver is.
-
-    Attributes:
-        status: "optimal", "feasible" (time limit; `bound` tells how far off it may be) or "greedy".
-        objective, bound: microseconds saved, and the most that could be saved.
-    """
-
-    chosen: tuple[int, ...]
-    status: str
-    objective: float
-    bound: float
-    cuts: int = 0
+MAX_ROUNDS = 50
+NEGLIGIBLE = 1e-6
+"""Microseconds below which two objectives are the same."""
 
 
-def solve(candidates: Sequence[frozenset[Node]], gains: Sequence[float], nodes: Sequence[Node],
-          seconds: float) -> Choice | None:
-    """The best choice of disjoint candidates whose contraction is acyclic.
+@cache
+def import_pulp() -> ModuleType | None:
+    """pulp; None, said once, where it is not installed. Imported when the first program has to be solved: it takes a
+    while."""
+    try:
+        import pulp
+    except ImportError:
+        print("[tf_stitch] pulp is not installed: fusions are chosen greedily", file=sys.stderr)
+        return None
+    module: ModuleType = pulp
+    return module
+
+
+def solve(problem: Selection, seconds: float) -> Choice:
+    """The best choice of disjoint candidates whose contraction is acyclic, never worse than the greedy one.
+
+    A problem whose useful candidates are disjoint and acyclic needs no program. Where the time ends, the best choice
+    found so far is returned as "feasible", with the solver's bound; where there is no pulp, the greedy one.
 
     Args:
-        nodes: operands first; the graph of the cycle check.
-        seconds: time limit of one program.
-
-    Returns:
-        None if the solver fails or rounds run out: the caller uses the greedy choice.
+        seconds: time limit of all its programs together.
     """
-    problem = pulp.LpProblem("stitch", pulp.LpMaximize)
-    x = [pulp.LpVariable(f"x{j}", cat=pulp.LpBinary) for j in range(len(candidates))]
-    problem += pulp.lpSum(g * v for g, v in zip(gains, x, strict=True))
-    for node in nodes:
-        sharing = [x[j] for j, c in enumerate(candidates) if node in c]
-        if len(sharing) > 1:
-            problem += pulp.lpSum(sharing) <= 1
-    for cuts in range(MAX_ROUNDS):
-        status = problem.solve(_solver(seconds))
+    greedy = solve_greedily(problem)
+    useful = [j for j, gain in enumerate(problem.gains) if gain > NEGLIGIBLE]
+    if greedy.objective >= sum(problem.gains[j] for j in useful) - NEGLIGIBLE:
+        return Choice(greedy.chosen, "optimal", greedy.objective, greedy.objective)
+    pulp = import_pulp()
+    return greedy if pulp is None else _Program(pulp, problem, useful).solve(greedy, seconds)
+
+
+class _Program:
+    """The integer program of a problem; constraints are added as cycles are found."""
+
+    def __init__(self, pulp: ModuleType, problem: Selection, useful: list[int]) -> None:
+        self._pulp, self._problem, self._useful = pulp, problem, useful
+        self._lp = pulp.LpProblem("stitch", pulp.LpMaximize)
+        self._x = {j: self._variable(f"x{j:06}") for j in useful}  # pulp orders them by name
+        self._lp += pulp.lpSum(problem.gains[j] * self._x[j] for j in useful)
+        for sharing in _exclusive(problem, useful):
+            self._forbid(sharing, 1)
+
+    def _variable(self, name: str) -> Any:
+        if hasattr(self._lp, "add_variable"):  # pulp 3.3 deprecates the other way
+            return self._lp.add_variable(name, cat=self._pulp.LpBinary)
+        return self._pulp.LpVariable(name, cat=self._pulp.LpBinary)
+
+    def _forbid(self, candidates: tuple[int, ...], most: int) -> None:
+        self._lp += self._pulp.lpSum(self._x[j] for j in candidates) <= most
+
+    def solve(self, greedy: Choice, seconds: float) -> Choice:
+        """Solves until no cycle is left."""
+        best, bound, cuts = greedy, sum(self._problem.gains[j] for j in self._useful), 0
+        deadline = time.monotonic() + seconds
+        for _ in range(MAX_ROUNDS):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._start_from(best)
+            found = self._run(left)
+            if found is None:
+                break
+            chosen, proven, limit = found
+            bound = min(bound, limit)
+            cycles = self._problem.cycles(chosen)
+            objective = sum(self._problem.gains[j] for j in chosen)
+            if not cycles and objective >= best.objective - NEGLIGIBLE:
+                best = Choice(tuple(chosen), "feasible", objective, bound)
+                if proven:
+                    return Choice(best.chosen, "optimal", objective, objective, cuts, self._name)
+                break
+            mended = solve_greedily(self._problem, chosen)  # without the patterns that close cycles
+            best = max(best, mended, key=lambda choice: choice.objective)
+            for cycle in cycles:
+                self._forbid(cycle, len(cycle) - 1)
+                cuts += 1
+            if not cycles:
+                break
+        bound = max(bound, best.objective)
+        status = "optimal" if bound - best.objective <= NEGLIGIBLE else "feasible"
+        return Choice(best.chosen, status, best.objective, bound, cuts, self._name)
+
+    def _start_from(self, choice: Choice) -> None:
+        chosen = set(choice.chosen)
+        for j, variable in self._x.items():
+            variable.setInitialValue(int(j in chosen))
+
+    def _run(self, seconds: float) -> tuple[list[int], bool, float] | None:
+        """Chosen candidates, whether they are proven best, and the most that any choice can gain; None if the solver
+        fails."""
+        pulp = self._pulp
+        status = self._lp.solve(self._solver(seconds))
         if status != pulp.LpStatusOptimal:
             return None
-        chosen = tuple(j for j, v in enumerate(x) if (v.value() or 0) > 0.5)
-        cycle = find_cycle([candidates[j] for j in chosen], nodes)
-        if cycle is None:
-            objective = sum(gains[j] for j in chosen)
-            proven = problem.sol_status == pulp.LpSolutionOptimal
-            bound = objective if proven else sum(max(g, 0.0) for g in gains)
-            return Choice(chosen, "optimal" if proven else "feasible", objective, bound, cuts)
-        problem += pulp.lpSum(x[chosen[i]] for i in cycle) <= len(cycle) - 1
-    return None
+        chosen = [j for j, v in self._x.items() if (v.value() or 0) > 0.5]
+        if self._lp.sol_status == pulp.LpSolutionOptimal:
+            return chosen, True, sum(self._problem.gains[j] for j in chosen)
+        return chosen, False, self._limit(seconds)
+
+    def _limit(self, seconds: float) -> float:
+        """The solver's bound: HiGHS' own, else that of the relaxed program."""
+        if self._name == "HiGHS":
+            return -float(self._lp.solverModel.getInfo().mip_dual_bound)  # pulp hands HiGHS the negated objective
+        relaxed = self._lp.copy()
+        if relaxed.solve(self._pulp.PULP_CBC_CMD(msg=False, mip=False, timeLimit=seconds)) != 1:
+            return float("inf")
+        return float(self._pulp.value(relaxed.objective))
+
+    @property
+    def _name(self) -> str:
+        return "HiGHS" if self._pulp.HiGHS().available() else "CBC"
+
+    def _solver(self, seconds: float) -> Any:
+        """HiGHS in process where it is installed, else the CBC program that comes with pulp; one thread: the same
+        program has the same answer."""
+        if self._name == "CBC":
+            return self._pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True)
+
+        class WarmHighs(self._pulp.HiGHS):  # type: ignore[name-defined, misc]
+            """pulp has no warm start for HiGHS in process."""
+
+            def callSolver(self, lp: Any) -> None:
+                start = lp.solverModel.getSolution()
+                start.col_value = [float(v.varValue) for v in lp.variables()]
+                lp.solverModel.setSolution(start)
+                lp.solverModel.run()
+
+        return WarmHighs(msg=False, timeLimit=seconds, threads=1)
 
 
-def _solver(seconds: float) -> pulp.LpSolver:
-    """HiGHS in process where it is installed, else the CBC program that comes with pulp."""
-    highs = pulp.HiGHS(msg=False, timeLimit=seconds, threads=1)
-    return highs if highs.available() else pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1)
+def _exclusive(problem: Selection, useful: list[int]) -> list[tuple[int, ...]]:
+    """Candidates of which one at most may be taken: those of each position, without sets that others contain."""
+    holders: dict[int, list[int]] = {}
+    for j in useful:
+        for p in problem.candidates[j]:
+            holders.setdefault(p, []).append(j)
+    cliques = sorted({tuple(js) for js in holders.values() if len(js) > 1}, key=lambda c: (-len(c), c))
+    of: dict[int, list[frozenset[int]]] = {}
+    kept: list[tuple[int, ...]] = []
+    for clique in cliques:
+        members = frozenset(clique)
+        if any(members <= larger for larger in of.get(clique[0], ())):
+            continue
+        kept.append(clique)
+        for j in clique:
+            of.setdefault(j, []).append(members)
+    return kept

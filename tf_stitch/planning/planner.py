@@ -2,145 +2,166 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import networkx as nx
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning import ilp_solver
-from tf_stitch.planning.candidates import Region, TimeOf, grow
+from tf_stitch.planning.candidates import GrowthOptions, candidates
+from tf_stitch.planning.decomposition import decompose, inner_edges
+from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
 from tf_stitch.planning.greedy_solver import solve_greedily
-from tf_stitch.planning.legality import contracted_graph
+from tf_stitch.planning.merging import MergeOptions
+from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
+from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern, plannable
+from tf_stitch.planning.substitution_fusion import is_large_product
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """solver is "ilp" or "greedy"; seconds limits one integer program."""
+    """How a region is planned.
+
+    Attributes:
+        solver: "ilp" or "greedy".
+        seconds: limit of one part's integer programs.
+        rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
+        singles: nodes of a part that are timed exactly, to scale the estimates.
+        careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
+            nothing is explored.
+    """
 
     solver: str = "ilp"
     seconds: float = 2.0
+    rounds: int = 12
+    singles: int = 16
+    careful: int = 2000
+    growth: GrowthOptions = field(default_factory=GrowthOptions)
+
+    def in_haste(self) -> PlanOptions:
+        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=HASTY_SIZE))
+        return replace(self, rounds=0, singles=4, growth=growth)
 
 
-def plan_region(graph: TensorGraph, time_of: TimeOf, options: PlanOptions | None = None) -> StitchPlan:
-    """Covers every node that has work in it by patterns, each one kernel.
+HASTY_SIZE = 32
+"""Most nodes of a merged pattern in a large region: times of larger ones take longer than they are worth."""
 
-    Connected parts are planned apart, and parts of equal structure once (F13). A product is a pattern of its own, and
-    a pattern never spans one: it holds nodes of one level only, with equally many products before them, so that no
-    path can leave it and come back.
+
+class PartPlan(NamedTuple):
+    """Groups of places in a part, and how they were found."""
+
+    groups: list[tuple[int, ...]]
+    report: SolverReport
+
+
+def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
+    """Covers every node that has work in it by patterns, each one kernel or one library call.
+
+    The region is cut into parts (decomposition.py); parts of equal structure are planned once (F13).
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
     """
     options = options or PlanOptions()
     nodes = graph.nodes()
-    free, users, wanted = free_nodes(nodes), users_of(nodes), frozenset(delivered(graph))
-    plans: dict[str, tuple[list[tuple[int, ...]], SolverReport]] = {}
-    chosen: list[frozenset[Node]] = []
+    facts = RegionFacts(users_of(nodes), frozenset(delivered(graph)), free_nodes(nodes))
+    work = plannable(graph, facts.free)
+    needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
+    if len(work) > options.careful:
+        options = options.in_haste()
+    plans: dict[tuple[object, ...], PartPlan] = {}
+    groups: list[tuple[int, ...]] = []
     reports: list[SolverReport] = []
-    work = plannable(graph, free)
-    for part in _components(nodes, work, free):
-        if part[0].category is Category.CONTRACTION:
-            chosen.append(frozenset(part))
+    parts = decompose(work, needs, facts.free)
+    wishes_of = _wishes_by_part(parts, wishes)
+    for number, positions in enumerate(parts):
+        if is_large_product(work[positions[0]]):
+            groups.append(tuple(positions))
             continue
-        key = structural_key(part, make_pattern(part, users, wanted, free).outputs)
+        members = [work[p] for p in positions]
+        edges = inner_edges(positions, needs, wishes_of.get(number, ()))
+        key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
+               tuple(edges))
         if key not in plans:
-            plans[key] = _plan_part(Region(part, users, wanted, free, time_of), options)
-        positions, report = plans[key]
-        chosen += [frozenset(part[i] for i in group) for group in positions]
+            plans[key] = plan_part(Part(members, edges, facts, times), options)
+        found, report = plans[key]
+        groups += [tuple(positions[i] for i in group) for group in found]
         reports.append(report)
-    position = {n: i for i, n in enumerate(work)}
-    patterns = [make_pattern(sorted(c, key=lambda n: position[n]), users, wanted, free)
-                for c in _in_order(chosen, graph, work)]
-    return StitchPlan(graph, patterns, _merge_reports(reports), free)
+    patterns = [make_pattern((work[p] for p in groups[g]), facts.users, facts.wanted, facts.free)
+                for g in order_groups(groups, needs, wishes)]
+    return StitchPlan(graph, patterns, merge_reports(reports), facts.free)
 
 
-def _plan_part(region: Region, options: PlanOptions) -> tuple[list[tuple[int, ...]], SolverReport]:
-    for node in region.nodes:
-        if region.time((node,)) is None:
-            raise ScheduleError(f"no schedule rule takes {node.kind.value} on {node.type}", node.loc)
-    candidates = grow(region)
-    gains = [g if (g := region.gain(c)) is not None else 0.0 for c in candidates]
-    greedy = solve_greedily(candidates, gains, region.nodes)
-    best = greedy
-    if options.solver == "ilp" and len(candidates) > 1:
-        best = ilp_solver.solve(candidates, gains, region.nodes, options.seconds) or greedy
-    elif len(candidates) <= 1:
-        best = replace(greedy, status="optimal", bound=greedy.objective)
-    covered = {n for j in best.chosen for n in candidates[j]}
-    groups = [candidates[j] for j in best.chosen] + [frozenset((n,)) for n in region.nodes if n not in covered]
-    report = SolverReport(options.solver, best.status, best.objective, best.bound, greedy.objective, len(candidates),
-                          best.cuts)
-    return [tuple(sorted(region.position[n] for n in g)) for g in groups], report
+def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:
+    home = {p: number for number, part in enumerate(parts) for p in part}
+    inside: dict[int, list[Edge]] = {}
+    for a, b in wishes:
+        if home[a] == home[b]:
+            inside.setdefault(home[a], []).append((a, b))
+    return inside
 
 
-def _components(nodes: Sequence[Node], work: Sequence[Node], free: frozenset[Node]) -> list[list[Node]]:
-    """Parts of one level connected by values, or by reading the same tensor; each in graph order. A product is a part
-    of its own.
+def plan_part(part: Part, options: PlanOptions) -> PartPlan:
+    """Covers a part by patterns.
 
-    Args:
-        nodes: of the whole graph, operands first.
-        work: those that need a kernel or a library call.
+    Gains start as estimates. The patterns that the solver chooses are timed exactly and the problem is solved again,
+    until it chooses nothing that is not exact: kernels are made for those patterns only that matter. When the rounds
+    are over, what is not exact is left out, and the bound tells what that may have cost.
+
+    Raises:
+        ScheduleError: a node that no schedule rule takes even alone.
     """
-    level: dict[Node, int] = {}
-    for node in nodes:
-        level[node] = max((level[o] + (o.category is Category.CONTRACTION) for o in node.operands), default=0)
-    links = nx.Graph()
-    links.add_nodes_from(work)
-    members = {n for n in work if n.category is not Category.CONTRACTION}
-    for node in members:
-        for operand in node.operands:
-            if operand in members and level[operand] == level[node]:
-                links.add_edge(operand, node)
-            elif operand not in free and operand.type.numel > 1:
-                links.add_edge((operand, level[node]), node)  # beside those of its level that read it too
-    position = {n: i for i, n in enumerate(work)}
-    parts = [sorted((n for n in part if n in position), key=lambda n: position[n])
-             for part in nx.connected_components(links)]
-    return sorted((p for p in parts if p), key=lambda p: position[p[0]])
+    for i, node in enumerate(part.nodes):
+        if part.estimate(1 << i) is None:
+            raise ScheduleError(f"no schedule rule takes {node.kind.value} on {node.type}", node.loc)
+    part.calibrate(options.singles)
+    masks = candidates(part, options.growth)
+    edges, sets = tuple(part.edges), tuple(frozenset(bits(mask)) for mask in masks)
+
+    def solve(exact_only: bool) -> tuple[Choice, Choice]:
+        gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
+        problem = Selection(sets, tuple(gains), len(part.nodes), edges)
+        greedy = solve_greedily(problem)
+        return (ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy), greedy
+
+    choice, greedy = solve(exact_only=False)
+    for _ in range(options.rounds):
+        unsure = [j for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
+        if not unsure:
+            break
+        for j in unsure:
+            part.exact(masks[j])
+        choice, greedy = solve(exact_only=False)
+    if options.rounds and not all(part.is_exact(masks[j]) for j in choice.chosen):
+        bound = choice.bound
+        choice, greedy = solve(exact_only=True)
+        choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
+    return _covering(part, choice, greedy, sets, options)
 
 
-def _in_order(patterns: Sequence[frozenset[Node]], graph: TensorGraph,
-              work: Sequence[Node]) -> list[frozenset[Node]]:
-    """Patterns so that each comes after what it reads, and the update of a variable after its readers where that is
-    possible; ties by graph order."""
-    position = {n: i for i, n in enumerate(work)}
-    data = contracted_graph(patterns, work)
-    ordered = data.copy()
-    ordered.add_edges_from(_reads_before_updates(patterns, graph))
-    best = ordered if nx.is_directed_acyclic_graph(ordered) else data
-    order = nx.lexicographical_topological_sort(best, key=lambda j: min(position[n] for n in patterns[j]))
-    return [patterns[j] for j in order]
+def _covering(part: Part, choice: Choice, greedy: Choice, sets: Sequence[frozenset[int]],
+              options: PlanOptions) -> PartPlan:
+    covered = {p for j in choice.chosen for p in sets[j]}
+    groups = [tuple(sorted(sets[j])) for j in choice.chosen]
+    groups += [(i,) for i in range(len(part.nodes)) if i not in covered]
+    merged = sum(len(sets[j]) - 1 for j in greedy.chosen)
+    report = SolverReport(options.solver, choice.status, choice.objective, choice.bound, greedy.objective, len(sets),
+                          choice.cuts, len(groups), len(part.nodes) - merged, choice.program, exact=options.rounds > 0)
+    return PartPlan(groups, report)
 
 
-def _reads_before_updates(patterns: Sequence[frozenset[Node]], graph: TensorGraph) -> list[tuple[int, int]]:
-    """(pattern that reads a variable, pattern that computes its new value): in this order it is updated in place."""
-    owner = {n: j for j, pattern in enumerate(patterns) for n in pattern}
-    nodes = graph.nodes()
-    readers: dict[Node, set[int]] = {}  # of each node, through free ones
-    for node in reversed(nodes):
-        for operand in node.operands:
-            readers.setdefault(operand, set()).update({owner[node]} if node in owner else readers.get(node, ()))
-    variables = {n.attrs.handle: n for n in nodes if isinstance(n.attrs, VariableAttrs)}
-    edges: list[tuple[int, int]] = []
-    for _, node in graph.outputs:
-        if isinstance(node.attrs, AssignAttrs) and node.attrs.handle in variables and node.operands[0] in owner:
-            writer = owner[node.operands[0]]
-            edges += [(j, writer) for j in sorted(readers.get(variables[node.attrs.handle], ())) if j != writer]
-    return edges
-
-
-def _merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:
+def merge_reports(reports: Sequence[SolverReport]) -> SolverReport | None:
+    """One report of several parts; None of none. Its status is the least sure of theirs."""
     if not reports:
         return None
     worst = next((s for s in ("greedy", "feasible") if any(r.status == s for r in reports)), "optimal")
+    programs = Counter(r.program for r in reports if r.program)
     return SolverReport(reports[0].solver, worst, sum(r.objective_us for r in reports),
                         sum(r.bound_us for r in reports), sum(r.greedy_us for r in reports),
-                        sum(r.candidates for r in reports), sum(r.cycle_cuts for r in reports))
-
-
+                        sum(r.candidates for r in reports), sum(r.cycle_cuts for r in reports),
+                        sum(r.kernels for r in reports), sum(r.greedy_kernels for r in reports),
+                        "+".join(sorted(programs)), len(reports), all(r.exact for r in reports))

@@ -4,34 +4,9 @@ stitching of regions that do not depend on each other. Works on names alone; the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tf_stitch.planning.contraction import AcyclicContraction
-
-REMOTE_BYTES = 64 << 20
-"""Inputs that remote stitching may keep alive in one region: it waits for the last of its inputs."""
-
-
-@dataclass(frozen=True)
-class RegionNode:
-    """One TensorFlow node as region identification sees it.
-
-    Attributes:
-        inputs: names of nodes whose data it reads.
-        controls: names of nodes it has to follow.
-        place: device, loop frame and conditional branch; None for a node that no region may hold.
-        weight: 0 for a node that costs nothing by itself.
-        sink: an update of state: nobody waits for its data.
-        nbytes: bytes of its results, 0 if unknown.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    controls: tuple[str, ...]
-    place: tuple[object, ...] | None
-    weight: int
-    sink: bool = False
-    nbytes: int = 0
+from tf_stitch.planning.remote_stitching import RegionNode, stitch_remote
 
 
 def find_regions(nodes: Sequence[RegionNode], min_weight: int, remote: bool = True) -> list[list[str]]:
@@ -40,7 +15,7 @@ def find_regions(nodes: Sequence[RegionNode], min_weight: int, remote: bool = Tr
     Args:
         nodes: in topological order over inputs and controls.
         min_weight: a region of less weight is not worth its op.
-        remote: also merge regions of updates that are independent of each other (A2).
+        remote: also merge regions that are independent of each other (A2).
     """
     by_name = {n.name: n for n in nodes}
     order = {n.name: i for i, n in enumerate(nodes)}
@@ -54,24 +29,6 @@ def find_regions(nodes: Sequence[RegionNode], min_weight: int, remote: bool = Tr
         left = [(a, b) for a, b in pending if not groups.merge(a, b)]
         merged, pending = len(left) < len(pending), left
     if remote:
-        _stitch_remote(nodes, by_name, groups)
+        stitch_remote(nodes, groups)
     regions = [sorted(g, key=lambda n: order[n]) for g in groups.groups() if by_name[g[0]].place is not None]
     return [r for r in regions if sum(by_name[n].weight for n in r) >= min_weight]
-
-
-def _stitch_remote(nodes: Sequence[RegionNode], by_name: dict[str, RegionNode],
-                   groups: AcyclicContraction[str]) -> None:
-    """Regions that update state are merged with each other, up to REMOTE_BYTES of results a region."""
-    current: dict[tuple[object, ...], tuple[str, int]] = {}
-    for node in nodes:
-        if not node.sink or node.place is None:
-            continue
-        members = groups.members(node.name)
-        size = sum(by_name[m].nbytes for m in members if by_name[m].sink)
-        known = current.get(node.place)
-        if known is not None and groups.find(known[0]) == groups.find(node.name):
-            continue
-        if known is not None and known[1] + size <= REMOTE_BYTES and groups.merge(known[0], node.name):
-            current[node.place] = (known[0], known[1] + size)
-        else:
-            current[node.place] = (node.name, size)

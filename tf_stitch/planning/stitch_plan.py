@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tf_stitch.ir.graph import Node, TensorGraph, view_of
+from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -32,6 +33,23 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
         elif node.kind is OpKind.DOT:
             free.update(view for operand in node.operands for view in _views(operand))
     return frozenset(free)
+
+
+SMALL_PRODUCT = 16
+"""Terms of a sum, or columns, up to which a product can be written out as element-wise ops."""
+LONGEST_SUM = 4096
+"""Terms of each of a few columns; longer sums have to be split over the device, as libraries do."""
+
+
+def is_small_product(node: Node) -> bool:
+    """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
+    (transforms/expand_small_dots.py)."""
+    if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
+        return False
+    terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+    if 0 < terms <= SMALL_PRODUCT:
+        return True
+    return 0 < node.type.dims[-1] <= SMALL_PRODUCT and terms <= LONGEST_SUM and not node.attrs.transpose_a
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -90,18 +108,30 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
     """
     ordered = tuple(nodes)
     members = frozenset(ordered)
-    outputs = tuple(n for n in ordered if n in wanted or _needed_outside(n, members, users, free))
+    outputs = tuple(n for n in ordered if n in wanted or _needed_outside(n, members, users, wanted, free))
     return Pattern(ordered, outputs, free)
 
 
-def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]],
+def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
                     free: frozenset[Node]) -> bool:
-    return any(u not in members and (u not in free or _needed_outside(u, members, users, free)) for u in users[node])
+    return any(u not in members and (u not in free or u in wanted
+                                     or _needed_outside(u, members, users, wanted, free)) for u in users[node])
 
 
 @dataclass(frozen=True)
 class SolverReport:
-    """How the plan was found. Gains are predicted microseconds saved against one kernel per node."""
+    """How the plan was found. Gains are predicted microseconds saved against one kernel per node.
+
+    Attributes:
+        solver: what was asked for, "ilp" or "greedy".
+        status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
+        objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
+        greedy_us, greedy_kernels: gain and kernels of the greedy choice.
+        kernels: of the plan, library calls of large products left out.
+        program: the solver that ran, "" if none had to.
+        parts: planned apart.
+        exact: times are of kernels that were made; else, in large regions, estimates.
+    """
 
     solver: str
     status: str
@@ -110,6 +140,16 @@ class SolverReport:
     greedy_us: float
     candidates: int
     cycle_cuts: int = 0
+    kernels: int = 0
+    greedy_kernels: int = 0
+    program: str = ""
+    parts: int = 1
+    exact: bool = True
+
+    @property
+    def gap(self) -> float:
+        """How far below the best possible gain the plan may be, as a part of that."""
+        return max(0.0, self.bound_us - self.objective_us) / self.bound_us if self.bound_us > 0 else 0.0
 
 
 @dataclass
@@ -120,6 +160,15 @@ class StitchPlan:
     patterns: list[Pattern]
     solver: SolverReport | None = None
     free: frozenset[Node] = field(default_factory=frozenset)
+
+    def split(self, pattern: Pattern) -> list[Pattern]:
+        """Puts a pattern for each node in place of one that turned out to be no kernel, and returns these."""
+        nodes = self.graph.nodes()
+        users, wanted = users_of(nodes), frozenset(delivered(self.graph))
+        singles = [make_pattern((n,), users, wanted, self.free) for n in pattern.nodes]
+        at = self.patterns.index(pattern)
+        self.patterns[at:at + 1] = singles
+        return singles
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
@@ -134,4 +183,3 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 def delivered(graph: TensorGraph) -> list[Node]:
     """The values behind the outputs: an assign delivers its operand."""
     return [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def main(name: str, target: str, out: Path) -> None:
-    device = H200 if target == "cuda" else CPU
+    device = H200 if target == "cuda" else replace(CPU, processors=1)
     calls: list[_Call] = []
 
     def recording(*args: Any, **kwargs: Any) -> pipeline.CompiledRegion:

@@ -1,0 +1,62 @@
+"""Variables that a stitched graph updates, seen by their other users."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+
+PROGRAM = PROGRAMS / "variables.py"
+
+
+@pytest.fixture(scope="module")
+def plain(run: Runner) -> dict[str, Any]:
+    done = run(PROGRAM, stitch="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
+
+
+@pytest.fixture(scope="module", params=["guard", "no guard"])
+def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
+    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "guard")))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.reasons() == ""
+    guarded = (done.report or {})["guard"]
+    assert bool(guarded) == (request.param == "guard")
+    assert all(g["stitched_us"] > 0 and g["original_us"] > 0 for g in guarded)
+    return done
+
+
+def test_two_replicas_agree(stitched: Run, plain: dict[str, Any]) -> None:
+    results = json.loads(stitched.stdout)
+    assert stitched.stitched("mirrored_graph") > 0
+    assert results["devices"] == 2
+    assert results["replicas_agree"]
+    for name in ("losses", "weight"):
+        np.testing.assert_allclose(results[name], plain[name], rtol=2e-5, atol=1e-6)
+
+
+def test_readers_see_whole_values(stitched: Run, plain: dict[str, Any]) -> None:
+    results = json.loads(stitched.stdout)
+    assert stitched.stitched("readers_graph") > 0
+    assert (results["torn"], results["backwards"]) == (0, 0)
+    assert results["kept"] == [True] * 3
+    assert results["last"] == plain["last"] == 120
+
+
+def test_no_update_is_lost(stitched: Run, plain: dict[str, Any]) -> None:
+    assert stitched.stitched("writers_graph") > 0
+    assert json.loads(stitched.stdout)["added"] == plain["added"] == [400, 800]
+
+
+def test_checkpoints_hold_and_bring_back_results(stitched: Run, plain: dict[str, Any]) -> None:
+    results = json.loads(stitched.stdout)
+    assert stitched.stitched("checkpoint_graph") > 0
+    assert results["restored"]
+    assert results["goes_on"]
+    np.testing.assert_allclose(results["checkpoint"], plain["checkpoint"], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,235 @@
+"""A region's two forms on the CPU: its kernels, and its own nodes as a function within the op."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import config as determinism
+
+from tests.native.conftest import INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+
+KERNELS = """
+#include <time.h>
+static void nap(void) { struct timespec t = {0, 3000000}; nanosleep(&t, 0); }
+int fast(const tfs_env* env, void* const* a) { *(float*)a[1] = *(float*)a[0] + 1; return 0; }
+int slow(const tfs_env* env, void* const* a) { nap(); return fast(env, a); }
+int slow_update(const tfs_env* env, void* const* a) { nap(); *(float*)a[0] += 1; return 0; }
+int broken(const tfs_env* env, void* const* a) { return 7; }
+"""
+DECIDED = 60
+"""Calls after which every guard has decided."""
+
+Symbols = Callable[[str], int]
+
+
+@pytest.fixture(scope="module")
+def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
+    return compile_c(KERNELS)
+
+
+@pytest.fixture
+def guard(regions: Regions) -> Iterator[None]:
+    regions.library.enable_guard(True)
+    yield
+    regions.library.enable_guard(False)
+
+
+def definition(function: Callable[..., Any], *specs: Any) -> bytes:
+    """A Python function of tensors as a serialized FunctionDef."""
+    concrete = tf.function(function).get_concrete_function(*specs)
+    return bytes(concrete.function_def.SerializeToString())
+
+
+SCALAR = tf.TensorSpec([], tf.float32)
+
+
+def increment(x: tf.Tensor) -> tf.Tensor:
+    return x + 1.0
+
+
+def nap(x: tf.Tensor) -> tf.Tensor:
+    """Takes some milliseconds."""
+    return x + 1.0 + 0.0 * tf.reduce_sum(tf.random.normal([1 << 18]))
+
+
+def increment_kernel(kernel: Symbols, name: str) -> list[int]:
+    return executable([([], [])], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
+
+
+def repeated(regions: Regions, region: int, calls: int = DECIDED) -> Any:
+    @tf.function
+    def run(x: tf.Tensor) -> tf.Tensor:
+        return regions.call(region, [x])[0]
+
+    results = [float(run(tf.constant(float(i)))) for i in range(calls)]
+    assert results == [i + 1.0 for i in range(calls)]
+    return run
+
+
+def outcome(regions: Regions, region: int) -> Any:
+    found = [o for o in regions.library.guard_outcomes() if o.region == region]
+    return found[0] if found else None
+
+
+def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    repeated(regions, region)
+    decided = outcome(regions, region)
+    assert decided.original
+    assert decided.stitched_us > 3000 > decided.original_us
+    assert (decided.device, decided.key) == (-1, (1, 0))
+    library = regions.library
+    assert library.region_runs(region) + library.region_originals(region) == DECIDED
+    assert library.region_fallbacks(region) == 0
+    before = library.region_runs(region)
+    repeated(regions, region)
+    assert library.region_runs(region) == before
+
+
+def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, guard: None) -> None:
+    function = definition(nap, tf.TensorSpec(None, tf.float32))
+    region = regions.add(lambda key: increment_kernel(kernel, "fast") if key[1] == 0 else None,
+                         original=lambda _: function)
+    run = repeated(regions, region)
+    decided = outcome(regions, region)
+    assert not decided.original
+    assert decided.stitched_us < decided.original_us
+    assert regions.library.region_originals(region) == 7  # two to warm up, five that were timed
+    assert float(run(tf.constant([7.0]))[0]) == 8.0  # what was instantiated for them is gone, but can come back
+    assert regions.library.region_fallbacks(region) == 1
+
+
+def test_the_guard_can_be_off(regions: Regions, kernel: Symbols) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    repeated(regions, region)
+    assert outcome(regions, region) is None
+    assert regions.library.region_runs(region) == DECIDED
+
+
+def test_no_experiments_where_results_have_to_repeat(regions: Regions, kernel: Symbols, guard: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    tf.config.experimental.enable_op_determinism()
+    try:
+        repeated(regions, region)
+    finally:
+        determinism.disable_op_determinism()
+    assert regions.library.region_runs(region) == DECIDED
+
+
+@pytest.mark.parametrize("answer", [None, b"not a function", "an op that fails"])
+def test_without_original_nodes_the_kernels_stay(regions: Regions, kernel: Symbols, guard: None, answer: Any) -> None:
+    if isinstance(answer, str):
+        answer = definition(lambda x: tf.debugging.check_numerics(x / 0.0, "no") + 1.0, SCALAR)
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: answer)
+    repeated(regions, region)
+    assert outcome(regions, region) is None
+    assert regions.library.region_runs(region) == DECIDED
+
+
+def test_seldom_shapes_are_not_sampled(regions: Regions, guard: None) -> None:
+    asked = []
+
+    def original(reason: str) -> None:
+        asked.append(reason)
+
+    region = regions.add(lambda key: executable([(key[2:], [])], [[3, OUTPUT, 0, INPUT, 0, 4 * key[2]]]),
+                         original=original)
+    for _ in range(10):
+        for size in range(1, 9):
+            regions.call(region, [tf.zeros([size])])
+    assert asked == []
+
+
+def test_variables_are_updated_by_either_form(regions: Regions, kernel: Symbols, guard: None) -> None:
+    def update(handle: tf.Tensor) -> None:
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=1.0)
+
+    variable = tf.Variable(0.0)
+    function = definition(update, tf.TensorSpec([], tf.resource))
+    words = executable([], [launch(kernel("slow_update"), (VARIABLE, 0))], state=[(0, 0)])
+    region = regions.add(lambda key: words, original=lambda _: function)
+
+    @tf.function
+    def run() -> None:
+        regions.call(region, [], [variable], types=[])
+
+    for i in range(1, DECIDED + 1):
+        run()
+        assert float(variable) == i
+    assert outcome(regions, region).original
+
+
+def test_threads_decide_together(regions: Regions, kernel: Symbols, guard: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    run = repeated(regions, region, calls=1)
+    start = threading.Barrier(8)
+
+    def work(first: int) -> list[float]:
+        start.wait()
+        return [float(run(tf.constant(float(i)))) for i in range(first, first + DECIDED)]
+
+    with ThreadPoolExecutor(8) as pool:
+        for i, results in enumerate(pool.map(work, range(8))):
+            assert results == [float(i + 1 + k) for k in range(DECIDED)]
+    assert outcome(regions, region).original
+
+
+def test_fallback_runs_in_the_op(regions: Regions, kernel: Symbols) -> None:
+    """Without Python but for the first call of each reason."""
+    asked: list[str] = []
+
+    def original(reason: str) -> bytes:
+        asked.append(reason)
+        return definition(increment, SCALAR)
+
+    def build(key: tuple[int, ...]) -> list[int]:
+        raise ValueError("no schedule")
+
+    unbuilt = regions.add(build, original=original)
+    repeated(regions, unbuilt, calls=5)
+    assert asked == ["ValueError: no schedule"]
+    broken = regions.add(lambda key: increment_kernel(kernel, "broken"), original=original)
+    repeated(regions, broken, calls=3)
+    assert asked[1:] == ["tf_stitch: a generated kernel returned 7"]
+    assert [regions.library.region_fallbacks(r) for r in (unbuilt, broken)] == [5, 3]
+    counted = [(r, reason, n) for r, reason, n in regions.library.native_fallbacks() if r in (unbuilt, broken)]
+    assert counted == [(unbuilt, asked[0], 5), (broken, asked[1], 3)]
+
+
+def test_what_the_nodes_raise_is_the_users_error(regions: Regions) -> None:
+    function = definition(lambda x: tf.debugging.check_numerics(x, "not a number"), SCALAR)
+    region = regions.add(lambda key: None, original=lambda _: function)
+
+    @tf.function
+    def run(x: tf.Tensor) -> tf.Tensor:
+        return regions.call(region, [x])[0]
+
+    assert float(run(tf.constant(2.0))) == 2.0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not a number"):
+        run(tf.constant(np.nan))
+    assert float(run(tf.constant(3.0))) == 3.0
+
+
+def test_fallback_in_a_session_that_is_closed(regions: Regions) -> None:
+    """Kernels with state belong to the session, and outlive its functions."""
+    def update(handle: tf.Tensor) -> tf.Tensor:
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=1.0)
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+    with tf.Graph().as_default():
+        function = definition(update, tf.TensorSpec([], tf.resource))
+        region = regions.add(lambda key: None, original=lambda _: function)
+        variable = tf.compat.v1.get_variable("counter", initializer=0.0, use_resource=True)
+        [result] = regions.call(region, [], [variable])
+        doubled = result * 2.0
+        for _ in range(2):
+            with tf.compat.v1.Session() as session:
+                session.run(variable.initializer)
+                assert [session.run(result) for _ in range(3)] == [1.0, 2.0, 3.0]
+                assert session.run(doubled) == 8.0

@@ -1,0 +1,130 @@
+"""Where candidate patterns come from."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.differential.runner import check_all, keys_of, random_values, region
+from tests.planning.dags import B, MadeUpTimes, part_of, random_nodes
+from tests.planning.paper_graphs import MOTIVATING, motivating_example
+from tf_stitch.device.spec import H200
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.candidates import GrowthOptions, candidates
+from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
+from tf_stitch.planning.merging import MergeOptions, merged_patterns
+from tf_stitch.planning.part import bits, mask_of
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.planning.substitution_fusion import substitution_patterns
+from tf_stitch.transforms.expand_small_dots import expand_dot
+
+F32 = DType.F32
+
+
+def planned(growth: GrowthOptions) -> CompiledRegion:
+    graph = motivating_example()
+    return compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(growth=growth)))
+
+
+def ops(result: CompiledRegion) -> list[set[str]]:
+    """Names of the paper's ops in each pattern."""
+    return [{n.loc.node for n in p.nodes} & set(MOTIVATING) for p in result.plan.patterns]
+
+
+def test_the_motivating_example_is_one_kernel() -> None:
+    """FusionStitching section 3.1, by the paper's two sources."""
+    result = planned(GrowthOptions(merging=False))
+    assert set(MOTIVATING) in ops(result)
+    kernel = next(k for k in result.kernels if "tanh_1" in k.program.title)
+    large = 16 * 64 * 512
+    assert [n.type.numel for n in kernel.schedule.pattern.outputs] == [16 * 64] * 4, "dot_1's result stays inside"
+    assert sum(b.size == large for b in kernel.program.buffers) == 1, "the mask alone is as large"
+    assert result.plan.solver is not None
+    assert result.plan.solver.status == "optimal"
+
+
+def test_substitution_alone_misses_the_motivating_example() -> None:
+    alone = planned(GrowthOptions(merging=False, exploratory=False))
+    assert set(MOTIVATING) not in ops(alone)
+    both = planned(GrowthOptions(merging=False))
+    assert alone.plan.solver is not None
+    assert both.plan.solver is not None
+    assert both.plan.solver.objective_us > alone.plan.solver.objective_us
+
+
+def test_all_sources_together_keep_the_large_value_inside() -> None:
+    result = planned(GrowthOptions())
+    assert any({"dot_1", "reduce_1", "reduce_2", "dot_2"} <= found for found in ops(result))
+
+
+def test_the_motivating_example_is_right() -> None:
+    check_all(motivating_example(2, 3, 4, 20), interpret_gpu=True)
+
+
+def chain(count: int, elements: int = 1 << 19) -> list[Node]:
+    nodes = [B.exp(B.input("x", F32, (elements,)))]
+    while len(nodes) < count:
+        nodes.append(B.exp(nodes[-1]))
+    return nodes
+
+
+def test_substitution_cuts_at_more_ops_with_each_step() -> None:
+    x = B.input("x", F32, (8, 4, 16))
+    dot = B.dot(B.exp(x), B.input("y", F32, (8, 16, 4)))  # small: 4 columns
+    column = B.sum(B.neg(dot), [0, 1])
+    end = B.exp(column)
+    nodes = [dot.operands[0], dot, column.operands[0], column, end]
+    masks = substitution_patterns(part_of(nodes, MadeUpTimes()))
+    assert mask_of(range(5)) in masks, "nothing cuts"
+    assert mask_of([2, 3, 4]) in masks, "the small product cuts"
+    assert not any(masks.count(m) > 1 for m in masks)
+    assert all(not m & 0b10 or m == 0b11111 for m in masks), "a partition op is fused with nothing"
+
+
+@given(st.randoms(use_true_random=False))
+def test_every_source_gives_convex_sets(rng: random.Random) -> None:
+    part = part_of(random_nodes(rng, rng.randint(2, 30)), MadeUpTimes())
+    for masks in (substitution_patterns(part), explore(part, ExploreOptions(large=0)),
+                  merged_patterns(part, MergeOptions())):
+        assert all(part.is_convex(m) and m.bit_count() > 1 for m in masks)
+        assert len(set(masks)) == len(masks)
+    assert all((part.gain(m) or 0) > 0 for m in candidates(part, GrowthOptions()))
+
+
+@pytest.mark.parametrize(("limits", "largest"), [(ExploreOptions(size=5), 5), (ExploreOptions(budget=4), 4),
+                                                 (ExploreOptions(seeds=0), 0), (ExploreOptions(operands=0), 0),
+                                                 (ExploreOptions(large=1 << 40), 0), (ExploreOptions(), 12)])
+def test_exploration_keeps_its_limits(limits: ExploreOptions, largest: int) -> None:
+    found = explore(part_of(chain(20), MadeUpTimes()), limits)
+    assert max((m.bit_count() for m in found), default=0) == largest
+
+
+@given(st.randoms(use_true_random=False))
+def test_traffic_is_that_of_the_pattern(rng: random.Random) -> None:
+    part = part_of(random_nodes(rng, 12), MadeUpTimes())
+    for _ in range(5):
+        mask = part.closure(mask_of(rng.sample(range(12), 3)))
+        pattern = part.pattern(mask)
+        assert part.traffic(mask) == sum(n.type.nbytes for n in (*pattern.reads(), *pattern.outputs))
+        hull = part.hull(mask)
+        for i in bits(part.neighbours(mask)):
+            assert hull.takes(i) == part.is_convex(mask | 1 << i)
+
+
+@pytest.mark.parametrize("turned", ["no", "left", "right"])
+def test_several_columns_are_written_out(turned: str) -> None:
+    x = B.input("x", F32, (2, 20, 5) if turned == "left" else (2, 5, 20))
+    y = B.input("y", F32, (2, 3, 20) if turned == "right" else (2, 20, 3))
+    dot = B.dot(x, y, turned == "left", turned == "right")
+    written = region("columns", [expand_dot(dot, x, y)])
+    check_all(written, interpret_gpu=True)
+    values = random_values(written)
+    got, want = interpret(written, values), interpret(region("product", [dot]), values)
+    np.testing.assert_allclose(got["o0"], want["o0"], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,87 @@
+"""Plans of single parts with made-up times: what has to hold whatever the times are."""
+
+from __future__ import annotations
+
+import random
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.planning.dags import MadeUpTimes, part_of, random_nodes
+from tests.planning.test_solvers import best_by_brute_force
+from tf_stitch.planning.candidates import GrowthOptions, candidates
+from tf_stitch.planning.dependence import Edge, order_groups, strong_components
+from tf_stitch.planning.part import Part, bits
+from tf_stitch.planning.planner import PlanOptions, plan_part
+from tf_stitch.planning.selection import Selection
+
+
+def control_edges(rng: random.Random, count: int) -> tuple[Edge, ...]:
+    """Some, along the order of the nodes."""
+    pairs = (sorted(rng.sample(range(count), 2)) for _ in range(rng.randint(0, 3)))
+    return tuple((a, b) for a, b in pairs)
+
+
+def random_part(rng: random.Random, count: int) -> Part:
+    return part_of(random_nodes(rng, count), MadeUpTimes(rng.choice((0.7, 1.0, 1.5))), control_edges(rng, count))
+
+
+@given(st.randoms(use_true_random=False))
+def test_groups_are_disjoint_convex_and_acyclic_through_control_edges(rng: random.Random) -> None:
+    count = rng.randint(2, 40)
+    part = random_part(rng, count)
+    plan = plan_part(part, PlanOptions())
+    owner = {p: g for g, group in enumerate(plan.groups) for p in group}
+    assert sorted(p for group in plan.groups for p in group) == list(range(count))
+    assert all(part.is_convex(sum(1 << p for p in group)) for group in plan.groups)
+    graph = nx.DiGraph((owner[a], owner[b]) for a, b in part.edges if owner[a] != owner[b])
+    assert nx.is_directed_acyclic_graph(graph)
+    assert all(len(group) == 1 or part.is_exact(sum(1 << p for p in group)) for group in plan.groups)
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_plan_is_the_best_of_its_candidates(rng: random.Random) -> None:
+    part = random_part(rng, rng.randint(2, 12))
+    report = plan_part(part, PlanOptions()).report
+    assert report.status == "optimal"
+    assert report.objective_us >= report.greedy_us - 1e-9
+    masks = candidates(part, GrowthOptions())
+    if len(masks) <= 12:
+        problem = Selection(tuple(frozenset(bits(m)) for m in masks), tuple(part.gain(m) or 0 for m in masks),
+                            len(part.nodes), tuple(part.edges))
+        assert report.objective_us == pytest.approx(best_by_brute_force(problem))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_part_has_the_same_plan(seed: int) -> None:
+    plans = [plan_part(random_part(random.Random(seed), 30), PlanOptions()) for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_few_patterns_are_timed_exactly() -> None:
+    times = MadeUpTimes()
+    part = part_of(random_nodes(random.Random(1), 60), times)
+    report = plan_part(part, PlanOptions()).report
+    assert report.candidates > 40
+    assert times.exact_calls < report.candidates / 2 + 16
+
+
+@given(st.randoms(use_true_random=False))
+def test_components_are_those_of_networkx(rng: random.Random) -> None:
+    n = rng.randint(1, 12)
+    edges = [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(0, 20))]
+    graph = nx.DiGraph(edges)
+    graph.add_nodes_from(range(n))
+    found = strong_components(n, edges)
+    for component in nx.strongly_connected_components(graph):
+        assert len({found[i] for i in component}) == 1
+    assert len(set(found)) == nx.number_strongly_connected_components(graph)
+
+
+def test_wishes_are_kept_unless_the_data_contradict() -> None:
+    needs: list[tuple[int, ...]] = [(), (0,), (), ()]
+    assert order_groups([[0], [1], [2], [3]], needs, [(3, 2), (1, 0)]) == [0, 1, 3, 2]
+    with pytest.raises(ValueError, match="need each other"):
+        order_groups([[0, 2], [1]], [(), (0,), (1,)], [])

@@ -1,0 +1,82 @@
+"""The TensorFlow nodes that a region replaced, as a function that the native op can instantiate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.op_def_pb2 import OpDef
+from tensorflow.core.framework.types_pb2 import DT_RESOURCE
+from tensorflow.python.framework import op_def_registry
+
+from tf_stitch.errors import SourceLoc, UnsupportedError
+
+
+def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outputs: Sequence[tuple[str, int]],
+                 must_run: Sequence[str]) -> FunctionDef:
+    """A function that runs `nodes`.
+
+    Args:
+        arguments: name -> TensorFlow DataType; nodes read argument "x" as tensor "x:0".
+        outputs: (tensor name, DataType) of each result.
+        must_run: nodes that run also if no result needs them.
+
+    Raises:
+        UnsupportedError: TensorFlow does not know an op of the nodes.
+    """
+    function = FunctionDef()
+    signature = function.signature
+    signature.name = name
+    signature.is_stateful = DT_RESOURCE in arguments.values()
+    for argument, dtype in arguments.items():
+        signature.input_arg.add(name=argument, type=dtype)
+    names = _OutputNames(nodes, arguments)
+    for i, (tensor, dtype) in enumerate(outputs):
+        signature.output_arg.add(name=f"o{i}", type=dtype)
+        function.ret[f"o{i}"] = names.of(tensor)
+    for source in nodes.node:
+        node = function.node_def.add()
+        node.CopyFrom(source)
+        node.input[:] = [t if t.startswith("^") else names.of(t) for t in source.input]
+    for node_name in must_run:
+        signature.control_output.append(node_name)
+        function.control_ret[node_name] = node_name
+    return function
+
+
+class _OutputNames:
+    """Tensors as functions name them: node "a"'s output 3 is "a:y:1" if the op's outputs are x, x, y[0], y[1]."""
+
+    def __init__(self, nodes: GraphDef, arguments: Mapping[str, int]) -> None:
+        self._defs = {n.name: n for n in nodes.node}
+        self._arguments = arguments
+        self._names: dict[str, list[str]] = {}
+
+    def of(self, tensor: str) -> str:
+        node, colon, index = tensor.rpartition(":")
+        if not colon:
+            node, index = tensor, "0"
+        if node in self._arguments:
+            return node
+        if node not in self._names:
+            self._names[node] = _outputs(self._defs[node])
+        return f"{node}:{self._names[node][int(index)]}"
+
+
+def _outputs(node: NodeDef) -> list[str]:
+    """(output argument):(number within it) of each output of a node."""
+    op: OpDef | None = op_def_registry.get(node.op)
+    if op is None:
+        raise UnsupportedError("TensorFlow does not know this op", SourceLoc(node.name, node.op))
+    names = []
+    for output in op.output_arg:
+        if output.number_attr:
+            count = node.attr[output.number_attr].i
+        elif output.type_list_attr:
+            count = len(node.attr[output.type_list_attr].list.type)
+        else:
+            count = 1
+        names += [f"{output.name}:{i}" for i in range(count)]
+    return names

@@ -1,0 +1,138 @@
+// A region's own TensorFlow nodes as a function that runs inside the op, in its thread and on its device.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_stitch {
+
+// The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
+class OriginalNodes {
+ public:
+  // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none. Lives for the process, for
+  // TensorFlow holds on to the library of what it instantiates.
+  static const OriginalNodes* Parse(const std::string& definition, bool on_gpu) {
+    tensorflow::FunctionDefLibrary functions;
+    tensorflow::FunctionDef* function = functions.add_function();
+    if (!function->ParseFromString(definition)) return nullptr;
+    // The op's inputs and outputs lie on its device, where functions expect small integers in host memory.
+    if (on_gpu) {
+      (*function->mutable_attr())[tensorflow::FunctionLibraryDefinition::kIntsOnDeviceAttr].set_b(true);
+    }
+    return new OriginalNodes(functions);
+  }
+
+  absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library,
+                           tensorflow::FunctionLibraryRuntime::Handle* handle) const {
+    absl::Status status;
+    // The first costs least per node. It takes no edges between host and device memory, which the second does.
+    for (const char* executor : {"SINGLE_THREADED_EXECUTOR", ""}) {
+      tensorflow::FunctionLibraryRuntime::InstantiateOptions options;
+      options.lib_def = &library_;
+      options.executor_type = executor;
+      options.create_kernels_eagerly = true;
+      status = library->Instantiate(name_, tensorflow::AttrSlice(), options, handle);
+      if (status.ok()) break;
+    }
+    return status;
+  }
+
+ private:
+  explicit OriginalNodes(const tensorflow::FunctionDefLibrary& functions)
+      : name_(functions.function(0).signature().name()), library_(tensorflow::OpRegistry::Global(), functions) {}
+
+  std::string name_;
+  tensorflow::FunctionLibraryDefinition library_;
+};
+
+// What one kernel instantiated of them, by function library: a kernel can be run with several, and outlive them.
+class OriginalFunction {
+ public:
+  explicit OriginalFunction(bool on_gpu) : on_gpu_(on_gpu) {}
+  OriginalFunction(const OriginalFunction&) = delete;
+  OriginalFunction& operator=(const OriginalFunction&) = delete;
+
+  ~OriginalFunction() { Release(); }
+
+  // Runs the nodes on the op's inputs and sets its outputs, in place of those of a failed attempt. Variables are read
+  // and written by TensorFlow's own ops: the caller holds no lock. All in this thread: it may be one of the pool's,
+  // and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const OriginalNodes& nodes, bool* ran) {
+    *ran = false;
+    tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
+    if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
+    while (true) {
+      {
+        tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
+        if (const Instance* instance = Find(library)) {
+          *ran = true;
+          return Run(ctx, library, instance->handle);
+        }
+      }
+      tensorflow::mutex_lock lock(mutex_);
+      if (Find(library) != nullptr) continue;
+      tensorflow::FunctionLibraryRuntime::Handle handle;
+      TF_RETURN_IF_ERROR(nodes.Instantiate(library, &handle));
+      instances_.push_back({library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle});
+    }
+  }
+
+  // Frees what was instantiated; a later Run does it again.
+  void Release() {
+    tensorflow::mutex_lock lock(mutex_);
+    for (const Instance& instance : instances_) {
+      const auto library = instance.alive.GetNewRef();
+      if (library != nullptr) library->ReleaseHandle(instance.handle).IgnoreError();
+    }
+    instances_.clear();
+  }
+
+ private:
+  struct Instance {
+    tensorflow::FunctionLibraryRuntime* library;
+    tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime> alive;
+    tensorflow::FunctionLibraryRuntime::Handle handle;
+  };
+
+  absl::Status Run(tensorflow::OpKernelContext* ctx, tensorflow::FunctionLibraryRuntime* library,
+                   tensorflow::FunctionLibraryRuntime::Handle handle) const {
+    std::function<void(std::function<void()>)> in_this_thread = [](std::function<void()> work) { work(); };
+    tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
+    options.cancellation_manager = ctx->cancellation_manager();
+    options.step_container = ctx->step_container();
+    options.stats_collector = ctx->stats_collector();
+    options.runner = &in_this_thread;
+    options.run_all_kernels_inline = true;
+    options.rendezvous = ctx->rendezvous();
+    options.create_rendezvous = on_gpu_;  // for edges between its two memories
+
+    std::vector<tensorflow::Tensor> inputs(ctx->num_inputs());
+    for (int i = 0; i < ctx->num_inputs(); ++i) inputs[i] = ctx->input(i);
+    std::vector<tensorflow::Tensor> outputs;
+    TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, &outputs));
+    if (static_cast<int>(outputs.size()) != ctx->num_outputs()) {
+      return absl::InternalError("tf_stitch: the region's own nodes have another number of outputs");
+    }
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      tensorflow::TensorValue stale = ctx->release_output(i);
+      delete stale.tensor;
+      ctx->set_output(i, std::move(outputs[i]));
+    }
+    return absl::OkStatus();
+  }
+
+  const Instance* Find(tensorflow::FunctionLibraryRuntime* library) const {
+    for (const Instance& instance : instances_) {
+      if (instance.library == library && instance.alive.GetNewRef() != nullptr) return &instance;
+    }
+    return nullptr;
+  }
+
+  const bool on_gpu_;
+  mutable tensorflow::mutex mutex_;
+  std::vector<Instance> instances_;
+};
+
+}  // namespace tf_stitch

@@ -1,0 +1,137 @@
+"""From a pattern to its kernel, and to the times the planner chooses by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.text_format import structural_key
+from tf_stitch.lowering.compile_pattern import compile_pattern, has_schedule
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.retarget import retarget, structure
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.estimate import estimate_us
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
+from tf_stitch.planning.stitch_plan import Pattern, is_small_product
+from tf_stitch.transforms.expand_small_dots import expand_small_dots
+
+
+class PatternCompiler:
+    """Schedules and lowers patterns, each structure once.
+
+    Args:
+        aligned: every buffer starts at a multiple of 16 bytes.
+        footprint: bytes that a run of the whole region reads and writes (see ModelCost).
+        measured: times of patterns that were measured before; they beat the model's.
+    """
+
+    def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
+                 measured: MeasuredTimes | None = None) -> None:
+        self._device, self._aligned = device, aligned
+        self._times: dict[str, float | None] = {}
+        self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
+        if measured is not None:
+            self._cost = MeasuredCost(self._cost, measured, aligned)
+
+    def compile(self, pattern: Pattern) -> LoweredKernel:
+        """The first schedule of the first rule that can be lowered. Small products in the pattern are written out.
+
+        Raises:
+            ScheduleError: none; the message holds every rule's reason.
+        """
+        written, originals = _without_products(pattern)
+        key, nodes = structure(written)
+        if key in self._kernels:
+            known, its_nodes = self._kernels[key]
+            kernel = retarget(known, its_nodes, nodes, written)
+        else:
+            kernel = compile_pattern(written, self._device, self._aligned)
+            self._kernels[key] = kernel, nodes
+        if not originals:
+            return kernel
+        return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))
+
+    def estimate(self, pattern: Pattern) -> float | None:
+        """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
+        library call."""
+        if is_library_call(pattern):
+            return estimate_us(pattern, self._device)
+        try:
+            written, _ = _without_products(pattern)
+        except ScheduleError:
+            return None
+        return estimate_us(written, self._device) if has_schedule(written, self._device, self._aligned) else None
+
+    def exact(self, pattern: Pattern) -> float | None:
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
+        if is_library_call(pattern):
+            return estimate_us(pattern, self._device)
+        key = structural_key(pattern.nodes, pattern.outputs)
+        if key not in self._times:
+            self._times[key] = self._cost(pattern)
+        return self._times[key]
+
+
+def is_library_call(pattern: Pattern) -> bool:
+    """Whether a pattern is a product alone."""
+    return len(pattern.nodes) == 1 and pattern.nodes[0].category is Category.CONTRACTION
+
+
+def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
+    """The pattern with its products written out, and what its outputs were before.
+
+    Raises:
+        ScheduleError: a product too large for that.
+    """
+    products = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
+    if not products:
+        return pattern, {}
+    for product in products:
+        if not is_small_product(product):
+            raise ScheduleError("a product is a library call of its own", product.loc)
+    between = _free_between(pattern)
+    new = expand_small_dots(between)
+    outside = set(pattern.reads())
+    nodes: dict[Node, None] = {}
+    for node in between:
+        if node not in pattern.free:
+            _collect(new[node], outside, pattern.free, nodes)
+    free = pattern.free | {new[n] for n in between if n in pattern.free}
+    outputs = tuple(new[n] for n in pattern.outputs)
+    members = tuple(n for n in nodes if n not in free)
+    return Pattern(members, outputs, free), {new[n]: n for n in pattern.outputs}
+
+
+def _free_between(pattern: Pattern) -> list[Node]:
+    """The pattern's nodes and the free nodes that lead from one to another, operands first."""
+    members = set(pattern.nodes)
+    order: dict[Node, None] = {}
+
+    def visit(node: Node) -> bool:
+        """Whether a member is above."""
+        if node in order:
+            return True
+        if node not in members and node not in pattern.free:
+            return False
+        above = [visit(o) for o in node.operands]
+        if node in members or any(above):
+            order[node] = None
+            return True
+        return False
+
+    for node in pattern.nodes:
+        visit(node)
+    return list(order)
+
+
+def _collect(node: Node, outside: set[Node], free: frozenset[Node], found: dict[Node, None]) -> None:
+    """Adds `node` and what it is made of, operands first, down to values that come from outside."""
+    if node in found or node in outside or node in free:
+        return
+    for operand in node.operands:
+        _collect(operand, outside, free, found)
+    found[node] = None

@@ -1,0 +1,118 @@
+"""Cuts a region into parts that are planned apart, so that planning grows with the region's size and no faster.
+
+Three cuts, each of which leaves parts that no path can leave and come back to: levels (nodes with equally many large
+products before them, for no pattern spans one), connected parts of a level, and windows of a long part, cut where the
+fewest bytes cross. Parts are numbered in an order in which they could run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.dependence import Edge
+from tf_stitch.planning.substitution_fusion import is_large_product
+
+WINDOW = 160
+"""Most nodes of a part; the shortest window is half of it."""
+
+
+def decompose(work: Sequence[Node], needs: Sequence[Sequence[int]], free: frozenset[Node]) -> list[list[int]]:
+    """Positions of each part, ascending. A large product is a part of its own.
+
+    Args:
+        needs: for each node of `work` the positions it depends on.
+    """
+    level = levels(work, needs)
+    parts: list[tuple[int, list[int]]] = []
+    for positions in _connected(work, needs, level, free):
+        parts += [(level[positions[0]], window) for window in _windows(work, needs, positions)]
+    return [part for _, part in sorted(parts)]
+
+
+def levels(work: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[int]:
+    """For each node the number of large products in sequence before it. A node that gives out more bytes than it takes
+    in (a broadcast) waits for the first level that wants its result."""
+    level = [0] * len(work)
+    users: list[list[int]] = [[] for _ in work]
+    for i, before in enumerate(needs):
+        for j in before:
+            users[j].append(i)
+            level[i] = max(level[i], level[j] + is_large_product(work[j]))
+    for i in reversed(range(len(work))):
+        node = work[i]
+        if users[i] and not is_large_product(node):
+            wanted = min(level[j] for j in users[i])
+            if wanted > level[i] and node.type.nbytes > sum(o.type.nbytes for o in dict.fromkeys(node.operands)):
+                level[i] = wanted
+    return level
+
+
+def _connected(work: Sequence[Node], needs: Sequence[Sequence[int]], level: Sequence[int],
+               free: frozenset[Node]) -> list[list[int]]:
+    """Positions of one level connected by values, or by reading the same tensor."""
+    leader = list(range(len(work)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    def link(a: int, b: int) -> None:
+        a, b = find(a), find(b)
+        leader[max(a, b)] = min(a, b)
+
+    readers: dict[tuple[Node, int], int] = {}
+    for i, node in enumerate(work):
+        if is_large_product(node):
+            continue
+        for j in needs[i]:
+            if level[j] == level[i] and not is_large_product(work[j]):
+                link(i, j)
+        for operand in node.operands:
+            if operand not in free and operand.type.numel > 1:
+                link(i, readers.setdefault((operand, level[i]), i))
+    parts: dict[int, list[int]] = {}
+    for i in range(len(work)):
+        parts.setdefault(find(i), []).append(i)
+    return list(parts.values())
+
+
+def _windows(work: Sequence[Node], needs: Sequence[Sequence[int]], positions: list[int]) -> list[list[int]]:
+    """Stretches of `positions` of half a WINDOW to a WINDOW. Cutting where few bytes cross also cuts equal layers at
+    equal places, so that they are planned once."""
+    if len(positions) <= WINDOW:
+        return [positions]
+    crossing = _bytes_across(work, needs, positions)
+    windows: list[list[int]] = []
+    start = 0
+    while len(positions) - start > WINDOW:
+        cut = min(range(start + WINDOW // 2, start + WINDOW + 1), key=lambda i: (crossing[i], -i))
+        windows.append(positions[start:cut])
+        start = cut
+    return [*windows, positions[start:]]
+
+
+def _bytes_across(work: Sequence[Node], needs: Sequence[Sequence[int]], positions: list[int]) -> list[int]:
+    """Bytes of values made before and used after each gap: gap i is before positions[i]."""
+    place = {p: i for i, p in enumerate(positions)}
+    last = list(range(len(positions)))
+    for i, p in enumerate(positions):
+        for j in needs[p]:
+            if j in place:
+                last[place[j]] = max(last[place[j]], i)
+    change = [0] * (len(positions) + 1)
+    for i, p in enumerate(positions):
+        change[min(i + 1, len(positions))] += work[p].type.nbytes
+        change[min(last[i] + 1, len(positions))] -= work[p].type.nbytes
+    return list(accumulate(change))
+
+
+def inner_edges(part: Sequence[int], needs: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> list[Edge]:
+    """Edges between places of a part: its data, and those wishes that agree with the order of its nodes."""
+    place = {p: i for i, p in enumerate(part)}
+    edges = dict.fromkeys((place[j], i) for i, p in enumerate(part) for j in needs[p] if j in place)
+    edges.update(dict.fromkeys((place[a], place[b]) for a, b in wishes if a < b))
+    return list(edges)

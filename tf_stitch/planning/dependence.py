@@ -1,0 +1,133 @@
+"""What has to run before what: data, through nodes that every kernel recomputes, and readers of a variable before the
+kernel that updates it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
+
+Edge = tuple[int, int]
+"""(before, after), as positions."""
+
+
+def dependencies(nodes: Sequence[Node], work: Sequence[Node]) -> list[tuple[int, ...]]:
+    """For every node of `work` the positions in `work` of those whose values it needs, through nodes of no kernel.
+
+    Args:
+        nodes: of the whole graph, operands first.
+        work: in the same order.
+    """
+    position = {n: i for i, n in enumerate(work)}
+    behind: dict[Node, tuple[int, ...]] = {}  # of every node, through free ones
+    needs: list[tuple[int, ...]] = [()] * len(work)
+    for node in nodes:
+        found: dict[int, None] = {}
+        for operand in node.operands:
+            if operand in position:
+                found[position[operand]] = None
+            else:
+                found.update(dict.fromkeys(behind[operand]))
+        behind[node] = tuple(found)
+        if node in position:
+            needs[position[node]] = behind[node]
+    return needs
+
+
+def update_edges(graph: TensorGraph, nodes: Sequence[Node], work: Sequence[Node]) -> list[Edge]:
+    """(node that reads a variable's old value, node that computes its new one): in this order the variable can be
+    updated in place. Some of the edges may contradict the data."""
+    position = {n: i for i, n in enumerate(work)}
+    readers: dict[Node, set[int]] = {}  # of each variable, and of each node with no kernel of its own
+    variables: dict[str, Node] = {}
+    for node in reversed(nodes):
+        if isinstance(node.attrs, VariableAttrs):
+            variables[node.attrs.handle] = node
+        for operand in node.operands:
+            if isinstance(operand.attrs, VariableAttrs) or operand not in position:
+                mine = {position[node]} if node in position else readers.get(node, set())
+                readers.setdefault(operand, set()).update(mine)
+    edges: list[Edge] = []
+    for _, node in graph.outputs:
+        if isinstance(node.attrs, AssignAttrs) and node.attrs.handle in variables:
+            writer = position.get(node.operands[0])
+            if writer is not None:
+                old = readers.get(variables[node.attrs.handle], set())
+                edges += [(reader, writer) for reader in sorted(old) if reader != writer]
+    return edges
+
+
+def order_groups(groups: Sequence[Iterable[int]], needs: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> list[int]:
+    """Indices of disjoint groups that cover every position, each after what it needs; `wishes` are kept as far as they
+    do not contradict the rest. Ties by the first position of a group.
+
+    Raises:
+        ValueError: the groups need each other.
+    """
+    owner = {p: g for g, group in enumerate(groups) for p in group}
+    first = [min(group) for group in groups]
+    hard = {(owner[before], owner[p]) for p, befores in enumerate(needs) for before in befores}
+    soft = {(owner[a], owner[b]) for a, b in wishes}
+    both = [(a, b) for a, b in hard | soft if a != b]
+    component = strong_components(len(groups), both)
+    kept = [(a, b) for a, b in both if (a, b) in hard or component[a] != component[b]]
+    after: list[list[int]] = [[] for _ in groups]
+    waiting = [0] * len(groups)
+    for a, b in kept:
+        after[a].append(b)
+        waiting[b] += 1
+    ready = [(first[g], g) for g in range(len(groups)) if not waiting[g]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, g = heapq.heappop(ready)
+        order.append(g)
+        for b in after[g]:
+            waiting[b] -= 1
+            if not waiting[b]:
+                heapq.heappush(ready, (first[b], b))
+    if len(order) < len(groups):
+        raise ValueError("groups need each other")
+    return order
+
+
+def strong_components(size: int, edges: Iterable[Edge]) -> list[int]:
+    """A number for each node of a graph, equal for nodes that reach each other (Tarjan, without recursion)."""
+    after: list[list[int]] = [[] for _ in range(size)]
+    for a, b in edges:
+        after[a].append(b)
+    index, low, component = [-1] * size, [0] * size, [-1] * size
+    open_nodes: list[int] = []
+    visited = found = 0
+    for root in range(size):
+        if index[root] >= 0:
+            continue
+        path = [(root, iter(after[root]))]
+        index[root] = low[root] = visited
+        visited += 1
+        open_nodes.append(root)
+        while path:
+            node, rest = path[-1]
+            for b in rest:
+                if index[b] < 0:
+                    index[b] = low[b] = visited
+                    visited += 1
+                    open_nodes.append(b)
+                    path.append((b, iter(after[b])))
+                    break
+                if component[b] < 0:
+                    low[node] = min(low[node], index[b])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == index[node]:
+                    while True:
+                        member = open_nodes.pop()
+                        component[member] = found
+                        if member == node:
+                            break
+                    found += 1
+    return component

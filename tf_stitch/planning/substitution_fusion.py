@@ -1,0 +1,76 @@
+"""Substitution fusion (FusionStitching section 4.2.1, Algorithm 1): all ops between two partition ops are one pattern;
+partition ops grow from large products alone to everything that is not element-wise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ReduceAttrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.planning.part import Part, bits, mask_of
+from tf_stitch.planning.stitch_plan import is_small_product
+
+
+def is_large_product(node: Node) -> bool:
+    return node.category is Category.CONTRACTION and not is_small_product(node)
+
+
+def is_product(node: Node) -> bool:
+    return node.category is Category.CONTRACTION
+
+
+def is_column_reduction(node: Node) -> bool:
+    """Whether a reduction keeps its last axis."""
+    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes
+
+
+def is_scalar_reduction(node: Node) -> bool:
+    return node.category is Category.REDUCTION and node.type.numel == 1
+
+
+def is_reduction_or_scan(node: Node) -> bool:
+    return node.category in (Category.REDUCTION, Category.SCAN)
+
+
+def moves_contiguous_axis(node: Node) -> bool:
+    return node.kind is OpKind.TRANSPOSE
+
+
+GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_product, is_product, is_column_reduction, is_scalar_reduction,
+                                              is_reduction_or_scan, moves_contiguous_axis)
+"""What joins the partition ops, step by step. The paper's steps end with "etc."; the last two are ours: kernels of
+element-wise ops alone, which every schedule rule takes."""
+
+
+def substitution_patterns(part: Part) -> list[int]:
+    """Sets of two nodes or more, for every step of GROWTH: the ops between adjacent partition ops, and the connected
+    parts of each such segment. Convex: a segment of a topological order has no path that leaves it and comes back."""
+    found: dict[int, None] = {}
+    for step in range(1, len(GROWTH) + 1):
+        partition = [any(joins(n) for joins in GROWTH[:step]) for n in part.nodes]
+        for segment in _segments(partition):
+            for mask in (segment, *_connected(part, segment)):
+                if mask.bit_count() > 1:
+                    found[mask] = None
+    return list(found)
+
+
+def _segments(partition: list[bool]) -> Iterator[int]:
+    start = 0
+    for i, cuts in enumerate([*partition, True]):
+        if cuts:
+            yield mask_of(range(start, i))
+            start = i + 1
+
+
+def _connected(part: Part, mask: int) -> Iterator[int]:
+    """The parts of `mask` that are connected by edges."""
+    while mask:
+        reached, fresh = 0, mask & -mask
+        while fresh:
+            reached |= fresh
+            near = mask_of(j for i in bits(fresh) for j in (*part.before[i], *part.after[i]))
+            fresh = near & mask & ~reached
+        yield reached
+        mask &= ~reached

@@ -1,0 +1,32 @@
+"""A profile for people."""
+
+from __future__ import annotations
+
+from tf_stitch.device.profile import DeviceProfile
+
+
+def table(profile: DeviceProfile) -> str:
+    """A profile for people."""
+    lines = [f"{profile.name} ({profile.target}), {profile.processors} processors",
+             *(f"  {key}: {value}" for key, value in profile.made.items()),
+             f"launch {profile.launch_us} us, handover {profile.handover_us} us, "
+             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us",
+             f"last cache {profile.cache_bytes} bytes, shared memory {profile.shared_bytes} bytes, "
+             f"memory of all cores / one {profile.all_cores}"]  # fmt: skip
+    curves = (("bandwidth, GB/s", profile.bandwidth), ("gather, 10^9 elements/s", profile.gather),
+              ("latency, us", profile.latency))  # fmt: skip
+    for name, curve in curves:
+        lines += [f"{name}:", *(f"  {_bytes(x):>9} {y:10.4g}" for x, y in curve)]
+    if profile.reduction:
+        lines += ["reduction over threads, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.reduction)]
+    for dtype, ops in profile.rates:
+        lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
+    return "\n".join(lines)
+
+
+def _bytes(n: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:g} {unit}"
+        n /= 1024
+    return f"{n:g} GiB"

@@ -1,0 +1,116 @@
+"""How long planning takes: generated graphs of growing size, and regions of real models. No device is needed.
+
+Each graph is planned twice: with times made up from bytes ("made-up": the planner alone), and with the product's own
+("own": every pattern is scheduled for an H200 and, in regions of up to 2,000 nodes, lowered if it is chosen). Writes
+benchmarks/planning.json and, from it, planning.md.
+
+    python tools/planning_benchmark.py
+    python tools/planning_benchmark.py --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
+
+Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.planning_graphs import GENERATORS  # noqa: E402
+from tf_stitch.device.spec import H200  # noqa: E402
+from tf_stitch.ir.graph import TensorGraph  # noqa: E402
+from tf_stitch.ir.text_parser import parse_graph  # noqa: E402
+from tf_stitch.pass_manager import run_passes  # noqa: E402
+from tf_stitch.pattern_compiler import PatternCompiler  # noqa: E402
+from tf_stitch.pipeline import passes  # noqa: E402
+from tf_stitch.planning.part import PatternTimes  # noqa: E402
+from tf_stitch.planning.planner import PlanOptions, plan_region  # noqa: E402
+from tf_stitch.planning.stitch_plan import Pattern, plannable  # noqa: E402
+
+_SIZES = flags.DEFINE_list("sizes", ["1000", "10000", "100000"], "nodes of the generated graphs")
+_KINDS = flags.DEFINE_list("kinds", list(GENERATORS), "generated graphs")
+_TIMES = flags.DEFINE_list("times", ["made-up", "own"], "what gives the times of patterns")
+_GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "tests" / "planning" / "graphs"), "a folder of real graphs")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "planning.json"), "the result; a .md goes beside it")
+
+Result = dict[str, Any]
+
+
+class MadeUpTimes:
+    """A launch and the bytes moved; no schedule is made. Up to 40 nodes fit a kernel, two reductions of one shape."""
+
+    def exact(self, pattern: Pattern) -> float | None:
+        reduced = {n.type.shape for n in pattern.nodes if n.category.value == "reduction"}
+        if len(pattern.nodes) > 40 or len(reduced) > 1:
+            return None
+        return 2.5 + sum(n.type.nbytes for n in (*pattern.reads(), *pattern.outputs)) / 4e6
+
+    estimate = exact
+
+
+def graphs() -> Iterator[tuple[str, TensorGraph]]:
+    for kind in _KINDS.value:
+        for size in _SIZES.value:
+            yield f"{kind} {size}", GENERATORS[kind](int(size))
+    for path in sorted(Path(_GRAPHS.value).rglob("*.txt")):
+        if path.parent.name == "graphs" or ".graph.0_bound" in path.name:
+            yield path.name.removesuffix(".txt").removesuffix(".graph.0_bound"), parse_graph(path.read_text())
+
+
+def measure(name: str, graph: TensorGraph, which: str) -> Result:
+    """Seconds of plan_region for one graph, and what came out."""
+    graph = run_passes(graph, passes(H200), None)
+    times: PatternTimes = MadeUpTimes() if which == "made-up" else PatternCompiler(H200, True)
+    start, cpu = time.perf_counter(), time.process_time()
+    plan = plan_region(graph, times, PlanOptions())
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    report = plan.solver
+    assert report is not None
+    return {"graph": name, "times": which, "nodes": len(plannable(graph, plan.free)), "seconds": seconds,
+            "processor_seconds": cpu, "patterns": len(plan.patterns), "greedy_kernels": report.greedy_kernels,
+            "kernels": report.kernels, "parts": report.parts, "candidates": report.candidates,
+            "status": report.status, "gap": report.gap}  # fmt: skip
+
+
+def table(document: Result) -> str:
+    """The result as Markdown."""
+    machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
+    lines = ["# Planning time", "", f"{machine}.", "", f"Made by `{document['command']}`.", "",
+             "`made-up`: times of patterns from bytes alone, the planner itself. `own`: the product's for an H200: "
+             "every pattern is scheduled, and in regions of up to 2,000 nodes what is chosen is lowered. Nodes are "
+             "those that need a kernel, after the tensor passes. Processor seconds leave out what other programs took "
+             "from the machine.", "",
+             "| graph | times | nodes | seconds | processor seconds | us per node | kernels | greedy | parts | status "
+             "| gap |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for r in document["results"]:
+        lines.append(f"| {r['graph']} | {r['times']} | {r['nodes']} | {r['seconds']:.2f} | "
+                     f"{r['processor_seconds']:.2f} | {r['processor_seconds'] / r['nodes'] * 1e6:.0f} | {r['kernels']} "
+                     f"| {r['greedy_kernels']} | {r['parts']} | {r['status']} | {r['gap']:.1%} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def main(_: Sequence[str]) -> None:
+    out = Path(_OUT.value)
+    command = " ".join(["python tools/planning_benchmark.py", *sys.argv[1:]])
+    document: Result = {"machine": describe_cpu(), "command": command, "results": []}
+    for name, graph in graphs():
+        for which in _TIMES.value:
+            result = measure(name, graph, which)
+            document["results"].append(result)
+            print(f"{name}, {which}: {result['nodes']} nodes, {result['seconds']:.2f} s", file=sys.stderr, flush=True)
+            out.write_text(json.dumps(document, indent=1) + "\n")
+    out.with_suffix(".md").write_text(table(document))
+    print(table(document))
+
+
+if __name__ == "__main__":
+    app.run(main)
