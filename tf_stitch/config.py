@@ -46,6 +46,7 @@ class StitchConfig:
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
+        async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
         ilp_seconds: time limit of one integer program, in seconds.
         tune_seconds: what a process may spend in the background on measuring kernels for later plans, in seconds.
         report_dir: folder of `report.json`, or None.
@@ -65,6 +66,7 @@ class StitchConfig:
     skip: tuple[str, ...] = ()
     fuel: Fuel | None = None
     cuda_graphs: int = 64
+    async_builds: bool = False
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
     report_dir: Path | None = None
@@ -159,6 +161,8 @@ VARIABLES: Mapping[str, Variable] = {
                                "stitch only the first regions; after the point, patterns of the next region"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
+    "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
+                                "1 runs TensorFlow's own ops while kernels are built in the background"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,

@@ -67,3 +67,7 @@ class BuildError(StitchError):
 
 class NativeError(StitchError):
     """The native op or the graph hook could not be built or loaded."""
+
+
+class BuildPending(Exception):
+    """A build goes on in the background: ask again later."""

@@ -11,6 +11,7 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.compile_pattern import compile_pattern, has_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
@@ -31,6 +32,7 @@ class PatternCompiler:
                  measured: MeasuredTimes | None = None) -> None:
         self._device, self._aligned = device, aligned
         self._times: dict[str, float | None] = {}
+        self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned)
@@ -42,7 +44,13 @@ class PatternCompiler:
             ScheduleError: none; the message holds every rule's reason.
         """
         written, originals = _without_products(pattern)
-        kernel = compile_pattern(written, self._device, self._aligned)
+        key, nodes = structure(written)
+        if key in self._kernels:
+            known, its_nodes = self._kernels[key]
+            kernel = retarget(known, its_nodes, nodes, written)
+        else:
+            kernel = compile_pattern(written, self._device, self._aligned)
+            self._kernels[key] = kernel, nodes
         if not originals:
             return kernel
         return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import emit_cpu
-from tf_stitch.emit.cuda import STATIC_SHARED_BYTES, Packed, dynamic_shared_bytes, emit_cuda, shared_bytes
+from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
+from tf_stitch.emit.cuda import (
+    STATIC_SHARED_BYTES,
+    Packed,
+    dynamic_shared_bytes,
+    emit_cuda,
+    join_cuda,
+    render_cuda,
+    shared_bytes,
+)
+from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -20,6 +30,7 @@ from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -45,6 +56,8 @@ class CompileOptions:
         aligned: every buffer starts at a multiple of 16 bytes.
         measured: times that go before predicted ones.
         patterns: how many patterns of more than one node are kept, the first ones; None: all.
+        plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
+            after their text, and get those sizes as arguments.
     """
 
     device: DeviceSpec
@@ -52,6 +65,7 @@ class CompileOptions:
     aligned: bool = True
     measured: MeasuredTimes | None = None
     patterns: int | None = None
+    plans: PlanMemory | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ class CompiledRegion:
         programs: what the symbol of each launch runs, in the order of its arguments.
         launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
+        rendered: kernels that other sizes share, by symbol; `source` holds them all.
     """
 
     executable: Executable
@@ -72,6 +87,7 @@ class CompiledRegion:
     launches: tuple[str, ...]
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
+    rendered: Mapping[str, Rendered] = field(default_factory=dict)
 
 
 def passes(device: DeviceSpec) -> tuple[Pass, ...]:
@@ -104,28 +120,45 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     graph = run_passes(graph, passes(options.device), instrument)
     verify_graph(graph, static=True)
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured)
-    plan = plan_region(graph, compiler, options.plan)
-    if options.patterns is not None:
-        plan = keep_patterns(plan, options.patterns)
+    plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
-    buffers = plan_buffers(graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
-    outputs = tuple(n.type for _, n in graph.outputs if n.kind is not OpKind.ASSIGN)
-    groups = _pack(buffers.kernels, buffers.rounds) if options.device.is_gpu else None
-    steps, source, programs, launches = (_host_steps(buffers) if groups is None
-                                         else _device_steps(buffers, groups))
+    buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+    outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in graph.outputs
+                    if n.kind is not OpKind.ASSIGN)
+    shared, rendered = options.plans is not None, dict[str, Rendered]()
+    most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
+    groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
+    if shared:
+        steps, source, programs, launches = _shared_steps(buffers, groups, rendered)
+    else:
+        steps, source, programs, launches = (_host_steps(buffers) if groups is None
+                                             else _device_steps(buffers, groups))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena_bytes,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls)
+    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls, rendered)
+
+
+def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
+                  ) -> tuple[StitchPlan, list[Work]]:
+    """The plan, and its kernels and library calls. A plan of another size serves where there is one."""
+    known = options.plans.recall(graph) if options.plans is not None else None
+    plan = plan_region(graph, compiler, options.plan) if known is None else known
+    if known is None and options.patterns is not None:
+        plan = keep_patterns(plan, options.patterns)
+    work = _work(plan, compiler)
+    if known is None and options.plans is not None:
+        options.plans.keep(plan)
+    return plan, work
 
 
 def _footprint(graph: TensorGraph) -> int:
     """Bytes that come in and go out."""
     sources = (OpKind.INPUT, OpKind.VARIABLE)
     ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
-    return sum(n.type.nbytes for n in ends)
+    return sum(int(n.type.nbytes) for n in ends)
 
 
 def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
@@ -203,13 +236,47 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """For each step, copies last, the earlier ones it has to wait for."""
-    accesses = [[Access(buffers.argument(node, mode), node.type.nbytes, mode is not Mode.READ)
+    accesses = [[Access(buffers.argument(node, mode), int(node.type.nbytes), mode is not Mode.READ)
                  for i in group for node, mode in buffers.kernels[i].arguments] for group in groups]
     accesses += [[Access(c.target, c.nbytes, True), Access(c.source, c.nbytes, False)] for c in buffers.copies]
     return tuple(predecessors(accesses))
 
 
-def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:
+def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered]
+                  ) -> Launches:
+    """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
+
+    Args:
+        groups: of kernels that share a launch on a GPU; None for a CPU.
+    """
+    steps: list[Step] = []
+    runs: dict[str, tuple[Program, ...]] = {}
+    names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
+    is_gpu = groups is not None
+    for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
+        first = buffers.kernels[group[0]]
+        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
+        if isinstance(first, LibraryCall):
+            g = first.gemm
+            steps.append(GemmStep(replace(g, batch=int(g.batch), m=int(g.m), n=int(g.n), k=int(g.k)), args))
+            continue
+        programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
+        if not all(program.grid for program in programs):  # no elements: no work
+            continue
+        kernel = render_cuda(programs) if is_gpu else render_cpu(programs[0])
+        rendered[kernel.symbol] = kernel
+        runs[kernel.symbol] = programs
+        names |= dict.fromkeys(group, kernel.symbol)
+        if is_gpu:
+            steps.append(DeviceLaunch(kernel.symbol, int(sum(p.grid for p in programs)), programs[0].threads,
+                                      max(map(dynamic_shared_bytes, programs)), args, kernel.sizes))
+        else:
+            steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
+    parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
+    return steps, (join_cuda if is_gpu else join_cpu)(parts) if parts else "", runs, tuple(names.values())
+
+
+def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
     threads and no dynamic shared memory, while their parameters and static shared memory fit. A library call stands
     alone. Groups in the order they run."""
@@ -223,7 +290,7 @@ def _pack(works: Sequence[Work], rounds: Sequence[int]) -> list[list[int]]:
         alone = i if dynamic_shared_bytes(work.program) else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and (sum(len(one.arguments) for one in together) > MAX_PACKED_POINTERS
+        if packs[-1] and (sum(len(one.arguments) for one in together) > most
                           or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
             packs.append([])
         packs[-1].append(i)

@@ -7,10 +7,14 @@ import pytest
 
 from tests.differential.runner import region
 from tf_stitch.errors import BindError
-from tf_stitch.ir.bind import bind, unbound_symbols
+from tf_stitch.ir.bind import bind, bind_changing, related_symbols, unbound_symbols
 from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.sizes import Size, divides, size
+from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.ir.verifier import verify_graph
 
@@ -66,3 +70,42 @@ def test_variables_bind_by_handle() -> None:
     v = B.variable("v", F32, (N,))
     static = bind(region("v", [], {"v": B.neg(v)}), {"v": (5,)})
     assert static.outputs[0][1].type.dims == (5,)
+
+
+def test_changing_symbols_become_sizes() -> None:
+    x = B.input("x", DType.F32, (Symbol("b"), Symbol("n"), 64))
+    graph = TensorGraph("g", [("o", B.mean(x, [1]))])
+    bound = bind_changing(graph, {"x": (4, 17, 64)}, {"n"})
+    [given] = bound.inputs()
+    assert [isinstance(d, Size) for d in given.type.dims] == [False, True, False]
+    assert [int(d) for d in given.type.dims] == [4, 17, 64]
+
+
+def test_rows_of_a_flattened_tensor_are_its_axes() -> None:
+    x = B.input("x", DType.F32, (Symbol("b"), Symbol("n"), 64))
+    flat = B.input("y", DType.F32, (Symbol("rows"), 64))
+    graph = TensorGraph("g", [("o", B.add(x, B.reshape(flat, (Symbol("b"), Symbol("n"), 64))))])
+    shapes = {"x": (4, 17, 64), "y": (68, 64)}
+    related = related_symbols(graph, shapes, {"n", "b", "rows"})
+    assert related == {"rows": size("b", 4) * size("n", 17)}
+    bound = bind_changing(graph, shapes, {"n", "b", "rows"})
+    assert bound.outputs[0][1].type.numel == size("b", 4) * size("n", 17) * 64
+
+
+def test_an_inferred_axis_makes_the_rows_a_multiple() -> None:
+    flat = B.input("y", DType.F32, (Symbol("rows"), 64))
+    graph = TensorGraph("g", [("o", B.exp(B.reshape(flat, (4, Symbol("n"), 64))))])
+    bound = bind_changing(graph, {"y": (68, 64)}, {"rows"})
+    assert divides(4, bound.inputs()[0].type.dims[0])
+    assert not divides(4, bound.outputs[0][1].type.dims[1])
+    assert [int(d) for d in bound.outputs[0][1].type.dims] == [4, 17, 64]
+
+
+def test_symbols_are_named_by_order() -> None:
+    def graph(name: str) -> TensorGraph:
+        x = B.input("x", DType.F32, (Symbol(name), 64))
+        return TensorGraph("g", [("o", B.broadcast(B.exp(x), (3, Symbol(name), 64)))])
+
+    assert anonymous_text(graph("a")) != anonymous_text(graph("b"))
+    texts = {anonymous_text(with_canonical_symbols(graph(name))) for name in "ab"}
+    assert len(texts) == 1

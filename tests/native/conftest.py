@@ -36,7 +36,7 @@ def executable(
 
 
 def launch(function: int, *operands: tuple[int, int]) -> list[int]:
-    return [0, function, len(operands), *itertools.chain.from_iterable(operands)]
+    return [0, function, len(operands), *itertools.chain.from_iterable(operands), 0]
 
 
 class Regions:

@@ -68,7 +68,7 @@ def gpu_executable(
 def increment(source: tuple[int, int], target: tuple[int, int], blocks: int = 1, cooperative: int = 0,
               shared: int = 0, kernel: str = "increment_to") -> list[int]:  # fmt: skip
     symbol = ctypes.addressof(SYMBOLS[kernel])
-    return [1, 0, symbol, blocks, 1, 1, 8, 1, 1, shared, cooperative, 2, *source, *target]
+    return [1, 0, symbol, blocks, 1, 1, 8, 1, 1, shared, cooperative, 2, *source, *target, 0]
 
 
 def ramp() -> tf.Tensor:

@@ -28,31 +28,31 @@ def executable(*steps: HostLaunch | DeviceLaunch | Copy) -> Executable:
 
 
 def test_header() -> None:
-    words = encode(executable(), {}, None)
+    words = encode(executable(), {})
     assert words[:3] == [ABI_VERSION, 1024, 2]
     assert words[3:9] == [2, 2, 3, 0, 0, 0], "rank and dims of each output"
     assert words[9:14] == [2, 2, 1, 0, 0], "variables with their modes"
 
 
 def test_host_launch() -> None:
-    words = encode(executable(HostLaunch("k", (X, A))), {"k": 0x1234}, None)
-    assert words[14:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512]
+    words = encode(executable(HostLaunch("k", (X, A), (7, 9))), {"k": 0x1234})
+    assert words[14:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512, 2, 7, 9]
 
 
 def test_device_launch_and_copy() -> None:
-    words = encode(executable(DeviceLaunch("k", 7, 128, 4096, (V,)), Copy(Y, F, 24)), {"k": 0x99}, (0xABC, 77))
-    assert words[14:17] == [1, 0xABC, 77]
-    rest = words[17:]
+    words = encode(executable(DeviceLaunch("k", 7, 128, 4096, (V,), (5,)), Copy(Y, F, 24)), {"k": 0x99},
+                   {(0xDEF, 5): ["other"], (0xABC, 77): ["k"]})
+    assert words[14:19] == [2, 0xDEF, 5, 0xABC, 77]
+    rest = words[19:]
     assert rest[0] == 2
-    assert rest[1:13] == [1, 0, 0x99, 7, 1, 1, 128, 1, 1, 4096, 0, 1]
-    assert rest[13:] == [2, 2, 3, 1, 1, 3, 0, 24]
+    assert rest[1:13] == [1, 1, 0x99, 7, 1, 1, 128, 1, 1, 4096, 0, 1]
+    assert rest[13:] == [2, 2, 1, 5, 3, 1, 1, 3, 0, 24]
 
 
 def test_an_unknown_kernel_is_an_error() -> None:
     with pytest.raises(KeyError):
-        encode(executable(HostLaunch("missing", ())), {}, None)
+        encode(executable(HostLaunch("missing", ())), {})
 
 
 def test_all_words_are_integers() -> None:
-    assert all(type(w) is int for w in encode(executable(HostLaunch("k", (X, Y, V, F, A)), Copy(V, X, 4)), {"k": 1},
-                                              None))
+    assert all(type(w) is int for w in encode(executable(HostLaunch("k", (X, Y, V, F, A)), Copy(V, X, 4)), {"k": 1}))

@@ -12,8 +12,9 @@ import numpy as np
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Atom, Size, surely_less
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import FloorDiv, Index, Var
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 
 Lines = Iterator[str]
 
@@ -68,6 +69,7 @@ class CFamily(ABC):
     def __init__(self, program: k.Program) -> None:
         self.program = program
         self.dtype_of = {b.name: b.dtype for b in program.buffers}
+        self.sizes: dict[Atom, str] = {}  # parameters for what sizes are made of, in order of first use
 
     # What targets differ in.
     @abstractmethod
@@ -136,7 +138,12 @@ class CFamily(ABC):
         return _COMBINE[kind].format(a, b)
 
     def _let_index(self, stmt: k.LetIndex) -> Lines:
-        t, name, limit = self.index_type, stmt.var.name, stmt.limit
+        t, name = self.index_type, stmt.var.name
+        if stmt.limit is None:
+            assert isinstance(stmt.source, Index)
+            yield f"const {t} {name} = {self.index(stmt.source)};"
+            return
+        limit = self.size(stmt.limit)
         if isinstance(stmt.source, Index):
             text = self.index(stmt.source)
             yield f"const {t} {name} = {text} < {limit} ? {text} : {limit};"
@@ -152,18 +159,31 @@ class CFamily(ABC):
                 text = atom.name
             else:
                 sign = "/" if isinstance(atom, FloorDiv) else "%"
-                text = f"(({self.index(atom.base)}) {sign} {atom.divisor})"
-            parts.append(text if c == 1 else f"{text} * {self._index_literal(c)}")
-        if index.offset or not parts:
-            parts.append(self._index_literal(index.offset))
+                text = self.divide(self.index(atom.base), sign, atom)
+            parts.append(text if c == 1 else f"{text} * {self.size(c)}")
+        if index.offset != 0 or not parts:
+            parts.append(self.size(index.offset))
         return " + ".join(parts)
 
-    def _index_literal(self, value: int) -> str:
-        text = f"{value}LL" if abs(value) >= 1 << 31 else str(value)
-        return f"({text})" if value < 0 else text
+    def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
+        """A quotient ("/") or remainder ("%") of an index that is not negative."""
+        return f"(({base}) {sign} {self.size(atom.divisor)})"
+
+    def size(self, value: int) -> str:
+        """A number as an expression of index_type: what a Size is made of are parameters."""
+        if not isinstance(value, Size):
+            return _number(value)
+        parts = ["*".join([*(self._parameter(a) for a in m), *([_number(c)] if c != 1 or not m else [])])
+                 for m, c in value.terms]
+        return f"({' + '.join(parts)})"
+
+    def _parameter(self, atom: Atom) -> str:
+        return self.sizes.setdefault(atom, f"n{len(self.sizes)}")
 
     def expr(self, expr: k.Expr) -> str:
         if isinstance(expr, k.Literal):
+            if isinstance(expr.value, Size):
+                return f"(({self.types[expr.dtype.compute]}){self.size(expr.value)})"
             return self.literal(expr.value, expr.dtype.compute)
         if isinstance(expr, k.Local):
             return expr.name
@@ -174,8 +194,9 @@ class CFamily(ABC):
         if isinstance(expr, k.Element):
             return f"{expr.array}[{self.index(expr.index)}]"
         if isinstance(expr, k.InRange):
-            low = "" if expr.low <= expr.index.bounds[0] else f"{self.index(expr.index)} >= {expr.low} && "
-            return f"({low}{self.index(expr.index)} < {self._index_literal(expr.high)})"
+            low = "" if surely_less(expr.low - 1, expr.index.bounds[0]) else (
+                f"{self.index(expr.index)} >= {self.size(expr.low)} && ")
+            return f"({low}{self.index(expr.index)} < {self.size(expr.high)})"
         return self.apply(expr)
 
     def apply(self, expr: k.Apply) -> str:
@@ -239,6 +260,11 @@ class CFamily(ABC):
             if b.constant is not None:
                 values = ", ".join(self.stored_literal(v, b.dtype) for v in b.constant)
                 yield f"{qualifier} {self.storage[b.dtype]} {b.name}{suffix}[{b.size}] = {{{values}}};"
+
+
+def _number(value: int) -> str:
+    text = f"{value}LL" if abs(value) >= 1 << 31 else str(value)
+    return f"({text})" if value < 0 else text
 
 
 def safe_comment(text: str) -> str:

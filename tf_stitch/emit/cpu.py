@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import FloorDiv, Mod
 
 INLINE_CYCLES = 30_000
 """A kernel of less work than this runs in the calling thread: handing it out costs as much."""
@@ -22,8 +25,20 @@ def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
     """One C file; program i of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
     lines = ['#include "cpu_math.h"']
     for name, program in programs:
-        lines += ["", *_Cpu(program).function(name)]
+        lines += ["", f"// {safe_comment(program.title)}", *_Cpu(program).function(name)]
     return "\n".join(lines) + "\n"
+
+
+def render_cpu(program: k.Program) -> Rendered:
+    """The kernel of a program whose sizes are parameters: args end with a pointer to them (int64) if there are any."""
+    emitter = _Cpu(program)
+    name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
+    return Rendered(name, {name: text}, tuple(a.value for a in emitter.sizes))
+
+
+def join_cpu(parts: Mapping[str, str]) -> str:
+    """A file of rendered functions."""
+    return "\n".join(['#include "cpu_math.h"', *parts.values()])
 
 
 class _Cpu(CFamily):
@@ -42,7 +57,9 @@ class _Cpu(CFamily):
         p = self.program
         if p.threads != 1:
             raise VerifyError("a CPU block has one thread")
-        yield f"// {safe_comment(p.title)}"
+        body, grid, cost = list(self.block(p.body)), self.size(p.grid), self.size(p.cost)
+        sizes = [f"  const int64_t {n} = ((const int64_t*)args[{len(p.parameters)}])[{i}];"
+                 for i, n in enumerate(self.sizes.values())]
         yield f"static void {name}_range(void* opaque, int64_t begin, int64_t end) {{"
         yield "  struct tfs_call* call = (struct tfs_call*)opaque;"
         for i, b in enumerate(p.parameters):
@@ -58,22 +75,32 @@ class _Cpu(CFamily):
                 # broadcast of 1) unless it is kept from knowing the values.
                 yield f"  const {self.storage[b.dtype]}* {b.name} = {b.name}_values;"
                 yield f'  __asm__("" : "+r"({b.name}));'
+        yield from (line.replace("args[", "call->args[") for line in sizes)
         # gcc 12 does not vectorise reductions in a loop over blocks that their addresses do not depend on.
         single = "  { const int64_t block = begin; (void)end;"
         yield single if p.grid == 1 else "  for (int64_t block = begin; block < end; ++block) {"
-        for line in self.block(p.body):
+        for line in body:
             yield "  " + line
         yield "  }"
         yield "  (void)call;"
         yield "}"
         yield f"int {name}(const tfs_env* env, void* const* args) {{"
         yield "  struct tfs_call call = {args, 0};"
-        if p.grid == 1 or p.grid * p.cost < INLINE_CYCLES:
-            yield f"  (void)env; {name}_range(&call, 0, {p.grid});"
+        yield from sizes
+        in_line = f"  (void)env; {name}_range(&call, 0, {grid});"
+        split = f"  env->parallel_for(env->impl, {grid}, {cost}, {name}_range, &call);"
+        if isinstance(p.grid, Size) or isinstance(p.cost, Size):
+            yield f"  if ({grid} == 1 || {grid} * {cost} < {INLINE_CYCLES}) {{{in_line} }}"
+            yield f"  else {{{split} }}"
         else:
-            yield f"  env->parallel_for(env->impl, {p.grid}, {p.cost}, {name}_range, &call);"
+            yield in_line if p.grid == 1 or p.grid * p.cost < INLINE_CYCLES else split
         yield "  return call.failed;"
         yield "}"
+
+    def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
+        if not isinstance(atom.divisor, Size) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
+            return super().divide(base, sign, atom)
+        return f"(int64_t)((uint32_t)({base}) {sign} (uint32_t){self.size(atom.divisor)})"  # half as dear as 64 bits
 
     def for_loop(self, stmt: k.For) -> Lines:
         name = stmt.var.name
@@ -97,9 +124,9 @@ class _Cpu(CFamily):
 
     def _end(self, stmt: k.For) -> str:
         if stmt.limit is None:
-            return str(stmt.var.extent)
-        limit = self.index(stmt.limit)
-        return f"({limit} < {stmt.var.extent} ? {limit} : {stmt.var.extent})"
+            return self.size(stmt.var.extent)
+        limit, extent = self.index(stmt.limit), self.size(stmt.var.extent)
+        return f"({limit} < {extent} ? {limit} : {extent})"
 
     def update(self, stmt: k.Update) -> Lines:
         if stmt.name in self._nan_flags:  # the vector reduction drops NaN: note it beside

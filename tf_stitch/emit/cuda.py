@@ -8,9 +8,11 @@ from importlib import resources
 from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
 
 STATIC_SHARED_BYTES = 40 * 1024
@@ -31,13 +33,37 @@ class Packed:
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
     """One translation unit. Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the
     members' parameters in order."""
-    prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
-    lines = [prelude]
-    for name, program in programs:
-        lines += ["", *_Cuda(program).function(name)]
+    lines = [_prelude()]
+    emitters = [_Cuda(program) for _, program in programs]
+    for emitter, (name, program) in zip(emitters, programs, strict=True):
+        lines += ["", f"// {safe_comment(program.title)}", *emitter.function(name)]
     for launch in launches:
-        lines += ["", *_launch(launch, programs)]
+        lines += ["", *_launch(launch.name, [(programs[i][0], emitters[i]) for i in launch.members])]
     return "\n".join(lines) + "\n"
+
+
+def render_cuda(members: Sequence[k.Program]) -> Rendered:
+    """One launch of programs side by side whose sizes are parameters: 64-bit integers after all pointers, those of the
+    members in order."""
+    parts: dict[str, str] = {}
+    called: list[tuple[str, _Cuda]] = []
+    for program in members:
+        emitter = _Cuda(program)
+        name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
+        parts[name] = text
+        called.append((name, emitter))
+    symbol, text = named("launch", _launch(SELF, called), "")
+    parts[symbol] = text
+    return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
+
+
+def join_cuda(parts: Mapping[str, str]) -> str:
+    """A translation unit of rendered functions."""
+    return "\n".join([_prelude(), *parts.values()])
+
+
+def _prelude() -> str:
+    return (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
 
 
 def shared_bytes(program: k.Program) -> int:
@@ -51,20 +77,26 @@ def dynamic_shared_bytes(program: k.Program) -> int:
     return size if size > STATIC_SHARED_BYTES else 0
 
 
-def _launch(launch: Packed, programs: Sequence[tuple[str, k.Program]]) -> Lines:
-    members = [programs[i] for i in launch.members]
-    threads = members[0][1].threads
-    params: list[str] = []
+def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
+    """The launch function of members whose functions have been written."""
+    threads = members[0][1].program.threads
+    pointers: list[str] = []
+    sizes: list[str] = []
     calls: list[str] = []
-    for m, (name, program) in enumerate(members):
-        names = [f"p{m}_{b.name}" for b in program.parameters]
-        params += [f"{_pointer(b)}{n}" for b, n in zip(program.parameters, names, strict=True)]
-        calls.append(f"{name}(block, {', '.join(names)})")
-    yield f'extern "C" __global__ void __launch_bounds__({threads}) {launch.name}({", ".join(params)}) {{'
+    grids: list[str] = []
+    for m, (name, emitter) in enumerate(members):
+        names = [f"p{m}_{b.name}" for b in emitter.program.parameters]
+        pointers += [f"{_pointer(b)}{n}" for b, n in zip(emitter.program.parameters, names, strict=True)]
+        own = {atom: f"p{m}_{n}" for atom, n in emitter.sizes.items()}
+        sizes += [f"long long {n}" for n in own.values()]
+        calls.append(f"{name}({', '.join(['block', *names, *own.values()])})")
+        grids.append(_Cuda(emitter.program, own).size(emitter.program.grid))
+    yield (f'extern "C" __global__ void __launch_bounds__({threads}) {launch}'
+           f'({", ".join([*pointers, *sizes])}) {{')
     yield "  long long block = blockIdx.x;"
-    for call, (_, program) in zip(calls[:-1], members[:-1], strict=True):
-        yield f"  if (block < {program.grid}) {{ {call}; return; }}"
-        yield f"  block -= {program.grid};"
+    for call, grid in zip(calls[:-1], grids[:-1], strict=True):
+        yield f"  if (block < {grid}) {{ {call}; return; }}"
+        yield f"  block -= {grid};"
     yield f"  {calls[-1]};"
     yield "}"
 
@@ -82,8 +114,9 @@ class _Cuda(CFamily):
         DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "uint8_t",
         DType.F16: "uint16_t", DType.BF16: "uint16_t"}
 
-    def __init__(self, program: k.Program) -> None:
+    def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:
         super().__init__(program)
+        self.sizes.update(sizes or {})
         wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
             program.grid * program.threads * 16 >= 1 << 31)
         self.index_type = "int64_t" if wide else "int"
@@ -91,17 +124,21 @@ class _Cuda(CFamily):
 
     def function(self, name: str) -> Lines:
         p = self.program
-        params = ", ".join(["long long block_", *(f"{_pointer(b)}{b.name}" for b in p.parameters)])
-        yield f"// {safe_comment(p.title)}"
+        body = list(self.block(p.body))
+        self.size(p.grid)  # the launch needs it
+        sizes = list(self.sizes.values())
+        params = ", ".join(["long long block_", *(f"{_pointer(b)}{b.name}" for b in p.parameters),
+                            *(f"long long {n}_" for n in sizes)])
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
         yield f"  const {self.index_type} block = ({self.index_type})block_;"
+        yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
         yield "  const int thread = threadIdx.x;"
         yield "  int turn = 0;"
         for line in self.constants("static __device__ const"):
             yield "  " + line
         if self._offset is not None:
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
-        yield from self.block(p.body)
+        yield from body
         yield "  (void)block; (void)thread; (void)turn;"
         yield "}"
 
@@ -112,7 +149,7 @@ class _Cuda(CFamily):
         elif stmt.loop is k.Loop.SERIAL:
             yield "#pragma unroll 4"
         limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
-        yield f"for ({self.index_type} {name} = 0; {name} < {stmt.var.extent}{limit}; ++{name}) {{"
+        yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
         yield from self.block(stmt.body)
         yield "}"
 

@@ -60,26 +60,26 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             pattern=next(patterns) if len(schedule.pattern.nodes) > 1 else None,
             device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
-            domain=[schedule.domain.rows, schedule.domain.cols], nodes=names,
+            domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
-            bytes=buffer_bytes(kernel.program), scratch_bytes=array_bytes(kernel.program))
+            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
     for call, name in zip(compiled.calls, calls, strict=True):
         gemm = call.gemm
         yield KernelEntry(
             region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
-            symbol=str(gemm), launch="", rule="library", domain=[gemm.batch * gemm.m, gemm.n], nodes=[name],
+            symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=[name],
             node_schemes={}, schemes={}, predicted_us=None, measured_us=None,
-            bytes=gemm.nbytes, scratch_bytes=0)
+            bytes=int(gemm.nbytes), scratch_bytes=0)
 
 
 def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
     on_device = {step.symbol: step for step in compiled.executable.steps if isinstance(step, DeviceLaunch)}
     for symbol, programs in compiled.programs.items():
-        buffers = [(b.dtype.value, b.size, b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
+        buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
-        grid, shared = (programs[0].grid, 0) if step is None else (step.grid, step.shared_bytes)
+        grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
         yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
 
 

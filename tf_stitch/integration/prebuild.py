@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from tf_stitch.errors import StitchError
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.ir.types import static_shape, substitute, unify
 
+T = TypeVar("T")
 Shapes = tuple[tuple[int, ...], ...]
 Prepare = Callable[[int, int, Shapes, bool], None]
 
@@ -54,6 +56,10 @@ class Prebuilder:
                       if n != number and (s := _shapes(region, sizes)) is not None]
         for other, its_shapes in others:
             self._pool.submit(self._build, other, device, its_shapes, aligned)
+
+    def submit(self, build: Callable[[], T]) -> Future[T]:
+        """Runs `build` beside the program, after what was submitted before."""
+        return self._pool.submit(build)
 
     def _build(self, number: int, device: int, shapes: Shapes, aligned: bool) -> None:
         try:

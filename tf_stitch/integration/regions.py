@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.errors import BindError, ProfileError
+from tf_stitch.errors import BindError, BuildPending
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
-from tf_stitch.integration.dump import Dump, RegionDump
+from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.prebuild import Prebuilder
+from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import Report
+from tf_stitch.integration.report import BuildEntry, Report
+from tf_stitch.integration.shape_family import ShapeFamily
 from tf_stitch.integration.tuner import Job, Tuner
-from tf_stitch.ir.bind import bind
+from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.text_format import format_graph
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
-from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key
-from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
+from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.runtime.device_query import cpu_count
-from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
-from tf_stitch.runtime.host_builder import build_host
-from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.nvrtc_builder import build_cuda
-
-CPU_ORDINAL = -1
 
 
 @dataclass(frozen=True)
@@ -55,38 +44,22 @@ class Key:
         return Key(bool(words[0] & 1), tuple(shapes))
 
 
-@dataclass
-class Built:
-    """An executable with its binary loaded or at hand; `host` is None on a GPU."""
-
-    compiled: CompiledRegion
-    executable: Executable
-    words: list[int]
-    host: HostExecutable | None
-    device: DeviceSpec
-    aligned: bool
-    times: MeasuredTimes
-    names: tuple[str, ...]  # of the nodes it was compiled for, operands first
-    stem: str  # of its dumps
-
-
 class RegionRegistry:
     """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
         self._config, self._report, self._dump = config, report, dump
         self._regions: list[RegionGraph] = []
-        self._built: dict[tuple[object, ...], Built] = {}
-        self._locks: dict[tuple[object, ...], threading.Lock] = {}
         self._lock = threading.Lock()
-        self._keep: list[Any] = []  # images and symbol names that the native op points to
+        self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
+        self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
+        self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._executables: Counter[int] = Counter()
-        self._compiled: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
+        self._builder = RegionBuilder(config, report, dump, self.cache)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
-        self._measured: dict[int, MeasuredTimes] = {}
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
@@ -110,15 +83,17 @@ class RegionRegistry:
         """Shape signatures built for a region so far."""
         return self._executables[number]
 
+    def builds(self, number: int) -> int:
+        """Compiler runs for a region so far; those for its equals are theirs."""
+        return self._builder.builds(number)
+
     def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
         """The region with its symbols replaced by what the shapes of its inputs and variables say.
 
         Raises:
             BindError: the shapes contradict the region.
         """
-        region = self.region(number)
-        names = [f"i{i}" for i in range(len(region.inputs))] + [f"v{i}" for i in range(len(region.handles))]
-        return bind(region.graph, dict(zip(names, shapes, strict=True)))
+        return PlacedRegion(number, self.region(number), CPU_ORDINAL, True).bound(shapes)
 
     def build(self, number: int, device: int, key: Key) -> Built:
         """The executable of a region for one signature, built once.
@@ -127,93 +102,79 @@ class RegionRegistry:
             StitchError: it cannot be built; the message says why.
         """
         self._prebuilder.runs(number, device, key.shapes, key.aligned)
-        graph, built, known = self._find(number, device, key)
-        self._record(number, device, key, graph, built, known)
+        built, known = self._find(number, device, key)
+        self._record(number, device, key, built, known)
         return built
+
+    def build_later(self, number: int, device: int, key: Key) -> Built:
+        """As build, but in the background.
+
+        Raises:
+            BuildPending: it is not built yet.
+            StitchError: it cannot be built.
+        """
+        with self._lock:
+            future = self._pending.get((number, device, key))
+            new = future is None
+            if future is None:
+                future = self._prebuilder.submit(lambda: self._find(number, device, key))
+                self._pending[number, device, key] = future
+        if new:
+            self._prebuilder.runs(number, device, key.shapes, key.aligned)
+        if not future.done():
+            raise BuildPending
+        with self._lock:
+            self._pending.pop((number, device, key), None)
+        self._record(number, device, key, *future.result())
+        return future.result()[0]
 
     def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
         self._find(number, device, Key(aligned, shapes))
 
-    def _find(self, number: int, device: int, key: Key) -> tuple[TensorGraph, Built, bool]:
-        """The bound graph, its executable, and whether that was there already."""
-        graph = self.bound(number, key.shapes)
-        for node in graph.nodes():
-            if node.type.numel == 0:
-                raise BindError("a tensor has no elements", node.loc)
-        aligned = key.aligned or device == CPU_ORDINAL
+    def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
+        """The executable, and whether it was there already."""
+        region, text = self._form(number)
         patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
-        identity = (format_graph_anonymously(graph), device, aligned, patterns)
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns)
         with self._lock:
-            lock = self._locks.setdefault(identity, threading.Lock())
-        with lock:
-            known = identity in self._built
-            if not known:
-                self._built[identity] = self._compile(number, graph, device, aligned, patterns)
-            return graph, self._built[identity], known
+            family = self._families.setdefault((text, device, place.aligned, patterns), ShapeFamily())
+        with family.lock:
+            built = family.find(key.shapes)
+            if built is not None:
+                return built, True
+            graph = place.bound(key.shapes)
+            for node in graph.nodes():
+                if node.type.numel == 0:
+                    raise BindError("a tensor has no elements", node.loc)
+            family.meet(place.sizes(key.shapes))
+            known = False
+            if family.changing:
+                built = self._builder.for_sizes(place, graph, key.shapes, family)
+            if built is None:
+                built, known = self._builder.for_numbers(place, graph)
+            family.keep(key.shapes, built)
+            return built, known
 
-    def _compile(self, number: int, graph: TensorGraph, device: int, aligned: bool, patterns: int | None) -> Built:
-        region = self.region(number)
-        inputs = tuple(f"i{i}" for i in range(len(region.inputs)))
-        variables = tuple(f"v{i}" for i in range(len(region.handles)))
-        times = self._times(device)
-        options = CompileOptions(self._spec(device), PlanOptions(self._config.planner, self._config.ilp_seconds),
-                                 aligned, times, patterns)
-        with self._lock:
-            self._compiled[number] += 1
-            stem = f"region_{number}_{self._compiled[number] - 1}"
-        dump = RegionDump(self._dump, stem)
-        dump.graph(graph)
-        compiled = compile_region(graph, inputs, variables, options, dump.instrument())
-        dump.compiled(compiled, options.device)
-        start = time.perf_counter()
-        host = None
-        if not compiled.source:
-            words = encode(compiled.executable, {}, None)
-        elif options.device.is_gpu:
-            words = self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self.cache))
-        else:
-            host = HostExecutable(compiled.executable,
-                                  build_host(compiled.source, options.device.architecture, self.cache))
-            words = encode(compiled.executable, host.addresses(), None)
-        compiled.seconds["build"] = time.perf_counter() - start
-        return Built(compiled, compiled.executable, words, host, options.device, aligned, times, names_of(graph), stem)
+    def _form(self, number: int) -> tuple[RegionGraph, str]:
+        """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
+        if number not in self._forms:
+            region = self.region(number)
+            graph = with_canonical_symbols(region.graph)
+            self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
+        return self._forms[number]
 
-    def _spec(self, device: int) -> DeviceSpec:
-        """The device, by the user's own profile if that can be read."""
-        ordinal = None if device == CPU_ORDINAL else device
-        try:
-            return device_spec(self._config.cache_dir, ordinal)
-        except ProfileError as error:
-            self._report.note("profile", str(self._config.cache_dir), error.message)
-            return device_spec(None, ordinal)
-
-    def _times(self, device: int) -> MeasuredTimes:
-        """What earlier processes measured on a device."""
-        with self._lock:
-            if device not in self._measured:
-                target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
-                times = MeasuredTimes(measured_times_path(self._config.cache_dir, target, ordinal))
-                if times.problem:
-                    self._report.note("tune", str(self._config.cache_dir), times.problem)
-                self._measured[device] = times
-            return self._measured[device]
-
-    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
-        """The executable's words, with a cubin that stays in memory."""
-        data = cubin.read_bytes()
-        image = ctypes.create_string_buffer(data, len(data) + 1)
-        names = {s.symbol for s in compiled.executable.steps if isinstance(s, DeviceLaunch)}
-        symbols = {n: ctypes.create_string_buffer(n.encode()) for n in names}
-        self._keep += [image, *symbols.values()]
-        return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
-                      (ctypes.addressof(image), len(data)))
-
-    def _record(self, number: int, device: int, key: Key, graph: TensorGraph, built: Built, cached: bool) -> None:
+    def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
             build = self._executables[number]
             self._executables[number] += 1
-        if not built.stem.startswith(f"region_{number}_"):
+        if built.stem and not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
+        if built.compiled is None:
+            shapes = [list(shape) for shape in key.shapes]
+            self._report.add(BuildEntry(number, shapes, True, None, dict(built.seconds), None, [],
+                                        built.executable.arena_bytes, {}))
+            return
+        graph = self.bound(number, key.shapes)
         own_names = dict(zip(built.names, names_of(graph), strict=True))
         source = None
         if built.compiled.source:
@@ -223,12 +184,5 @@ class RegionRegistry:
                                    source, own_names,
                                    lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):
             self._report.add(entry)
-        if not cached:
+        if not cached and not built.compiled.rendered:
             self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times))
-
-
-def format_graph_anonymously(graph: TensorGraph) -> str:
-    """Text equal for regions that compute the same: no node names."""
-    lines = format_graph(replace(graph, name="")).splitlines()
-    return "\n".join(line.split("  // ")[0] for line in lines)
-

@@ -67,6 +67,7 @@ class RegionEntry:
     variables: int
     outputs: int
     executables: int = 0
+    builds: int = 0
     runs: int = 0
     fallbacks: int = 0
     original_runs: int = 0

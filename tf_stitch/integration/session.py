@@ -17,7 +17,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import StitchError
+from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import import_graph
@@ -30,8 +30,9 @@ from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
+from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.regions import CPU_ORDINAL, Key, RegionRegistry
+from tf_stitch.integration.regions import Key, RegionRegistry
 from tf_stitch.integration.report import GraphEntry, GuardEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
@@ -140,7 +141,10 @@ class Session:
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         """Words of the executable for one signature, None to fall back."""
         try:
-            return self.registry.build(region, device, Key.parse(key)).words
+            build = self.registry.build_later if self._config.async_builds else self.registry.build
+            return build(region, device, Key.parse(key)).words
+        except BuildPending:
+            raise
         except Exception as error:
             self.report.fallback("build", self._where(region), _reason(error))
             if self._config.strict:
@@ -165,8 +169,8 @@ class Session:
     def fallback(self, region: int, call: FallbackCall) -> None:
         """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
         outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
-        if self._config.strict:
-            raise StitchError(f"{self._where(region)}: {call.reason or 'could not be built'} (TF_STITCH=strict)")
+        if self._config.strict and call.reason:  # none: its kernels are being built
+            raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
         if call.reason:
             self.report.fallback("run", self._where(region), call.reason)
         for i, value in enumerate(outputs):
@@ -224,6 +228,7 @@ class Session:
         self.registry.close()
         for entry in self.report.regions:
             entry.executables = self.registry.executables(entry.id)
+            entry.builds = self.registry.builds(entry.id)
         native = self._native
         if native is not None:
             self._record_native(native)

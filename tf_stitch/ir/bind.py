@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.types import Shape, Symbol, TensorType, substitute, unify
+from tf_stitch.ir.sizes import atoms, in_terms_of, size, solve, solve_multiple
+from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
 def bind(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> TensorGraph:
@@ -22,6 +23,15 @@ def bind(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> TensorGraph
     Raises:
         BindError: a shape contradicts the graph, or a symbol is left that no input decides.
     """
+    return _bound(graph, symbol_sizes(graph, shapes))
+
+
+def symbol_sizes(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Sizes of the symbols that the shapes of inputs and variables decide.
+
+    Raises:
+        BindError: a shape contradicts the graph.
+    """
     env: dict[str, int] = {}
     for node in graph.inputs():
         key = node.attrs.key if isinstance(node.attrs, oa.InputAttrs) else _handle(node)
@@ -29,6 +39,72 @@ def bind(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> TensorGraph
             unify(node.type.shape, shapes[key], env)
         except BindError as error:
             raise BindError(error.message, node.loc) from None
+    return env
+
+
+def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str],
+                  multiple: int = 1) -> TensorGraph:
+    """As bind, but the symbols of `changing` become Sizes (see ir.sizes). Symbols that the graph itself relates (the
+    rows of a flattened tensor) become one.
+
+    Args:
+        multiple: a symbol whose size is a multiple of this is known to be one.
+
+    Raises:
+        BindError: as bind, or equal sizes whose relation cannot be told from the graph.
+    """
+    return _bind_changing(graph, shapes, changing, multiple)[0]
+
+
+def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str]
+                    ) -> dict[str, int]:
+    """Symbols of `changing` that the graph itself ties to others, or to be multiples, each with its size in terms of
+    what is free."""
+    return _bind_changing(graph, shapes, changing, 1)[1]
+
+
+def _bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str], multiple: int
+                   ) -> tuple[TensorGraph, dict[str, int]]:
+    numbers = symbol_sizes(graph, shapes)
+    related: dict[str, int] = {}
+    while True:
+        known = {name: related.get(name, size(name, value) if name in changing else value)
+                 for name, value in numbers.items()}
+        try:
+            bound = _bound(graph, dict(known))
+            break
+        except _Related as relation:
+            free = {*changing, *(a.name for v in related.values() for a in atoms(v))}
+            if relation.name in related or relation.name not in free:
+                raise BindError(f"size {relation.name} has two meanings") from None
+            new = {relation.name: relation.value}
+            related = {n: in_terms_of(v, new) for n, v in related.items()} | new
+    free_sizes = {a.name: a.value for v in known.values() for a in atoms(v)}
+    factors = {n: size(n, v, multiple) for n, v in free_sizes.items() if v % multiple == 0}
+    if multiple == 1 or not factors:
+        return bound, related
+    return _bound(graph, {n: in_terms_of(v, factors) for n, v in known.items()}), related
+
+
+class _Related(Exception):
+    """Two sizes that are equal decide a third."""
+
+    def __init__(self, name: str, value: int) -> None:
+        super().__init__(name)
+        self.name, self.value = name, value
+
+
+def _equal(a: int, b: int) -> bool:
+    """Whether two sizes are equal; _Related if they are only because of a relation not yet known."""
+    if a == b or int(a) != int(b):
+        return a == b
+    relation = solve(a, b)
+    if relation is None:
+        return False
+    raise _Related(*relation)
+
+
+def _bound(graph: TensorGraph, env: dict[str, int]) -> TensorGraph:
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         operands = tuple(new[o] for o in node.operands)
@@ -76,6 +152,8 @@ def _bind_attrs(node: Node, operands: tuple[Node, ...], env: dict[str, int]) -> 
         shape = substitute(attrs.shape, env)
         if node.kind is OpKind.RESHAPE:
             shape = _infer_reshape(shape, operands[0].type.numel, env, node)
+            if all(isinstance(d, int) for d in shape):
+                _equal(operands[0].type.numel, math.prod(static_shape(shape)))
         return replace(attrs, shape=_require_static(shape, node))
     return attrs
 
@@ -87,6 +165,9 @@ def _infer_reshape(shape: Shape, numel: int, env: dict[str, int], node: Node) ->
     known = math.prod(d for d in shape if isinstance(d, int))
     if known == 0 or numel % known:
         raise BindError(f"{numel} elements cannot have the shape {shape}", node.loc)
+    relation = solve_multiple(numel, known)
+    if relation is not None:
+        raise _Related(*relation)
     env[unknown.pop()] = numel // known
     return substitute(shape, env)
 
@@ -101,10 +182,10 @@ def _require_static(shape: Shape, node: Node) -> Shape:
 def _learn(old: Node, new: TensorType, env: dict[str, int]) -> None:
     """Symbols that a type rule made up earlier are bound by what it gives now; a broadcast that met two
     different symbols is checked here, since the rule took them to be equal."""
-    for dim, size in zip(old.type.shape, new.dims, strict=True):
+    for dim, now in zip(old.type.shape, new.dims, strict=True):
         if isinstance(dim, Symbol):
-            known = env.setdefault(dim.name, size)
-            if known != size:
-                raise BindError(f"dimension {dim} is {size} at run time where {known} was expected", old.loc)
-        elif dim != size:
-            raise BindError(f"dimension {size} at run time where the rewrite saw {dim}", old.loc)
+            known = env.setdefault(dim.name, now)
+            if not _equal(known, now):
+                raise BindError(f"dimension {dim} is {now} at run time where {known} was expected", old.loc)
+        elif not _equal(dim, now):
+            raise BindError(f"dimension {now} at run time where the rewrite saw {dim}", old.loc)

@@ -24,6 +24,12 @@ def format_graph(graph: TensorGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
+def anonymous_text(graph: TensorGraph) -> str:
+    """Text equal for graphs that compute the same: no node names."""
+    lines = format_graph(TensorGraph("", graph.outputs)).splitlines()
+    return "\n".join(line.split("  // ")[0] for line in lines)
+
+
 def structural_key(nodes: Sequence[Node], outputs: Iterable[Node]) -> str:
     """Text equal for two sets of nodes exactly if they compute the same from values that come in the same order.
 

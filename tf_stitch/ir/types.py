@@ -64,7 +64,7 @@ def static_shape(shape: Shape) -> tuple[int, ...]:
     """`shape` as integers; TypeRuleError if a symbol is left."""
     if not all(isinstance(d, int) for d in shape):
         raise TypeRuleError(f"shape [{','.join(map(str, shape))}] is not static here")
-    return tuple(int(d) for d in shape if isinstance(d, int))
+    return tuple(d for d in shape if isinstance(d, int))
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:

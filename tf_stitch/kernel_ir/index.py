@@ -2,7 +2,8 @@
 
 An Index is a sum of integer multiples of atoms plus a constant. Atoms are loop variables, floor divisions and
 remainders by positive constants. Every atom has known bounds, which is what lets a reshape of a reshape cancel:
-`((r*4 + c) // 4) * 4 + (r*4 + c) % 4` becomes `r*4 + c`.
+`((r*4 + c) // 4) * 4 + (r*4 + c) % 4` becomes `r*4 + c`. Where the constants are Sizes (see ir.sizes), only what holds
+for every size is used.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias
+
+from tf_stitch.ir.sizes import Size, common_divisor, divides, order, surely_less
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,13 @@ class Var:
 
     name: str
     extent: int
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.extent))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -35,6 +45,13 @@ class FloorDiv:
 
     base: Index
     divisor: int
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.base, self.divisor, 0))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -52,9 +69,17 @@ class Mod:
     base: Index
     divisor: int
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.base, self.divisor, 1))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     @property
     def bounds(self) -> tuple[int, int]:
-        return 0, min(self.base.bounds[1], self.divisor - 1)
+        high = self.base.bounds[1]
+        return 0, high if surely_less(high, self.divisor) else self.divisor - 1
 
     def __str__(self) -> str:
         return f"({self.base})%{self.divisor}"
@@ -69,6 +94,13 @@ class Index:
 
     terms: tuple[tuple[Atom, int], ...] = ()
     offset: int = 0
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.offset))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -131,7 +163,7 @@ def constant(value: int) -> Index:
 
 def var(variable: Var) -> Index:
     """A variable as an index; one that can only be 0 is the constant."""
-    return constant(0) if variable.extent <= 1 else Index(((variable, 1),))
+    return constant(0) if _is_one(variable.extent) else Index(((variable, 1),))
 
 
 def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
@@ -148,12 +180,16 @@ def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:
     inner = math.prod(max(d, 1) for d in dims)
     for axis, dim in enumerate(dims):
         inner //= max(dim, 1)
-        if dim <= 1:
+        if _is_one(dim):
             out.append(constant(0))
             continue
-        part = flat // inner if inner > 1 else flat
-        out.append(part % dim if axis and part.bounds[1] >= dim else part)
+        part = flat // inner if inner != 1 else flat
+        out.append(part % dim if axis and not surely_less(part.bounds[1], dim) else part)
     return tuple(out)
+
+
+def _is_one(extent: int) -> bool:
+    return not isinstance(extent, Size) and extent <= 1
 
 
 @lru_cache(maxsize=1 << 16)
@@ -179,7 +215,7 @@ def _collect(terms: Sequence[tuple[Atom, int]], offset: int) -> Index:
     for atom, coefficient in terms:
         total[atom] = total.get(atom, 0) + coefficient
     offset += _join_divmod(total)
-    return Index(tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: str(t[0]))), offset)
+    return Index(tuple(sorted(((a, c) for a, c in total.items() if c != 0), key=lambda t: str(t[0]))), offset)
 
 
 def _join_divmod(total: dict[Atom, int]) -> int:
@@ -206,23 +242,30 @@ def _join_divmod(total: dict[Atom, int]) -> int:
 
 def _split(index: Index, divisor: int) -> tuple[Index, Index]:
     """Parts (multiple of divisor, rest)."""
-    whole = [(a, c) for a, c in index.terms if c % divisor == 0]
-    rest = [(a, c) for a, c in index.terms if c % divisor]
-    low = index.offset // divisor * divisor
+    whole = [(a, c) for a, c in index.terms if divides(divisor, c)]
+    rest = [(a, c) for a, c in index.terms if not divides(divisor, c)]
+    if not isinstance(index.offset, Size) and not isinstance(divisor, Size):
+        low = index.offset // divisor * divisor
+    else:
+        low = index.offset if divides(divisor, index.offset) else 0
     return Index(tuple(whole), low), Index(tuple(rest), index.offset - low)
 
 
 def _shrink(index: Index, divisor: int) -> tuple[Index, int, Index] | None:
     """index == g * reduced + rest with g dividing divisor, 0 <= rest < g: (reduced, g, rest), or None."""
-    factors = sorted({math.gcd(c, divisor) for _, c in index.terms} | {math.gcd(index.offset, divisor) or divisor},
-                     reverse=True)
+    factors = sorted({common_divisor(c, divisor) for _, c in index.terms}
+                     | {common_divisor(index.offset, divisor) or divisor}, key=order, reverse=True)
     for g in factors:
-        if 1 < g < divisor:
+        if g not in (1, divisor):
             whole, rest = _split(index, g)
             low, high = rest.bounds
-            if low >= 0 and high < g and whole.terms:
+            if _within(low, high, g) and whole.terms:
                 return Index(tuple((a, c // g) for a, c in whole.terms), whole.offset // g), g, rest
     return None
+
+
+def _within(low: int, high: int, divisor: int) -> bool:
+    return surely_less(-1, low) and surely_less(high, divisor)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -232,20 +275,22 @@ def _floordiv(index: Index, divisor: int) -> Index:
     whole, rest = _split(index, divisor)
     low, high = rest.bounds
     quotient = Index(tuple((a, c // divisor) for a, c in whole.terms), whole.offset // divisor)
-    if low >= 0 and high < divisor:
+    if _within(low, high, divisor):
         return quotient
-    if low < 0:  # keep the base of a division non-negative: it has to be C's division
+    if not surely_less(-1, low):  # keep the base of a division non-negative: it has to be C's division
         quotient, rest = constant(0), index
     shrunk = _shrink(rest, divisor)
     if shrunk:
         reduced, g, _ = shrunk
         return quotient + _floordiv(reduced, divisor // g)
-    only = rest.terms[0] if len(rest.terms) == 1 and not rest.offset else None
+    only = rest.terms[0] if len(rest.terms) == 1 and rest.offset == 0 else None
     if only and only[1] == 1 and isinstance(only[0], FloorDiv):
         inner = only[0]
         return quotient + _floordiv(inner.base, inner.divisor * divisor)
-    factor = max((g for _, c in rest.terms if 1 < (g := math.gcd(c, divisor)) < divisor), default=0)
-    if factor and rest.bounds[0] >= 0:  # in steps, so that the parts of a delinearised index have one form
+    factor = max((g for _, c in rest.terms if (g := common_divisor(c, divisor)) not in (1, divisor)), key=order,
+                 default=0)
+    if factor != 0 and surely_less(-1, rest.bounds[0]):
+        # In steps, so that the parts of a delinearised index have one form.
         return quotient + _floordiv(_floordiv(rest, factor), divisor // factor)
     return quotient + Index(((FloorDiv(rest, divisor), 1),))
 
@@ -256,15 +301,15 @@ def _mod(index: Index, divisor: int) -> Index:
         return constant(0)
     _, rest = _split(index, divisor)
     low, high = rest.bounds
-    if low >= 0 and high < divisor:
+    if _within(low, high, divisor):
         return rest
-    if low < 0:
+    if not surely_less(-1, low):
         rest = index
     shrunk = _shrink(rest, divisor)
     if shrunk:
         reduced, g, remainder = shrunk
         return _mod(reduced, divisor // g) * g + remainder
-    only = rest.terms[0] if len(rest.terms) == 1 and not rest.offset else None
-    if only and only[1] == 1 and isinstance(only[0], Mod) and only[0].divisor % divisor == 0:
+    only = rest.terms[0] if len(rest.terms) == 1 and rest.offset == 0 else None
+    if only and only[1] == 1 and isinstance(only[0], Mod) and divides(divisor, only[0].divisor):
         return _mod(only[0].base, divisor)
     return Index(((Mod(rest, divisor), 1),))

@@ -20,6 +20,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+from tf_stitch.kernel_ir.instantiate import instantiate
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
             OpKind.ANY: np.logical_or, OpKind.ALL: np.logical_and}
@@ -37,6 +38,7 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
             that not all threads reach, two blocks that write different values to one element.
         KernelFailure: a Fail statement fired.
     """
+    program = instantiate(program)
     state = {b.name: buffers[b.name] if b.constant is None else np.asarray(b.constant, b.dtype.numpy)
              for b in program.buffers}
     for b in program.buffers:
@@ -111,7 +113,7 @@ class _Block:
             scalars[stmt.name] = self._value(stmt.value, t)
         elif isinstance(stmt, k.LetIndex):
             value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
-            self.indices[t][stmt.var.name] = max(0, min(value, stmt.limit))
+            self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
         elif isinstance(stmt, k.Accumulator):
             scalars[stmt.name] = stmt.dtype.numpy.type(stmt.init)
         elif isinstance(stmt, k.Update):

@@ -89,11 +89,12 @@ class Let:
 
 @dataclass(frozen=True)
 class LetIndex:
-    """An integer variable: min(index, limit), or, from a loaded value, that value forced into [0, limit]."""
+    """An integer variable: min(index, limit), or, from a loaded value, that value forced into [0, limit]; without a
+    limit the index itself, known to be inside."""
 
     var: Var
     source: Index | Expr
-    limit: int
+    limit: int | None
 
 
 @dataclass(frozen=True)

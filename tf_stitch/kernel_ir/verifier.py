@@ -66,7 +66,7 @@ class _Verifier:
         elif isinstance(stmt, k.Accumulator):
             scope.scalars[stmt.name] = True
         elif isinstance(stmt, k.LetIndex):
-            _require(stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
+            _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
             scope.indices[stmt.var.name] = stmt.var.extent
         elif isinstance(stmt, k.Array):
             _require(stmt.size > 0, f"array {stmt.name} is empty")

@@ -7,12 +7,11 @@ consumers of the result follow in the same kernel.
 
 from __future__ import annotations
 
-import math
-
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size, ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -48,7 +47,7 @@ class _ColumnLowering:
     def run(self) -> LoweredKernel:
         m, out = self.mapping, self.out
         elements, columns = self._outputs()
-        tiles = math.ceil(self.inner / (m.row_threads * m.vector))
+        tiles = ceil_div(self.inner, m.row_threads * m.vector)
         block, thread = var(Var(k.BLOCK, m.grid)), var(Var(k.THREAD, m.threads))
         outer, tile = block // tiles, block % tiles
         across, down = thread % m.row_threads, thread // m.row_threads
@@ -57,20 +56,21 @@ class _ColumnLowering:
         sums = {n: out.fresh("acc") for n in self.reductions}
         for node, name in sums.items():
             out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node)))
-        step = Var("step", math.ceil(self.length / self.group_rows))
+        step = Var("step", ceil_div(self.length, self.group_rows))
         row = var(step) * self.group_rows + down
-        short = None if self.length % self.group_rows == 0 else k.InRange(row, 0, self.length)
+        short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
         with out.when(inside):
-            kept = self._kept(chunk, outer, inside)
+            column = self._column(chunk, inside)
             with out.loop(step, k.Loop.SERIAL), out.when(short):
                 here = row if short is None else out.clamped("row", row, self.length)
-                self._accumulate(sums, elements, here, kept, limit)
+                self._accumulate(sums, elements, here, (outer, column), limit)
         if self.group_rows > 1:
             self._meet(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
         with out.when(owner), out.when(inside):
-            kept = self._kept(chunk, outer, inside)
+            column = self._column(chunk, inside)
             with out.loop(self.lane, self._lanes(), limit):
+                kept = self._kept(outer, column, limit)
                 for node, name in sums.items():
                     self.evaluator.reduced[node] = (
                         out.let(k.Element(name, var(self.lane), node.type.dtype.compute)), kept)
@@ -95,11 +95,17 @@ class _ColumnLowering:
                 raise ScheduleError("a column reduction waits for another", node.loc)
         return elements, columns
 
-    def _kept(self, chunk: Index, outer: Index, inside: k.Expr | None) -> Index:
-        """Flat index of the kept element of this thread and lane."""
+    def _column(self, chunk: Index, inside: k.Expr | None) -> Index:
+        """Last index of the kept element of this thread and lane."""
         if inside is not None:
             chunk = self.out.clamped("chunk", chunk, self.inner // self.mapping.vector)
-        return outer * self.inner + chunk * self.mapping.vector + var(self.lane)
+        return chunk * self.mapping.vector + var(self.lane)
+
+    def _kept(self, outer: Index, column: Index, limit: Index | None) -> Index:
+        """Flat index of the kept element, inside the loop over lanes."""
+        if limit is not None and isinstance(self.inner, Size):  # divisions cancel only if the bound is known
+            column = self.out.below("col", column, self.inner)
+        return outer * self.inner + column
 
     def _edges(self, first: Index, tiles: int) -> tuple[Index | None, k.Expr | None]:
         """CPU: the lane limit of a last, narrower tile; GPU: the condition that the thread has columns."""
@@ -113,13 +119,14 @@ class _ColumnLowering:
     def _lanes(self) -> k.Loop:
         return k.Loop.SIMD if self.mapping.threads == 1 else k.Loop.UNROLL
 
-    def _accumulate(self, sums: dict[Node, str], elements: list[Node], row: Index, kept: Index,
-                    limit: Index | None) -> None:
+    def _accumulate(self, sums: dict[Node, str], elements: list[Node], row: Index,
+                    place: tuple[Index, Index], limit: Index | None) -> None:
         gpu = self.mapping.threads > 1 and self.lane.extent > 1
         stores = ElementStores(self.evaluator)
         outputs = [(n, self.buffers.writing(n)) for n in elements]
         arrays = stores.declare(outputs, self.lane if gpu else None)
         with self.out.loop(self.lane, self._lanes(), limit):
+            kept = self._kept(*place, limit)
             self.evaluator.lane = self.lane if gpu else None
             for node, name in sums.items():
                 value = self.evaluator.value(node.operands[0], self._operand_index(node, row, kept))

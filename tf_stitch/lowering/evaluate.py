@@ -14,6 +14,7 @@ from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.sizes import divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -89,7 +90,7 @@ class Evaluator:
 
     def _extent(self, node: Node, index: MultiIndex) -> k.Expr:
         attrs = cast(oa.ExtentAttrs, node.attrs)
-        return _literal(math.prod(int(cast(int, d)) for d in attrs.shape), attrs.dtype)
+        return _literal(math.prod(cast(int, d) for d in attrs.shape), attrs.dtype)
 
     def _iota(self, node: Node, index: MultiIndex) -> k.Expr:
         return k.FromIndex(index[cast(oa.IotaAttrs, node.attrs).axis], node.type.dtype.compute)
@@ -138,9 +139,9 @@ class Evaluator:
         size = x.type.dims[axis]
         source = (*index[:axis], index[axis] - start, *index[axis + 1:])
         low, high = index[axis].bounds
-        if operand == len(node.operands) - 1 or (start <= low and high < start + size):
+        if operand == len(node.operands) - 1 or (surely_less(start - 1, low) and surely_less(high, start + size)):
             return self.value(x, source)
-        if high < start or low >= start + size:
+        if surely_less(high, start) or surely_less(start + size - 1, low):
             return self._concat_from(node, index, axis, operand + 1, start + size)
 
         def rest() -> Iterator[k.Expr]:
@@ -195,8 +196,8 @@ _HANDLERS = {
 def is_vector(flat: Index, lane: Var) -> bool:
     """Whether the lanes are neighbours and the first is at a multiple of the vector's width."""
     base = flat - var(lane)
-    return flat.coefficient(lane) == 1 and base.offset % lane.extent == 0 and all(
-        c % lane.extent == 0 for _, c in base.terms)
+    return flat.coefficient(lane) == 1 and divides(lane.extent, base.offset) and all(
+        divides(lane.extent, c) for _, c in base.terms)
 
 
 def _aligned(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:

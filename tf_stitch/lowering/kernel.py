@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.sizes import Size, size
 from tf_stitch.kernel_ir.cost import block_cycles
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import value_schemes
 
@@ -25,7 +27,14 @@ class LoweredKernel:
 def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -> LoweredKernel:
     """Closes a lowering."""
     body = out.statements
-    names = dict.fromkeys(n.loc.node for n in schedule.pattern.nodes if n.loc.node)
-    program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body,
-                      block_cycles(body), ", ".join(names))
+    cost = block_cycles(body)
+    if any(isinstance(n, Size) for n in (schedule.domain.rows, schedule.domain.cols)):
+        cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
+    program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
+                      title(schedule.pattern))
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, tuple(buffers.arguments))
+
+
+def title(pattern: Pattern) -> str:
+    """What a kernel computes, by the user's node names."""
+    return ", ".join(dict.fromkeys(n.loc.node for n in pattern.nodes if n.loc.node))

@@ -6,7 +6,6 @@ in registers (or in an array, where the row is too long), so that memory is read
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -94,7 +94,7 @@ class RowLowering:
             return block, None
         wave = var(Var("wave", m.waves)) * (m.rows_per_block // m.waves)
         raw = block * m.rows_per_block + wave + var(Var(k.THREAD, m.threads)) // m.row_threads
-        if self.domain.rows % m.rows_per_block == 0:
+        if divides(m.rows_per_block, self.domain.rows):
             return raw, None
         return self.out.clamped("row", raw, self.domain.rows), k.InRange(raw, 0, self.domain.rows)
 
@@ -105,7 +105,7 @@ class RowLowering:
             self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector))
         else:
             space = k.Space.SHARED if m.threads > 1 else k.Space.LOCAL
-            self.out.emit(k.Array(name, node.type.dtype.compute, self.domain.cols, space))
+            self.out.emit(k.Array(name, node.type.dtype.compute, self.schedule.row_room or self.domain.cols, space))
 
     def _phase(self, phase: Phase, row: Index, valid: k.Expr | None) -> None:
         names = {node: self.out.fresh("acc") for node in phase.reductions}
@@ -133,11 +133,11 @@ class RowLowering:
         """A pass over the row: this thread's first column of an access, and the number of the access."""
         m = self.mapping
         per_pass = m.row_threads * m.vector
-        item = Var("item", m.items or math.ceil(self.domain.cols / per_pass))
+        item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
         kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
         chunk = var(item) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
         chunks = self.domain.cols // m.vector
-        inside = None if self.domain.cols % per_pass == 0 else k.InRange(chunk, 0, chunks)
+        inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
         with self.out.loop(item, kind), self.out.when(inside):
             yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
 

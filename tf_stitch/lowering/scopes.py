@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.sizes import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 
@@ -76,6 +77,12 @@ class ScopedEmitter:
         """A variable equal to `index` where that is below `extent`; its bounds are known, so divisions cancel."""
         variable = Var(name, extent)
         self.emit(k.LetIndex(variable, index, extent - 1))
+        return var(variable)
+
+    def below(self, name: str, index: Index, extent: int) -> Index:
+        """A variable equal to `index`, which is below `extent` where the loop's limit lets it run."""
+        variable = Var(name, extent)
+        self.emit(k.LetIndex(variable, index, None))
         return var(variable)
 
     def emit_beside(self, stmt: k.Stmt, value: k.Expr) -> None:
@@ -151,7 +158,7 @@ class ScopedEmitter:
         """Whether evaluating it is safe where nobody asked for it."""
         if isinstance(expr, k.Load):
             low, high = expr.index.bounds
-            return low >= 0 and high < self._size_of(expr.buffer)
+            return surely_less(-1, low) and surely_less(high, self._size_of(expr.buffer))
         if isinstance(expr, k.Apply):
             return all(self._harmless(a) for a in expr.args)
         return not isinstance(expr, k.Element)  # an array may not be filled yet

@@ -3,7 +3,6 @@ its outputs along the result's."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import ceil_div, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -43,7 +43,7 @@ class _TransposeLowering:
         self.dims = self.node.type.dims
 
     def run(self) -> LoweredKernel:
-        tiles = [math.ceil(self.dims[a] / TILE) for a in (self.down, self.across)]
+        tiles = [ceil_div(self.dims[a], TILE) for a in (self.down, self.across)]
         block = var(Var(k.BLOCK, self.mapping.grid))
         rest = [d for a, d in enumerate(self.dims) if a not in (self.across, self.down)]
         outer = delinearize(block // (tiles[0] * tiles[1]), rest)
@@ -91,7 +91,7 @@ class _TransposeLowering:
         lane = Var("lane", 1 if gpu else TILE)
         here = (var(step) * groups + thread // TILE) if gpu else var(step)
         there = thread % TILE if gpu else var(lane)
-        limit = None if gpu or self.dims[fast[1]] % TILE == 0 else fast[0] * -1 + self.dims[fast[1]]
+        limit = None if gpu or divides(TILE, self.dims[fast[1]]) else fast[0] * -1 + self.dims[fast[1]]
         with self.out.loop(step, k.Loop.UNROLL if gpu else k.Loop.SERIAL), \
                 self.out.when(self._inside(slow, here, fast, there if gpu else None)), \
                 self.out.loop(lane, k.Loop.SIMD, limit):
@@ -103,7 +103,7 @@ class _TransposeLowering:
         """The condition that an element of a tile at the rim exists; None if all do."""
         parts: list[k.Expr] = []
         for (first, axis), offset in ((slow, here), (fast, there)):
-            if offset is not None and self.dims[axis] % TILE:
+            if offset is not None and not divides(TILE, self.dims[axis]):
                 parts.append(k.InRange(first + offset, 0, self.dims[axis]))
         if len(parts) == 2:
             return k.Apply(OpKind.AND, (parts[0], parts[1]), DType.BOOL)
@@ -115,7 +115,7 @@ class _TransposeLowering:
         full: list[Index] = []
         for axis, dim in enumerate(self.dims):
             index = tile[axis] if axis in tile else next(rest)
-            if axis in tile and index.bounds[1] >= dim:
+            if axis in tile and not surely_less(index.bounds[1], dim):
                 index = self.out.clamped(f"at{axis}_", index, dim)
             full.append(index)
         return tuple(full)

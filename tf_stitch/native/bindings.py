@@ -9,8 +9,9 @@ An executable travels from Python to the op as int64 words:
      steps, step...,
      {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 
-    step: [0, function pointer, n, {space, index} * n]                                  CPU launch
-          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n]
+    step: [0, function pointer, n, {space, index} * n, sizes, size...]                  CPU launch
+          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n,
+           sizes, size...]                                                              GPU launch
           [2, space, index, bytes, byte value]                                          memset
           [3, target space, target index, source space, source index, bytes]            copy
           [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
@@ -36,7 +37,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_stitch.errors import NativeError
+from tf_stitch.errors import BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
@@ -53,6 +54,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 }  # fmt: skip
 
 _INTERNAL = 13  # absl's status code
+_PENDING = 3  # callbacks.h
 
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
@@ -152,8 +154,9 @@ class OpLibrary:
     def set_callbacks(self, build: BuildFunction, original: OriginalFunction, fallback: FallbackFunction) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
-        `build(region, device, key)` returns an executable's words, or None for "use the fallback". An exception in
-        it counts as None, with its message as FallbackCall.reason.
+        `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
+        BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as
+        FallbackCall.reason.
 
         `original(region, reason)` is called before a region's own TensorFlow nodes run in place of its kernels, once
         per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
@@ -170,6 +173,8 @@ class OpLibrary:
                 array = (ctypes.c_int64 * len(words))(*words)
                 library.tfs_result_set(result, array, len(words))
                 return 0
+            except BuildPending:
+                return _PENDING
             except Exception as error:  # cannot cross C++; the op calls `fallback` with this reason
                 library.tfs_result_error(result, _message(error))
                 return 2

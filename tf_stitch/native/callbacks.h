@@ -38,6 +38,8 @@ struct BuildResult {
   std::string error;
 };
 
+constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
+
 // What Python answers to a request for a region's own nodes.
 struct OriginalResult {
   std::string function;  // a serialized FunctionDef

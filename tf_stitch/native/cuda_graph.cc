@@ -39,6 +39,7 @@ std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
 KernelNodeParams Params(const GpuLaunch& launch, std::vector<void*>& arguments, std::vector<void*>* addresses) {
   addresses->clear();
   for (void*& argument : arguments) addresses->push_back(&argument);
+  for (const std::int64_t& size : launch.sizes) addresses->push_back(const_cast<std::int64_t*>(&size));
   KernelNodeParams params{};
   params.function = launch.function;
   for (int axis = 0; axis < 3; ++axis) {

@@ -108,7 +108,8 @@ class Decoder {
       case 0: {
         Require(!extents_.on_gpu, "a CPU launch on a GPU");
         const auto kernel = NextPointer<tfs_cpu_kernel>("kernel");
-        return CpuLaunch{kernel, Operands()};
+        std::vector<Operand> operands = Operands();
+        return CpuLaunch{kernel, std::move(operands), Sizes()};
       }
       case 1:
         Require(extents_.on_gpu, "a GPU launch on the CPU");
@@ -145,6 +146,7 @@ class Decoder {
     launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
+    launch.sizes = Sizes();
     return launch;
   }
 
@@ -169,6 +171,13 @@ class Decoder {
     std::vector<Operand> operands;
     for (std::int64_t i = 0; i < count; ++i) operands.push_back(NextOperand());
     return operands;
+  }
+
+  std::vector<std::int64_t> Sizes() {
+    const std::int64_t count = Count("sizes");
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t i = 0; i < count; ++i) sizes.push_back(Next("size"));
+    return sizes;
   }
 
   Operand NextOperand() {

@@ -39,6 +39,7 @@ struct ModuleImage {
 struct CpuLaunch {
   tfs_cpu_kernel kernel;
   std::vector<Operand> args;
+  std::vector<std::int64_t> sizes;  // a pointer to them follows the operands, if there are any
 };
 
 struct GpuLaunch {
@@ -49,6 +50,7 @@ struct GpuLaunch {
   unsigned dynamic_shared_bytes;
   bool cooperative;
   std::vector<Operand> args;
+  std::vector<std::int64_t> sizes;  // parameters after the operands
   CUfunction function = nullptr;  // set by PrepareGpu
 };
 

@@ -54,7 +54,9 @@ class Launcher {
   }
 
   absl::Status RunStep(const CpuLaunch& launch) const {
-    const int code = launch.kernel(&env_, Collect(launch.args).data());
+    Arguments arguments = Collect(launch.args);
+    if (!launch.sizes.empty()) arguments.push_back(const_cast<std::int64_t*>(launch.sizes.data()));
+    const int code = launch.kernel(&env_, arguments.data());
     if (code == 0) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("tf_stitch: a generated kernel returned ", code));
   }
@@ -63,6 +65,7 @@ class Launcher {
     Arguments values = Collect(launch.args);
     Arguments addresses(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) addresses[i] = &values[i];
+    for (const std::int64_t& size : launch.sizes) addresses.push_back(const_cast<std::int64_t*>(&size));
     const unsigned* grid = launch.grid;
     const unsigned* block = launch.block;
     if (launch.cooperative) {

@@ -5,6 +5,9 @@
 namespace tf_stitch {
 namespace {
 
+constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
+constexpr auto kPatience = std::chrono::milliseconds(10);
+
 struct Registry {
   std::mutex mutex;
   std::map<std::tuple<std::int64_t, int, CUcontext>, std::unique_ptr<RegionRuntime>> runtimes;
@@ -45,34 +48,39 @@ Counters& GlobalCounters() {
   return *counters;
 }
 
-const Slot* RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
-  const Slot* last = last_.load(std::memory_order_acquire);
+std::shared_ptr<const Slot> RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
+  std::shared_ptr<const Slot> last = std::atomic_load_explicit(&last_, std::memory_order_acquire);
   if (last != nullptr && SameKey(*last, key, n)) return last;
   std::lock_guard<std::mutex> lock(mutex_);
   const auto it = slots_.find(std::vector<std::int64_t>(key, key + n));
   if (it == slots_.end() || !it->second->built) return nullptr;
-  last_.store(it->second.get(), std::memory_order_release);
-  return it->second.get();
+  const std::shared_ptr<Slot>& slot = it->second;
+  slot->used = ++clock_;
+  if (slot->pending) return std::chrono::steady_clock::now() < slot->ask_again ? slot : nullptr;
+  std::atomic_store_explicit(&last_, std::shared_ptr<const Slot>(slot), std::memory_order_release);
+  return slot;
 }
 
-const Slot* RegionRuntime::Resolve(const std::vector<std::int64_t>& key, const Extents& extents) {
+std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_t>& key, const Extents& extents) {
   GlobalCounters().misses.fetch_add(1, std::memory_order_relaxed);
   CallbackGate<Callbacks>::Entry entry(&Gate());
-  Slot* slot = nullptr;
+  std::shared_ptr<Slot> slot;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     auto it = slots_.find(key);
-    if (it != slots_.end()) {
-      slot = it->second.get();
-      built_.wait(lock, [slot] { return slot->built; });
+    if (it != slots_.end() && !(it->second->built && it->second->pending)) {
+      slot = it->second;
+      built_.wait(lock, [&slot] { return slot->built; });
       return slot;
     }
     if (entry.get() == nullptr) return nullptr;
-    slot = slots_.emplace(key, std::make_unique<Slot>()).first->second.get();
+    DropUnused();
+    slot = slots_[key] = std::make_shared<Slot>();
     slot->key = key;
     slot->variable_types = extents.variable_types;
+    slot->used = ++clock_;
   }
-  Build(*entry.get(), extents, slot);
+  Build(*entry.get(), extents, slot.get());
   if (slot->updates_state) updates_state.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
   slot->built = true;
@@ -80,11 +88,28 @@ const Slot* RegionRuntime::Resolve(const std::vector<std::int64_t>& key, const E
   return slot;
 }
 
+void RegionRuntime::DropUnused() {
+  if (slots_.size() < kMostSlots) return;
+  auto oldest = slots_.end();
+  for (auto it = slots_.begin(); it != slots_.end(); ++it) {
+    if (it->second->built && (oldest == slots_.end() || it->second->used < oldest->second->used)) oldest = it;
+  }
+  if (oldest == slots_.end()) return;
+  if (std::atomic_load(&last_) == oldest->second) std::atomic_store(&last_, std::shared_ptr<const Slot>());
+  slots_.erase(oldest);  // a call that runs it holds it
+}
+
 void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
   GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
   BuildResult result;
   const auto n = static_cast<std::int64_t>(slot->key.size());
-  if (callbacks.build(region_, device_, slot->key.data(), n, &result) != 0 || result.words.empty()) {
+  const int code = callbacks.build(region_, device_, slot->key.data(), n, &result);
+  if (code == kBuildPending) {
+    slot->pending = true;
+    slot->ask_again = std::chrono::steady_clock::now() + kPatience;
+    return;
+  }
+  if (code != 0 || result.words.empty()) {
     slot->reason = result.error.empty() ? "nothing was built for these shapes" : result.error;
     return;
   }

@@ -1,6 +1,7 @@
 // Executables of one region on one device, by shape key; shared by all kernel instances of that region.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -27,8 +28,11 @@ struct Slot {
   bool updates_state = false;
   std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
   std::string reason;
+  bool pending = false;  // Python builds it beside the program: the region's own nodes run until then
+  std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable Guard guard;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
+  std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
 };
 
 // What the guard has measured of one slot.
@@ -51,12 +55,12 @@ class RegionRuntime {
   RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
       : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
 
-  // The slot of `key` if it is built; takes no lock when the key is the last one used.
-  const Slot* Find(const std::int64_t* key, std::size_t n);
+  // The slot of `key` if it is built, or pending and not yet to be asked for again.
+  std::shared_ptr<const Slot> Find(const std::int64_t* key, std::size_t n);
 
   // Builds the slot of `key`, or waits for the thread that does. Calls Python: the caller holds no lock.
   // Returns null when there are no callbacks.
-  const Slot* Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
+  std::shared_ptr<const Slot> Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
 
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
@@ -84,15 +88,17 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  void DropUnused();  // mutex_ is held
 
   const std::int64_t region_;
   const int device_;
   const CUcontext context_;
   const std::vector<std::int32_t> signature_;
-  std::atomic<const Slot*> last_{nullptr};
+  std::shared_ptr<const Slot> last_;  // by std::atomic_load and std::atomic_store
   std::mutex mutex_;
   std::condition_variable built_;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<Slot>> slots_;
+  std::int64_t clock_ = 0;  // lookups
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
 };

@@ -83,7 +83,8 @@ class StitchOp final : public tensorflow::OpKernel {
     TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
     VariableSet variables;
     TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
-    TF_ASSIGN_OR_RETURN(const Slot* slot, LockAndFind(ctx, runtime, &variables));
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
+    if (slot->pending) return Fallback(ctx, placement, runtime, &variables, "");
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
@@ -127,13 +128,14 @@ class StitchOp final : public tensorflow::OpKernel {
   }
 
   // Returns with the variables locked as the executable needs it, so that its key still holds.
-  absl::StatusOr<const Slot*> LockAndFind(OpKernelContext* ctx, RegionRuntime* runtime, VariableSet* variables) const {
+  absl::StatusOr<std::shared_ptr<const Slot>> LockAndFind(OpKernelContext* ctx, RegionRuntime* runtime,
+                                                          VariableSet* variables) const {
     while (true) {
       const bool exclusive = runtime->updates_state.load(std::memory_order_acquire);
       variables->Lock(exclusive);
       TF_RETURN_IF_ERROR(variables->CheckValues(ctx, num_inputs_));
       const ShapeKey key = Key(ctx, *variables);
-      const Slot* slot = runtime->Find(key.data(), key.size());
+      std::shared_ptr<const Slot> slot = runtime->Find(key.data(), key.size());
       if (TF_PREDICT_TRUE(slot != nullptr && (exclusive || !slot->updates_state))) {
         TF_RETURN_IF_ERROR(CheckVariables(*slot, *variables));
         return slot;
@@ -141,9 +143,8 @@ class StitchOp final : public tensorflow::OpKernel {
       const Extents extents = slot == nullptr ? ExtentsOf(ctx, *variables) : Extents{};
       variables->Unlock();  // Python is called: whoever holds its lock may want a variable
       if (slot != nullptr) continue;
-      if (runtime->Resolve({key.begin(), key.end()}, extents) == nullptr) {
-        return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
-      }
+      slot = runtime->Resolve({key.begin(), key.end()}, extents);
+      if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
     }
   }
 

@@ -61,7 +61,7 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
-    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), node.type.nbytes) for target, node in copies]
+    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
     _plan_arena(plan)
     return plan
@@ -183,9 +183,9 @@ def _plan_arena(plan: BufferPlan) -> None:
                 continue
             life.setdefault(node, []).append(i)
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
-    for node in sorted(life, key=lambda n: (-n.type.nbytes, life[n][0])):
+    for node in sorted(life, key=lambda n: (-int(n.type.nbytes), life[n][0])):
         first, last = min(life[node]), max(life[node])
-        size = -(-max(node.type.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        size = -(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT
         offset = 0
         for begin, end in sorted((b, e) for b, e, born, dies in placed if born <= last and first <= dies):
             if begin >= offset + size:

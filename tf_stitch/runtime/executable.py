@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -47,21 +47,23 @@ class StateMode(IntEnum):
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """Calls a CPU kernel: `symbol` of the executable's library."""
+    """Calls a CPU kernel: `symbol` of a library. It gets pointers, then one to `sizes` (int64) if there are any."""
 
     symbol: str
     args: tuple[BufferRef, ...]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class DeviceLaunch:
-    """Launches a CUDA kernel: `symbol` of the executable's cubin."""
+    """Launches a CUDA kernel: `symbol` of a cubin. It gets pointers, then `sizes`, each as a 64-bit integer."""
 
     symbol: str
     grid: int
     threads: int
     shared_bytes: int
     args: tuple[BufferRef, ...]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,34 +109,37 @@ class Executable:
     after: tuple[tuple[int, ...], ...] | None = None
 
 
-def encode(executable: Executable, function_address: dict[str, int], image: tuple[int, int] | None) -> list[int]:
-    """The native op's words (see native/executable.h).
+def encode(executable: Executable, function_address: Mapping[str, int],
+           images: Mapping[tuple[int, int], Collection[str]] | None = None) -> list[int]:
+    """The native op's words (see native/bindings.py).
 
     Args:
         function_address: CPU: address of each kernel; GPU: address of each symbol's NUL-terminated name.
-        image: GPU: address and bytes of the cubin, which have to stay.
+        images: GPU: cubins, each by its address and bytes, which have to stay, with the symbols it holds.
     """
+    images = images or {}
+    module = {symbol: i for i, symbols in enumerate(images.values()) for symbol in symbols}
     words = [ABI_VERSION, executable.arena_bytes, len(executable.outputs)]
     for t in executable.outputs:
         words += [t.rank, *t.dims, 0]
     words.append(len(executable.state))
     for variable, mode in executable.state:
         words += [variable, int(mode)]
-    words += [0] if image is None else [1, *image]
+    words += [len(images), *(w for image in images for w in image)]
     words.append(len(executable.steps))
     for step in executable.steps:
-        words += _encode_step(step, function_address)
+        words += _encode_step(step, function_address, module)
     for before in executable.after or ():
         words += [len(before), *before]
     return words
 
 
-def _encode_step(step: Step, address: dict[str, int]) -> list[int]:
+def _encode_step(step: Step, address: Mapping[str, int], module: Mapping[str, int]) -> list[int]:
     if isinstance(step, HostLaunch):
-        return [0, address[step.symbol], *_args(step.args)]
+        return [0, address[step.symbol], *_args(step.args), len(step.sizes), *step.sizes]
     if isinstance(step, DeviceLaunch):
-        return [1, 0, address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes, 0,
-                *_args(step.args)]
+        return [1, module[step.symbol], address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes, 0,
+                *_args(step.args), len(step.sizes), *step.sizes]
     if isinstance(step, GemmStep):
         g = step.gemm
         return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, int(g.transpose_a), int(g.transpose_b),

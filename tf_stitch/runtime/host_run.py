@@ -32,19 +32,22 @@ _ENV = _Env(None, 1, _SERIAL_FOR)
 
 
 class HostExecutable:
-    """A CPU executable with its library loaded."""
+    """A CPU executable with its libraries loaded."""
 
-    def __init__(self, executable: Executable, library: Path) -> None:
+    def __init__(self, executable: Executable, *libraries: Path) -> None:
         self.executable = executable
-        try:
-            self._library = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise BuildError(f"cannot load {library}: {error}") from None
+        names = {s.symbol for s in executable.steps if isinstance(s, HostLaunch)}
+        self._functions: dict[str, Any] = {}
+        for path in libraries:
+            try:
+                library = ctypes.CDLL(str(path))
+            except OSError as error:
+                raise BuildError(f"cannot load {path}: {error}") from None
+            self._functions |= {n: getattr(library, n) for n in names if hasattr(library, n)}
 
     def addresses(self) -> dict[str, int]:
         """Address of every kernel that a step calls."""
-        names = {s.symbol for s in self.executable.steps if isinstance(s, HostLaunch)}
-        return {n: ctypes.cast(getattr(self._library, n), ctypes.c_void_p).value or 0 for n in sorted(names)}
+        return {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in sorted(self._functions.items())}
 
     def run(self, inputs: Mapping[str, NDArray[Any]], variables: Mapping[str, NDArray[Any]]
             ) -> tuple[list[NDArray[Any]], dict[str, NDArray[Any]]]:
@@ -68,8 +71,10 @@ class HostExecutable:
 
         for step in e.steps:
             if isinstance(step, HostLaunch):
-                args = (ctypes.c_void_p * max(len(step.args), 1))(*(address(a) for a in step.args))
-                if getattr(self._library, step.symbol)(ctypes.byref(_ENV), args):
+                sizes = (ctypes.c_int64 * len(step.sizes))(*step.sizes)
+                pointers = [address(a) for a in step.args] + ([ctypes.addressof(sizes)] if step.sizes else [])
+                args = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+                if self._functions[step.symbol](ctypes.byref(_ENV), args):
                     raise BuildError("a stitched kernel met an index out of range")
             elif isinstance(step, GemmStep):
                 multiply(step.gemm, [_memory(address(a), size) for a, size

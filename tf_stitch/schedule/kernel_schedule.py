@@ -82,6 +82,7 @@ class KernelSchedule:
     Attributes:
         dominant: the node whose schedule the others follow (AStitch section 4.3).
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
+        row_room: elements of an array that holds a staged row; 0 for those of the row.
         schemes: the scheme of each value that one node of the pattern hands to another.
     """
 
@@ -92,6 +93,7 @@ class KernelSchedule:
     mapping: ThreadMapping
     staged: tuple[Staged, ...] = ()
     last_resort: bool = False
+    row_room: int = 0
     schemes: dict[Node, Scheme] = field(default_factory=dict, compare=False)
 
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_stitch.ir.sizes import divides, surely_less
 from tf_stitch.planning.stitch_plan import Pattern
 
 VECTOR_BYTES = 16
@@ -15,8 +16,9 @@ def vector_width(pattern: Pattern, cols: int, aligned: bool) -> int:
     """
     if not aligned:
         return 1
-    widest = max((n.type.dtype.size for n in [*pattern.reads(), *pattern.outputs] if n.type.numel >= cols), default=4)
+    tensors = [n.type for n in [*pattern.reads(), *pattern.outputs]]
+    widest = max((t.dtype.size for t in tensors if not surely_less(t.numel, cols)), default=4)
     width = min(VECTOR_BYTES // widest, 8)
-    while cols % width:
+    while not divides(width, cols):
         width //= 2
     return width

@@ -10,8 +10,9 @@ import numpy as np
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.ir.op_attrs import ConstantAttrs
+from tf_stitch.ir.op_attrs import ConstantAttrs, ExtentAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
@@ -35,10 +36,16 @@ class FoldConstants:
         foldable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
         if not (foldable and all(o.kind is OpKind.CONSTANT for o in node.operands)) and node.kind is not OpKind.EXTENT:
             return None
-        if not node.type.is_static or node.type.numel > self.limit:
+        if not node.type.is_static or _changes(node) or node.type.numel > self.limit:
             return None
         value = interpret(TensorGraph("fold", [("value", node)]), {})["value"]
         return Builder(node.loc).constant(value, node.type.dtype)
+
+
+def _changes(node: Node) -> bool:
+    """Whether its value or shape depends on a size that changes from run to run."""
+    shape = node.attrs.shape if isinstance(node.attrs, ExtentAttrs) else node.type.shape
+    return any(isinstance(d, Size) for d in shape)
 
 
 def _multiply_by_one(node: Node) -> Node | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import order
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
@@ -29,7 +30,8 @@ def _multiply_by_reciprocal(node: Node) -> Node | None:
         return None
     x, y = node.operands
     source = y.operands[0] if y.kind is OpKind.BROADCAST else y
-    if source.kind is OpKind.CONSTANT or source.type.numel * _SHARED > node.type.numel:
+    few, many = source.type.numel, node.type.numel
+    if source.kind is OpKind.CONSTANT or (order(few)[0] >= order(many)[0] and few * _SHARED > many):
         return None
     b = Builder(node.loc)
     reciprocal = b.op(OpKind.RECIPROCAL, source)

@@ -14,6 +14,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.sizes import Size, ceil_div, divides
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
@@ -76,7 +77,7 @@ class SplitReductions:
         first, last = axes[0], axes[-1]
         outer, inner = math.prod(x.type.dims[:first]), math.prod(x.type.dims[last + 1:])
         columns = last < x.type.rank - 1
-        at_hand = outer * (math.ceil(inner / self.column_tile) if columns else 1)
+        at_hand = outer * (ceil_div(inner, self.column_tile) if columns else 1)
         per_step = min(inner, self.column_tile) if columns else 1
         wanted = self.tasks // max(at_hand, 1)
         if columns and wanted > 1:
@@ -85,7 +86,9 @@ class SplitReductions:
         shortest = self.shortest // 4 if columns and self.pad and inner >= 2 * self.column_tile else self.shortest
         wanted = min(wanted, length * per_step // shortest, length // 4)
         if not columns and wanted > 1:
-            wanted = max(wanted, math.ceil(length / self.longest_part))
+            wanted = max(wanted, ceil_div(length, self.longest_part))
+        if any(isinstance(d, Size) for d in x.type.dims):  # then few kernels have to serve all sizes
+            wanted = 1 << int(wanted).bit_length() >> 1
         parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
         if _is_second_stage(node):
             return None
@@ -93,9 +96,10 @@ class SplitReductions:
         prime = 4 * parts < wanted  # or nearly: no divisor to speak of
         if self.pad and prime and len(axes) == 1 and x.type.dtype.is_float:
             parts = wanted
-            missing = tuple(-length % parts if a == first else 0 for a in range(x.type.rank))
+            padded = ceil_div(length, parts) * parts
+            missing = tuple(padded - length if a == first else 0 for a in range(x.type.rank))
             x = b.pad(x, b.constant(_NEUTRAL[node.kind], x.type.dtype), (0,) * x.type.rank, missing)
-            length += missing[first]
+            length = padded
         if parts < 2:
             return None
         before = node.type.shape[:node.type.rank - (x.type.rank - 1 - last)]  # axes of 1 between reduced ones too
@@ -152,5 +156,5 @@ def _separate(node: Node) -> Node | None:
 def _divisor_near(length: int, wanted: int, multiple: int = 1) -> int:
     """The largest divisor of `length` up to `wanted` that leaves parts of whole vectors, or of any length; 1 if there
     is none."""
-    divisors = [d for d in range(wanted, 1, -1) if length % d == 0]
-    return next((d for d in divisors if length // d % multiple == 0 and 2 * d > wanted), next(iter(divisors), 1))
+    divisors = [d for d in range(wanted, 1, -1) if divides(d, length)]
+    return next((d for d in divisors if divides(multiple, length // d) and 2 * d > wanted), next(iter(divisors), 1))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
@@ -39,15 +38,20 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     outer = kept // max(inner, 1)
     if device.is_gpu:
         vector = vector_width(pattern, inner, aligned)
-        across = min(GPU_ACROSS, 1 << max(0, (math.ceil(inner / vector) - 1).bit_length()))
-        while across > 8 and outer * math.ceil(inner / (across * vector)) < device.processors:
+        across = _threads_for(ceil_div(inner, vector), GPU_ACROSS)
+        while across > 8 and outer * ceil_div(inner, across * vector) < device.processors:
             across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
-        down = min(GPU_THREADS // across, 1 << max(0, (domain.cols - 1).bit_length()))
-        mapping = ThreadMapping(outer * math.ceil(inner / (across * vector)), across * down, across, down, vector, 0)
+        down = _threads_for(domain.cols, GPU_THREADS // across)
+        mapping = ThreadMapping(outer * ceil_div(inner, across * vector), across * down, across, down, vector, 0)
     else:
-        tile = min(inner, CPU_TILE)
-        mapping = ThreadMapping(outer * math.ceil(inner / tile), 1, 1, 1, tile, 0)
+        tile = CPU_TILE if isinstance(inner, Size) else min(inner, CPU_TILE)
+        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0)
     return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping)]
+
+
+def _threads_for(n: int, most: int) -> int:
+    """A power of two that covers n, up to `most`."""
+    return most if isinstance(n, Size) else min(most, 1 << max(0, (n - 1).bit_length()))
 
 
 def _keeps_last_axis(node: Node) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size, ceil_div, divides, order
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
@@ -31,7 +30,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     dominant = max(pattern.outputs, key=lambda n: n.type.rank)
     if device.is_gpu:
         vector = vector_width(pattern, elements, aligned)
-        mapping = ThreadMapping(math.ceil(elements / (GPU_THREADS * vector)), GPU_THREADS, 1, 1, vector, 1)
+        mapping = ThreadMapping(ceil_div(elements, GPU_THREADS * vector), GPU_THREADS, 1, 1, vector, 1)
         return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements), mapping)]
     columns = _column_counts(pattern, elements) if elements else []
     schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
@@ -42,8 +41,8 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
 
 
 def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
-    chunk = max(min(cols, CPU_CHUNK), 1)
-    return ThreadMapping(math.ceil(cols / chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
+    chunk = CPU_CHUNK if isinstance(cols, Size) else max(min(cols, CPU_CHUNK), 1)
+    return ThreadMapping(ceil_div(cols, chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
 
 
 def _column_counts(pattern: Pattern, elements: int) -> list[int]:
@@ -53,6 +52,6 @@ def _column_counts(pattern: Pattern, elements: int) -> list[int]:
         size = 1
         for dim in reversed(node.type.dims):
             size *= dim
-            if elements % size == 0 and size > 1:
+            if size != 1 and divides(size, elements):
                 counts.add(size)
-    return sorted(counts, reverse=True)
+    return sorted(counts, key=order, reverse=True)

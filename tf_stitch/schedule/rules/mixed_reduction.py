@@ -9,6 +9,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
@@ -34,6 +35,8 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     if len(domains) > 1:
         raise ScheduleError("row reductions of different extents")
     domain = domains.pop()
+    if isinstance(domain.cols, Size):
+        raise ScheduleError("rows whose length changes")
     blocks = {_block_rows(n, domain) for n in columns}
     if len(blocks) > 1:
         raise ScheduleError("column reductions of different extents")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
@@ -18,6 +17,8 @@ REGISTER_ELEMENTS = 32
 REGISTER_BUDGET = 64
 """Registers all staged values of a thread may take."""
 MAX_THREADS = 1024
+SHORTEST_GROUP = 8
+"""Least threads that share a row whose length changes."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -40,9 +41,12 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     if device.is_gpu:
         return [_gpu(pattern, dominant, domain, device, aligned)]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
-    row_bytes = sum(n.type.dtype.compute.size for n in kept) * domain.cols
-    staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if row_bytes <= device.row_buffer_bytes else ()
-    return [KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0), staged)]
+    column_bytes = sum(n.type.dtype.compute.size for n in kept)
+    fits = column_bytes * domain.cols <= device.row_buffer_bytes
+    staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if fits else ()
+    room = device.row_buffer_bytes // max(column_bytes, 1) if isinstance(domain.cols, Size) else domain.cols
+    mapping = ThreadMapping(domain.rows, 1, 1, 1, 1, 0)
+    return [KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged, row_room=room)]
 
 
 def _dominant(reductions: list[Node]) -> Node:
@@ -54,12 +58,15 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     elements = domain.rows * domain.cols
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=True)
     vector = vector_width(pattern, domain.cols, aligned)
-    chunks = math.ceil(domain.cols / vector)
+    chunks = ceil_div(domain.cols, vector)
+    changes = isinstance(domain.cols, Size)  # then few kernels have to serve all lengths
     per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
-    row_threads = min(_power_of_two(chunks), 32)
-    while row_threads < MAX_THREADS and math.ceil(chunks / row_threads) > min(per_thread, 8):
+    row_threads = max(min(_power_of_two(chunks), 32), SHORTEST_GROUP if changes else 1)
+    while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
         row_threads *= 2
-    items = math.ceil(chunks / row_threads)
+    items = ceil_div(chunks, row_threads)
+    if changes:
+        items = _power_of_two(items)
     if items > per_thread:  # too long for registers: a loop, and shared memory if the row fits there
         size = sum(n.type.dtype.compute.size for n in kept) * domain.cols
         scheme = Scheme.REGIONAL if size + 4096 <= device.shared_bytes else None
@@ -67,13 +74,15 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     else:
         scheme = Scheme.LOCAL
     at_once = max(1, 128 // row_threads)
-    short = items == 1 and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
-    rows_per_block = at_once * (SHORT_ROW_WAVES if short else 1)  # vertical packing: several loads in flight
-    mapping = ThreadMapping(math.ceil(domain.rows / rows_per_block), at_once * row_threads, row_threads,
+    many = not isinstance(domain.rows, Size) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
+    # Vertical packing: several loads in flight.
+    rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
+    mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items)
     staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
-    return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged)
+    room = _power_of_two(domain.cols) if changes else domain.cols
+    return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged, row_room=room)
 
 
 def _power_of_two(n: int) -> int:
-    return 1 << max(0, (n - 1).bit_length())
+    return 1 << max(0, int(n - 1).bit_length())

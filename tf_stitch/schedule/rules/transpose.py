@@ -3,13 +3,12 @@ that both reads and writes run along memory."""
 
 from __future__ import annotations
 
-import math
-
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 
@@ -35,9 +34,9 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
         raise ScheduleError("outputs of another size than the transposed value")
     across, down = tile_axes(dominant)
     dims = dominant.type.dims
-    if min(dims[across], dims[down]) < SHORTEST_AXIS:
+    if any(not isinstance(dims[a], Size) and dims[a] < SHORTEST_AXIS for a in (across, down)):
         raise ScheduleError("an axis too short for tiles")
-    tiles = math.ceil(dims[across] / TILE) * math.ceil(dims[down] / TILE)
+    tiles = ceil_div(dims[across], TILE) * ceil_div(dims[down], TILE)
     outer = dominant.type.numel // (dims[across] * dims[down])
     threads = GPU_THREADS if device.is_gpu else 1
     mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0)

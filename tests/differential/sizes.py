@@ -1,0 +1,85 @@
+"""Random graphs some of whose sizes change."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+from tests.differential.generator import GraphMaker, Value
+from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.sizes import Size, atoms, in_terms_of
+from tf_stitch.ir.types import Shape, TensorType
+
+
+class SizedGraphMaker(GraphMaker):
+    """Draws a graph whose inputs have the given sizes among their dimensions; movement follows the sizes."""
+
+    def __init__(self, rng: random.Random, max_elements: int, sizes: list[int]) -> None:
+        super().__init__(rng, max_elements)
+        self.sizes = sizes
+
+    def shape(self) -> tuple[int, ...]:
+        dims = list(super().shape())
+        for axis in range(len(dims)):
+            size = self.one(self.sizes)
+            if self.number(0, 1) and math.prod(dims) // dims[axis] * size <= self.max_elements:
+                dims[axis] = size
+        return tuple(dims)
+
+    def fresh(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        """No constant: its shape would be numbers."""
+        if not any(isinstance(d, Size) for d in shape):
+            return super().fresh(dtype, shape)
+        value = Value(self.b.input(f"x{len(self.values)}:0", dtype, shape), True)
+        self.values.append(value)
+        return value
+
+    def _reshape(self, v: Value) -> Node:
+        """Two axes become one, or one of length 1 is put in between."""
+        at = self.number(0, len(v.dims) - 1)
+        if at and self.number(0, 2):
+            return self.b.reshape(v.node, (*v.dims[:at - 1], v.dims[at - 1] * v.dims[at], *v.dims[at + 1:]))
+        return self.b.reshape(v.node, (*v.dims[:at], 1, *v.dims[at:]))
+
+    def _broadcast(self, v: Value) -> Node:
+        if any(isinstance(d, Size) for d in v.dims):
+            return self.b.broadcast(v.node, (2, *v.dims))
+        return super()._broadcast(v)
+
+    def _slice(self, v: Value) -> Node:
+        if any(isinstance(d, Size) for d in v.dims):
+            begin = [self.number(0, min(1, d - 1)) for d in v.dims]
+            left = tuple(d - b for d, b in zip(v.dims, begin, strict=True))
+            return self.b.slice(v.node, begin, [1] * len(begin), left)
+        return super()._slice(v)
+
+    def _gather(self, v: Value) -> Node:
+        return self._transpose(v) if isinstance(v.dims[0], Size) else super()._gather(v)
+
+
+def resized(graph: TensorGraph, sizes: dict[str, int]) -> TensorGraph:
+    """The graph with other sizes, by the names of their atoms.
+
+    Raises:
+        TypeRuleError: the graph is not right for these.
+    """
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        new[node] = make_node(node.kind, [new[o] for o in node.operands], _attrs(node.attrs, sizes), node.loc)
+    return TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs])
+
+
+def _attrs(attrs: oa.Attrs, sizes: dict[str, int]) -> oa.Attrs:
+    if isinstance(attrs, oa.InputAttrs | oa.VariableAttrs):
+        return replace(attrs, type=TensorType(attrs.type.dtype, _shape(attrs.type.shape, sizes)))
+    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
+        return replace(attrs, shape=_shape(attrs.shape, sizes))
+    return replace(attrs, sizes=_shape(attrs.sizes, sizes)) if isinstance(attrs, oa.SliceAttrs) else attrs
+
+
+def _shape(shape: Shape, sizes: dict[str, int]) -> Shape:
+    assert all(isinstance(d, int) and all(a.name in sizes for a in atoms(d)) for d in shape)
+    return tuple(in_terms_of(d, sizes) for d in shape if isinstance(d, int))

@@ -1,0 +1,137 @@
+"""Kernels made for sizes that change: right for every size, and one kernel wherever the text says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.differential.generator import values_for
+from tests.differential.runner import (
+    Values,
+    add_written,
+    cache,
+    compare,
+    keys_of,
+    reference,
+    results_by_key,
+    run_kernel_ir,
+)
+from tests.differential.sizes import SizedGraphMaker, resized
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import ScheduleError, TypeRuleError
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.sizes import atoms, size
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.kernel_ir.instantiate import instantiate
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_run import HostExecutable
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+
+SIZES = (1, 2, 3, 4, 5, 8, 12, 17, 32, 33)
+
+
+class Case:
+    """A graph with sizes `n` and `m`, for several pairs of them."""
+
+    def __init__(self, seed: int, pairs: list[tuple[int, int]], steps: int, elements: int) -> None:
+        self.graph = SizedGraphMaker(random.Random(seed), elements, [size("n", 3), size("m", 5)]).graph(steps)
+        self.pairs = pairs
+
+    def at(self, n: int, m: int, changing: bool) -> TensorGraph:
+        """The graph for one pair, as sizes that change or as numbers."""
+        return resized(self.graph, {"n": size("n", n), "m": size("m", m)} if changing else {"n": n, "m": m})
+
+    def __repr__(self) -> str:
+        return f"{self.pairs}\n{format_graph(self.graph)}"
+
+
+def make_cases(steps: int, elements: int) -> st.SearchStrategy[Case]:
+    pairs = st.lists(st.tuples(st.sampled_from(SIZES), st.sampled_from(SIZES)), min_size=2, max_size=3, unique=True)
+    return st.builds(Case, st.integers(0, 1 << 32), pairs, st.just(steps), st.just(elements))
+
+
+def compiled(case: Case, n: int, m: int, device: DeviceSpec, plans: PlanMemory) -> tuple[TensorGraph, CompiledRegion]:
+    """The graph as numbers, and the region compiled for sizes that change."""
+    try:
+        numbers, graph = case.at(n, m, changing=False), case.at(n, m, changing=True)
+        verify_graph(numbers, static=True)
+        region = compile_region(graph, *keys_of(graph), CompileOptions(device, PlanOptions("greedy"), plans=plans))
+    except (TypeRuleError, ScheduleError):  # such a graph is compiled for its numbers
+        assume(False)
+        raise AssertionError from None
+    for kernel in region.kernels:
+        verify_program(kernel.program)
+    return numbers, region
+
+
+def with_numbers_of(known: Program, wanted: Program) -> Program:
+    """`known`, instantiated for the sizes of `wanted`, of which it has to be the same kernel."""
+    values = {a.name: a.value for x in walk(wanted) for a in atoms(x)}
+    program = instantiate(known, values)
+    assert program.grid == int(wanted.grid)
+    assert [b.size for b in program.buffers] == [int(b.size) for b in wanted.buffers]
+    return replace(program, buffers=tuple(replace(b, mode=w.mode) for b, w in
+                                          zip(program.buffers, wanted.buffers, strict=True)))
+
+
+def walk(x: Any) -> Iterator[int]:
+    """Every number in a program."""
+    if isinstance(x, int):
+        yield x
+    elif isinstance(x, tuple):
+        for y in x:
+            yield from walk(y)
+    elif is_dataclass(x) and not isinstance(x, type):
+        for field in fields(x):
+            yield from walk(getattr(x, field.name))
+
+
+@settings(max_examples=40)
+@given(make_cases(6, 300))
+def test_one_library_serves_all_sizes(case: Case) -> None:
+    plans, libraries = PlanMemory(), dict[str, Path]()
+    for n, m in case.pairs:
+        graph, region = compiled(case, n, m, CPU, plans)
+        values = add_written(graph, values_for(graph, n * 100 + m))
+        new = [symbol for symbol in region.rendered if symbol not in libraries]
+        if new:
+            library = build_host(region.source, "native", cache())
+            libraries |= dict.fromkeys(new, library)
+        used = sorted({libraries[symbol] for symbol in region.rendered})
+        outs, state = HostExecutable(region.executable, *used).run(values, values)
+        compare(graph, results_by_key(graph, outs, state), *reference(graph, values), f"CPU code for {n}, {m}")
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=["cpu", "h200"])
+@settings(max_examples=20)
+@given(case=make_cases(5, 60))
+def test_a_kernel_is_the_same_program_for_other_sizes(device: DeviceSpec, case: Case) -> None:
+    """What the interpreter runs for the second size is the first size's program with other numbers."""
+    plans = PlanMemory()
+    programs: dict[str, tuple[Program, ...]] = {}
+    for n, m in case.pairs:
+        graph, region = compiled(case, n, m, device, plans)
+        for symbol in region.programs:
+            known = programs.setdefault(symbol, region.programs[symbol])
+            region.programs[symbol] = tuple(map(with_numbers_of, known, region.programs[symbol]))
+        values: Values = values_for(graph, n * 100 + m)
+        compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{device.name} IR, {n}, {m}")
+
+
+def test_cuda_for_changing_sizes_compiles() -> None:
+    case = Case(11, [(5, 8)], 8, 200)
+    _, region = compiled(case, 5, 8, H200, PlanMemory())
+    assert build_cuda(region.source, "90", cache()).stat().st_size > 0

@@ -1,0 +1,32 @@
+"""A kernel as source that is the same for every shape it serves, named after its own text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+SELF = "stitch_self"
+"""Stands for a function's own name until the text is known."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One launch.
+
+    Attributes:
+        symbol: equal exactly for equal source.
+        parts: functions of the source by name, callees first.
+        sizes: the numbers to pass after the pointers, for the shape that was lowered.
+    """
+
+    symbol: str
+    parts: Mapping[str, str]
+    sizes: tuple[int, ...]
+
+
+def named(stem: str, lines: Iterable[str], title: str) -> tuple[str, str]:
+    """Name and text of a function written under the name SELF; its title is no part of what is named."""
+    text = "\n".join(lines)
+    name = f"{stem}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return name, f"// {title}\n{text.replace(SELF, name)}\n"

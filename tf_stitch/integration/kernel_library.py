@@ -1,0 +1,82 @@
+"""Kernels that serve many shapes: built in as few compiler runs as possible, found again by their symbols."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.cpu import join_cpu
+from tf_stitch.emit.cuda import join_cuda
+from tf_stitch.emit.rendered import Rendered
+from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, encode
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_run import HostExecutable
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+
+Rendering = Mapping[str, Rendered]
+
+
+class KernelLibrary:
+    """Built kernels of this process by device and symbol. Thread-safe; two threads may build one kernel twice."""
+
+    def __init__(self, cache: KernelCache) -> None:
+        self._cache = cache
+        self._binaries: dict[tuple[str, str, str], Path] = {}
+        self._images: dict[Path, tuple[int, int]] = {}
+        self._keep: list[Any] = []  # images and symbol names that the native op points to
+        self._names: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def missing(self, kernels: Rendering, device: DeviceSpec) -> dict[str, Rendered]:
+        """Those that are not built."""
+        with self._lock:
+            return {s: kernel for s, kernel in kernels.items() if _key(device, s) not in self._binaries}
+
+    def build(self, kernels: Rendering, device: DeviceSpec) -> None:
+        """Builds all of them in one compiler run.
+
+        Raises:
+            BuildError: no compiler, or its message.
+        """
+        parts = {name: text for kernel in kernels.values() for name, text in kernel.parts.items()}
+        join, build = (join_cuda, build_cuda) if device.is_gpu else (join_cpu, build_host)
+        binary = build(join(parts), device.architecture, self._cache)
+        with self._lock:
+            self._binaries.update({_key(device, symbol): binary for symbol in kernels})
+
+    def host(self, executable: Executable, device: DeviceSpec) -> HostExecutable:
+        """A CPU executable with its kernels loaded."""
+        symbols = {s.symbol for s in executable.steps if isinstance(s, HostLaunch)}
+        return HostExecutable(executable, *sorted({self._binaries[_key(device, s)] for s in symbols}))
+
+    def device_words(self, executable: Executable, device: DeviceSpec) -> list[int]:
+        """A GPU executable for the native op; its cubins stay in memory."""
+        symbols: dict[tuple[int, int], list[str]] = {}
+        with self._lock:
+            for step in executable.steps:
+                if isinstance(step, DeviceLaunch):
+                    self._name(step.symbol)
+                    image = self._image(self._binaries[_key(device, step.symbol)])
+                    symbols.setdefault(image, []).append(step.symbol)
+            return encode(executable, self._names, symbols)
+
+    def _image(self, cubin: Path) -> tuple[int, int]:
+        if cubin not in self._images:
+            data = cubin.read_bytes()
+            self._keep.append(ctypes.create_string_buffer(data, len(data) + 1))
+            self._images[cubin] = ctypes.addressof(self._keep[-1]), len(data)
+        return self._images[cubin]
+
+    def _name(self, symbol: str) -> None:
+        if symbol not in self._names:
+            self._keep.append(ctypes.create_string_buffer(symbol.encode()))
+            self._names[symbol] = ctypes.addressof(self._keep[-1])
+
+
+def _key(device: DeviceSpec, symbol: str) -> tuple[str, str, str]:
+    return device.target, device.architecture, symbol

@@ -1,0 +1,248 @@
+"""Compiles and builds regions: for the numbers of one shape signature, or for sizes that change."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ProfileError, StitchError
+from tf_stitch.integration.build_entries import names_of
+from tf_stitch.integration.dump import Dump, RegionDump
+from tf_stitch.integration.kernel_library import KernelLibrary
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.report import Report
+from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, ShapeFamily, Shapes, expected_sizes
+from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.ir.types import static_shape, substitute
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
+from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_run import HostExecutable
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+
+CPU_ORDINAL = -1
+VECTOR = 4
+"""Multiples that kernels for sizes that change are made for: elements of a vector access on a GPU."""
+
+
+@dataclass(frozen=True)
+class PlacedRegion:
+    """A region on a device.
+
+    Attributes:
+        number: names the region in its op.
+        aligned: every buffer starts at a multiple of 16 bytes.
+        patterns: how many patterns of more than one node are kept; None: all.
+    """
+
+    number: int
+    region: RegionGraph
+    device: int
+    aligned: bool
+    patterns: int | None = None
+
+    def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the region's inputs and variables."""
+        return (tuple(f"i{i}" for i in range(len(self.region.inputs))),
+                tuple(f"v{i}" for i in range(len(self.region.handles))))
+
+    def by_name(self, shapes: Sequence[Sequence[int]]) -> dict[str, Sequence[int]]:
+        inputs, variables = self.arguments()
+        return dict(zip((*inputs, *variables), shapes, strict=True))
+
+    def sizes(self, shapes: Shapes) -> dict[str, int]:
+        """Sizes of the region's symbols that the shapes decide.
+
+        Raises:
+            BindError: the shapes contradict the region.
+        """
+        return symbol_sizes(self.region.graph, self.by_name(shapes))
+
+    def bound(self, shapes: Sequence[Sequence[int]]) -> TensorGraph:
+        """The region with its symbols replaced by what the shapes of its inputs and variables say.
+
+        Raises:
+            BindError: the shapes contradict the region.
+        """
+        return bind(self.region.graph, self.by_name(shapes))
+
+    def expected(self, shapes: Shapes, changing: frozenset[str], is_gpu: bool) -> Iterator[Shapes]:
+        """Shapes of other sizes that the region may meet."""
+        related = related_symbols(self.region.graph, self.by_name(shapes), changing)
+        for sizes in expected_sizes(self.sizes(shapes), changing, related, GPU_LENGTHS if is_gpu else CPU_LENGTHS):
+            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes())
+
+
+@dataclass
+class Built:
+    """An executable with its binary loaded or at hand.
+
+    Attributes:
+        compiled: None where nothing had to be built: the kernels of other sizes serve.
+        host: None on a GPU.
+    """
+
+    compiled: CompiledRegion | None
+    executable: Executable
+    words: list[int]
+    host: HostExecutable | None
+    device: DeviceSpec
+    aligned: bool
+    times: MeasuredTimes
+    names: tuple[str, ...]  # of the nodes it was compiled for, operands first
+    stem: str  # of its dumps, "" if nothing was built
+    seconds: dict[str, float]
+
+
+class RegionBuilder:
+    """Thread-safe."""
+
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache) -> None:
+        self._config, self._report, self._dump, self._cache = config, report, dump, cache
+        self._measured: dict[int, MeasuredTimes] = {}
+        self._library = KernelLibrary(cache)
+        self._built: dict[tuple[object, ...], Built] = {}
+        self._locks: dict[tuple[object, ...], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._keep: list[Any] = []  # images and symbol names that the native op points to
+        self._compiled: Counter[int] = Counter()
+
+    def builds(self, number: int) -> int:
+        """Compiler runs for a region so far; those for its equals are theirs."""
+        return self._compiled[number]
+
+    def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
+        """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
+        identity = (anonymous_text(graph), place.device, place.aligned, place.patterns)
+        with self._lock:
+            lock = self._locks.setdefault(identity, threading.Lock())
+        with lock:
+            known = identity in self._built
+            if not known:
+                self._built[identity] = self._compile(place, graph)
+            return self._built[identity], known
+
+    def for_sizes(self, place: PlacedRegion, graph: TensorGraph, shapes: Shapes,
+                  family: ShapeFamily[Built]) -> Built | None:
+        """An executable of kernels that serve other sizes too. Where one is not built, all that other sizes may need
+        are built with it. None where the region cannot be compiled so.
+
+        Args:
+            graph: the region for the numbers of `shapes`.
+        """
+        options = replace(self._options(place), plans=family.plans)
+        multiple = VECTOR if options.device.is_gpu else 1
+        start = time.perf_counter()
+
+        def compiled(its_shapes: Shapes) -> CompiledRegion:
+            bound = bind_changing(place.region.graph, place.by_name(its_shapes), family.changing, multiple)
+            return compile_region(bound, *place.arguments(), options)
+
+        try:
+            wanted = compiled(shapes)
+        except StitchError as error:
+            if self._config.verbose:
+                print(f"[tf_stitch] region {place.number} is compiled for each of its sizes: {error}", file=sys.stderr)
+            return None
+        kernels = self._library.missing(wanted.rendered, options.device)
+        if not kernels:
+            return self._shared(place, graph, wanted, options)
+        stem = self._new_stem(place.number)
+        RegionDump(self._dump, stem).compiled(wanted, options.device)
+        if family.prepared != family.changing:
+            family.prepared = family.changing
+            for other in place.expected(shapes, family.changing, options.device.is_gpu):
+                try:
+                    kernels |= self._library.missing(compiled(other).rendered, options.device)
+                except StitchError:
+                    continue  # sizes that no program can have, or that are compiled for themselves
+        wanted.seconds["others"] = time.perf_counter() - start - sum(wanted.seconds.values())
+        start = time.perf_counter()
+        self._library.build(kernels, options.device)
+        wanted.seconds["build"] = time.perf_counter() - start
+        return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
+
+    def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
+                options: CompileOptions) -> Built:
+        executable, device, host = compiled.executable, options.device, None
+        if device.is_gpu:
+            words = self._library.device_words(executable, device)
+        else:
+            host = self._library.host(executable, device)
+            words = encode(executable, host.addresses())
+        return Built(None, executable, words, host, device, place.aligned, self._times(place.device), names_of(graph),
+                     "", compiled.seconds)
+
+    def _options(self, place: PlacedRegion) -> CompileOptions:
+        return CompileOptions(self._spec(place.device), PlanOptions(self._config.planner, self._config.ilp_seconds),
+                              place.aligned, self._times(place.device), place.patterns)
+
+    def _spec(self, device: int) -> DeviceSpec:
+        """The device, by the user's own profile if that can be read."""
+        ordinal = None if device == CPU_ORDINAL else device
+        try:
+            return device_spec(self._config.cache_dir, ordinal)
+        except ProfileError as error:
+            self._report.note("profile", str(self._config.cache_dir), error.message)
+            return device_spec(None, ordinal)
+
+    def _times(self, device: int) -> MeasuredTimes:
+        """What earlier processes measured on a device."""
+        with self._lock:
+            if device not in self._measured:
+                target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
+                times = MeasuredTimes(measured_times_path(self._config.cache_dir, target, ordinal))
+                if times.problem:
+                    self._report.note("tune", str(self._config.cache_dir), times.problem)
+                self._measured[device] = times
+            return self._measured[device]
+
+    def _new_stem(self, number: int) -> str:
+        with self._lock:
+            self._compiled[number] += 1
+            return f"region_{number}_{self._compiled[number] - 1}"
+
+    def _compile(self, place: PlacedRegion, graph: TensorGraph) -> Built:
+        options, stem = self._options(place), self._new_stem(place.number)
+        dump = RegionDump(self._dump, stem)
+        dump.graph(graph)
+        compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+        dump.compiled(compiled, options.device)
+        start = time.perf_counter()
+        host = None
+        if not compiled.source:
+            words = encode(compiled.executable, {})
+        elif options.device.is_gpu:
+            words = self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self._cache))
+        else:
+            host = HostExecutable(compiled.executable,
+                                  build_host(compiled.source, options.device.architecture, self._cache))
+            words = encode(compiled.executable, host.addresses())
+        compiled.seconds["build"] = time.perf_counter() - start
+        return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
+                     self._times(place.device), names_of(graph), stem, compiled.seconds)
+
+    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
+        """The executable's words, with a cubin that stays in memory."""
+        data = cubin.read_bytes()
+        image = ctypes.create_string_buffer(data, len(data) + 1)
+        names = {s.symbol for s in compiled.executable.steps if isinstance(s, DeviceLaunch)}
+        symbols = {n: ctypes.create_string_buffer(n.encode()) for n in names}
+        self._keep += [image, *symbols.values()]
+        return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
+                      {(ctypes.addressof(image), len(data)): names})

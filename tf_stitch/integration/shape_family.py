@@ -1,0 +1,81 @@
+"""Shape signatures that regions of one structure have met, and the sizes to expect from them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from tf_stitch.ir.sizes import atoms, in_terms_of
+from tf_stitch.planning.plan_memory import PlanMemory
+
+Shapes = tuple[tuple[int, ...], ...]
+T = TypeVar("T")
+
+MOST_SIGNATURES = 512
+"""Executables kept for a family, as many as the native op keeps for a region."""
+MOST_SAMPLES = 48
+CPU_LENGTHS = (1, 50, 1500)
+GPU_LENGTHS = (1, *(n for k in range(3, 11) for n in ((1 << k) - 1, 1 << k)))
+"""Sizes on either side of where schedules change: threads of a row and accesses of a thread are powers of two, and
+vectors need multiples of 4."""
+
+
+class ShapeFamily(Generic[T]):
+    """Of regions of equal structure on one device. `lock` guards everything.
+
+    The first signature is compiled for its numbers. From the second on, dimensions that differ are arguments of the
+    kernels (N1).
+
+    Attributes:
+        changing: symbols that have had more than one size.
+        prepared: those that kernels for other sizes have been built for.
+        built: executables by shapes, the latest used last.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.plans = PlanMemory()
+        self.changing: frozenset[str] = frozenset()
+        self.prepared: frozenset[str] = frozenset()
+        self.built: OrderedDict[Shapes, T] = OrderedDict()
+        self._first: dict[str, int] | None = None
+
+    def meet(self, sizes: Mapping[str, int]) -> None:
+        """A signature is about to be built."""
+        if self._first is None:
+            self._first = dict(sizes)
+        self.changing |= {name for name, size in sizes.items() if self._first[name] != size}
+
+    def find(self, shapes: Shapes) -> T | None:
+        """The executable for `shapes`."""
+        if shapes not in self.built:
+            return None
+        self.built.move_to_end(shapes)
+        return self.built[shapes]
+
+    def keep(self, shapes: Shapes, built: T) -> None:
+        """Keeps an executable, and drops the one not used for longest."""
+        self.built[shapes] = built
+        while len(self.built) > MOST_SIGNATURES:
+            self.built.popitem(last=False)
+
+
+def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related: Mapping[str, int],
+                   lengths: Sequence[int]) -> list[dict[str, int]]:
+    """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, and all
+    of them together.
+
+    Args:
+        related: symbols that others decide, or parts of them.
+    """
+    parts = {a.name: a.value for value in related.values() for a in atoms(value)}
+    free = sorted({n for n in (*changing, *parts) if n not in related})
+    sizes = {**parts, **sizes}
+    found: list[dict[str, int]] = []
+    for names in [[name] for name in free] + ([free] if len(free) > 1 else []):
+        for length in lengths:
+            env = {**sizes, **dict.fromkeys(names, length)}
+            found.append(env | {n: int(in_terms_of(value, env)) for n, value in related.items()})
+    return found[-MOST_SAMPLES:]
