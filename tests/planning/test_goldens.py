@@ -15,6 +15,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.pipeline import CompiledRegion
+from tf_stitch.planning.part import TIE_US
 
 B, F32 = p.B, DType.F32
 GRAPHS = Path(__file__).parent / "graphs"
@@ -55,7 +56,8 @@ def describe(result: CompiledRegion) -> str:
     report = result.plan.solver
     assert report is not None
     assert report.gap < 0.05
-    assert report.kernels <= report.greedy_kernels
+    # A kernel more only for time that is worth one.
+    assert report.kernels <= report.greedy_kernels or report.objective_us > report.greedy_us + TIE_US
     lines.append(f"plan {report.solver} {report.status} kernels={report.kernels} greedy={report.greedy_kernels}"
                  f" candidates={report.candidates} cuts={report.cycle_cuts}")
     lines.append(f"steps {len(result.executable.steps)} arena {result.executable.arena_bytes}")

@@ -10,7 +10,6 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import Pattern, make_pattern
 
-
 TIE_US = 0.5
 """Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
 

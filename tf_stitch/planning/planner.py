@@ -21,7 +21,6 @@ from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern, plannable
 from tf_stitch.planning.substitution_fusion import is_large_product
 
-
 EXHAUSTIVE = 300
 """Candidates of a part that are all timed if estimates keep misleading."""
 
