@@ -24,6 +24,8 @@ from tf_stitch.planning.remote_stitching import RegionNode
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
 
+_BLIND = "writes a variable that the region does not read"
+
 MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
 """(region, device, control inputs) -> the node that runs it; its inputs named by original tensors."""
 
@@ -85,6 +87,11 @@ class GraphRewriter:
                 weight = sum(self._imported.nodes[m].weight for m in members)
                 if weight < self._min_weight:
                     unfit.update(dict.fromkeys(members, _too_small(weight, self._min_weight)))
+                    continue
+                blind = self._blind_writers(members)
+                if blind:  # all at once: a region of many updates would use up the rounds one by one
+                    refused.update(dict.fromkeys(blind, _BLIND))
+                    unfit.update(dict.fromkeys(members, f"its region could not be cut out: {_BLIND}"))
                     continue
                 try:
                     regions.append(cut_region(self._imported, members, self._wanted(members)))
@@ -159,6 +166,12 @@ class GraphRewriter:
     def _reads_constant(self, node: ImportedNode) -> bool:
         return (device_type(node.device) or "CPU") in self._library_on and \
             all(h in self._imported.constant_handles for h in node.reads)
+
+    def _blind_writers(self, members: Sequence[str]) -> list[str]:
+        """Members that write a variable which no member reads."""
+        nodes = [self._imported.nodes[m] for m in members]
+        read = {h for n in nodes for h in n.reads}
+        return [n.name for n in nodes if any(h not in read for h in n.writes)]
 
     def _trim(self, members: Sequence[str]) -> list[str]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
