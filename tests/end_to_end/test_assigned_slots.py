@@ -1,4 +1,4 @@
-"""Optimizers written with `assign`: tf.function wants every read of a variable to run, also those that a region makes."""
+"""Variables that a step reads and assigns: tf.function wants every read to run, also those that a region makes."""
 
 from __future__ import annotations
 

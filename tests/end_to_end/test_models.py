@@ -114,7 +114,7 @@ VARIABLE = {"crnn", "asr", "transformer", "dien", "nmt", "multi-interests", "rok
 """Models whose inputs vary in length from batch to batch."""
 
 
-def data(name: str):  # noqa: ANN201
+def data(name: str):
     model = load(name)
     return model.data(model.configs["small"], np.random.default_rng(0))
 
