@@ -144,6 +144,8 @@ class GraphRewriter:
             return "has a result that the IR has no type for"
         if node.writes and not self._allow_state:
             return "updates a variable, which regions that run in Python cannot"
+        if self._is_empty(node):
+            return "a tensor here has no elements, which would keep its whole region from being built"
         if self._imported.data_sizes and self._sized_by_data(node):
             self._refused[node.name] = "its size is decided by data, every step anew"
             return self._refused[node.name]
@@ -152,6 +154,18 @@ class GraphRewriter:
         if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
             return "TensorFlow keeps small integers in host memory"
         return None
+
+    def _is_empty(self, node: ImportedNode) -> bool:
+        """Whether it computes, or really reads, a tensor known to be empty. (A concatenation reads no such part.)"""
+        given = {self._imported.value(t) for t in node.inputs}
+        stack = [v for v in (*node.outputs, *node.writes.values()) if v is not None]
+        while stack:
+            value = stack.pop()
+            if 0 in value.type.shape:
+                return True
+            if value not in given:
+                stack.extend(value.operands)
+        return False
 
     def _sized_by_data(self, node: ImportedNode) -> bool:
         operands = [self._imported.value(t) for t in node.inputs]
