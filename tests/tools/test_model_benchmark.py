@@ -62,7 +62,7 @@ class FakeWorker:
 
     started: list[str]
 
-    def __init__(self, case: str, backend: str, clusters: bool) -> None:
+    def __init__(self, case: str, backend: str, clusters: bool = False, **_: Any) -> None:
         self._backend, self._turns = backend, 0
         FakeWorker.started.append(f"{case} {backend}")
 

@@ -38,7 +38,7 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
     """What `steps` steps ran, per step.
 
     Returns:
-        "classes": class -> count, without regions on a CPU; "regions": region -> how often its op ran on a CPU;
+        "classes": class -> count, without regions on a CPU; "regions": region -> how often its op ran on a CPU.
     """
     import tensorflow as tf
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarking.kernel_counts import with_regions
-from benchmarking.machine import describe_cpu
+from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase
 from benchmarking.workers import BACKENDS, Result, Worker
 
@@ -52,8 +52,8 @@ def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Pl
 
 def measure_model(case: ModelCase, backends: Sequence[str], plan: Plan) -> Result:
     """One row: per backend B the median B_us, its quartiles, B_first_us, B_kernels by class and in all, memory."""
-    row: Result = {"case": str(case), **asdict(case), "backends": list(backends), "machine": describe_cpu(),
-                   "failures": {}}  # fmt: skip
+    row: Result = {"case": str(case), **asdict(case), "backends": list(backends),
+                   "machine": describe_cpu() | describe_gpu(), "failures": {}}  # fmt: skip
     workers: dict[str, Worker] = {}
     losses: dict[str, list[float]] = {}
     try:
@@ -73,6 +73,8 @@ def measure_model(case: ModelCase, backends: Sequence[str], plan: Plan) -> Resul
         counts = {backend: _ask(row, workers, backend, "profile", plan.profiled) for backend in list(workers)}
     finally:
         said = {backend: worker.close() for backend, worker in workers.items()}
+    if counts.get("stitch") is not None and row["machine"].get("gpu"):
+        counts["stitch"] |= _kernels_outside_graphs(case, plan)
     for backend, worker in workers.items():
         first, median, third = (value * 1e6 for value in statistics.quantiles(times[backend], n=4))
         row |= {f"{backend}_us": median, f"{backend}_quartiles_us": [first, third]}
@@ -85,6 +87,16 @@ def measure_model(case: ModelCase, backends: Sequence[str], plan: Plan) -> Resul
         row["loss_difference"] = {b: _difference(losses["tf"], values) for b, values in losses.items() if b != "tf"}
     row["said"] = [line for line in said.get("stitch", "").splitlines() if line.startswith("[tf_stitch]")][-1:]
     return row
+
+
+def _kernels_outside_graphs(case: ModelCase, plan: Plan) -> Result:
+    """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
+    worker = Worker(str(case), "tf_stitch", variables={"TF_STITCH_CUDA_GRAPHS": "0"})
+    try:
+        worker.run(plan.warm_up)
+        return {name: count for name, count in worker.profile(plan.profiled).items() if name in ("classes", "regions")}
+    finally:
+        worker.close()
 
 
 def _ask(row: Result, workers: dict[str, Worker], backend: str, what: str, steps: int) -> Result | None:

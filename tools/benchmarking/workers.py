@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ class Worker:
         case: a name of `cases.CASES`, or a model as `model_cases.ModelCase` writes it.
         backend: tensorflow, xla, tf_stitch.
         clusters: whether XLA comes by automatic clustering, as it does in TensorFlow 1 code.
+        variables: more environment variables.
     """
 
-    def __init__(self, case: str, backend: str, clusters: bool = False) -> None:
+    def __init__(self, case: str, backend: str, clusters: bool = False, variables: Mapping[str, str] | None = None
+                 ) -> None:  # fmt: skip
         self._report = tempfile.TemporaryDirectory(prefix="tf_stitch_report")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH") or k == "TF_STITCH_CACHE"}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
@@ -36,6 +39,7 @@ class Worker:
             command[1:1] = ["-m", "tf_stitch"]  # the same activation, whether or not the package is installed
         if backend == "xla" and clusters:
             environment["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
+        environment |= variables or {}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (as long as the process; a pipe would fill up)
         self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=self._errors)  # fmt: skip
