@@ -13,5 +13,8 @@ class Block(keras.layers.Layer):
     Without a `build`, Keras runs a layer symbolically to build it, and each layer in it again for itself.
     """
 
+    def __init__(self) -> None:
+        super().__init__(autocast=False)  # its layers cast what they are given; masks stay float32
+
     def build(self, shape: Any) -> None:
         """Nothing of its own."""

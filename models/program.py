@@ -111,7 +111,8 @@ class Model:
                 return self.session(config, data)
         optimizer = self.optimizer(config)
         if options.dtype == "mixed_float16":
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+            # From Keras' own 2**15, gradients of float16 ops overflow in the first steps, which are then skipped.
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
         return TracedProgram(self.network(config), optimizer, data, options.jit_compile)
 
 
