@@ -130,8 +130,8 @@ class TracedProgram:
 
     def __init__(self, network: Network, optimizer: Any, data: Data, jit_compile: bool | None) -> None:
         self._network, self._optimizer, self._data = network, optimizer, data
-        # One eager pass makes the variables: tf.function would trace twice if it made them.
-        network.train_loss(_tensors(data.train, 0))
+        # An eager pass over one example makes the variables: tf.function would trace twice if it made them.
+        network.train_loss({name: value[:1] for name, value in _tensors(data.train, 0).items()})
         optimizer.build(network.trainable_variables)
         self._step, self._infer = (
             tf.function(function, [signature(batches)], jit_compile=jit_compile, autograph=False)
