@@ -1,10 +1,13 @@
-"""Compares TensorFlow, XLA (jit_compile=True) and tf_stitch on this machine's CPU, interleaved in one run.
+"""Compares TensorFlow, XLA (jit_compile=True) and tf_stitch on this machine, interleaved in one run.
 
-Each backend runs a case in a process of its own, in turns of a few steps; the others wait. Writes
-benchmarks/cpu_main_job.json and, from it, cpu_main_job.md. Leave the machine alone meanwhile.
+Each backend runs a case in a process of its own, in turns of a few steps; the others wait. Leave the machine alone
+meanwhile. Without --models: the main job's cases, into benchmarks/cpu_main_job.json and, from it, cpu_main_job.md.
+With --models: models of the zoo, into --json. Run it again to go on where it was stopped, or to repeat failed rows.
 
     python tools/benchmark.py
     python tools/benchmark.py --cases=encoder_train --rounds=3 --out=/tmp/try.json
+    python tools/benchmark.py --models=all --config=paper --json=/tmp/models.json
+    python tools/benchmark.py --models=bert,dien --modes=infer --dtypes=mixed_float16 --json=/tmp/m.json
 """
 
 from __future__ import annotations
@@ -16,89 +19,58 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking import model_rows, workers  # noqa: E402
 from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.model_cases import ModelCase  # noqa: E402
 
-BACKENDS = ("tensorflow", "xla", "tf_stitch")
+BACKENDS = tuple(workers.BACKENDS.values())
 CASES = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
 COMPARED_STEPS = 10
 
 _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
-_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
+_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 64, "steps before the first turn, by when the guard has decided")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
 
-Result = dict[str, Any]
+_MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all")
+_MODES = flags.DEFINE_list("modes", [], "train, infer; without it, those of the papers")
+_DTYPES = flags.DEFINE_list("dtypes", ["float32"], "policies, for the models that have them")
+_STYLES = flags.DEFINE_list("styles", ["tf2"], "tf2, tf1, for the models that have them")
+_CONFIG = flags.DEFINE_string("config", "small", "sizes of the models")
+_PROFILED = flags.DEFINE_integer("profiled", 4, "steps of a model under the profiler")
+_JSON = flags.DEFINE_string("json", None, "where rows of models go")
 
 
-class Worker:
-    """A case on a backend, in a process that waits between turns."""
-
-    def __init__(self, case: str, backend: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "worker.py"), case, backend]
-        if backend == "tf_stitch":
-            environment["TF_STITCH"] = "1"
-            command[1:1] = ["-m", "tf_stitch"]  # the same activation, whether or not the package is installed
-        if backend == "xla" and case == "word2vec_train":
-            environment["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
-        self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-
-    def run(self, steps: int) -> Result:
-        """Seconds and losses of `steps` steps.
-
-        Raises:
-            RuntimeError: the process died; the message ends with its last lines.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print("run", steps, file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            raise RuntimeError("\n".join(self._process.communicate()[1].splitlines()[-8:]))
-        answer: Result = json.loads(line)
-        return answer
-
-    def close(self) -> str:
-        """Ends the process; what it had to say on stderr."""
-        return self._process.communicate()[1]
-
-
-def measure(case: str) -> Result:
+def measure(case: str) -> workers.Result:
     """Quartiles of each backend's step, in milliseconds, and how losses differ from TensorFlow's."""
-    workers: dict[str, Worker] = {}
+    started: dict[str, workers.Worker] = {}
     losses: dict[str, list[float]] = {}
     times: dict[str, list[float]] = {}
     failures: dict[str, str] = {}
     first: dict[str, float] = {}
-    for backend in _BACKENDS.value:  # one after another: starting is work, too
-        worker = Worker(case, backend)
+    for backend in [workers.BACKENDS.get(b, b) for b in _BACKENDS.value]:  # one after another: starting is work, too
+        worker = workers.Worker(case, backend, clusters=case == "word2vec_train")
         try:
             answer = worker.run(_WARM_UP.value)
         except RuntimeError as error:
             failures[backend] = str(error)
             continue
-        workers[backend], losses[backend], times[backend] = worker, answer["losses"][:COMPARED_STEPS], []
+        started[backend], losses[backend], times[backend] = worker, answer["losses"][:COMPARED_STEPS], []
         first[backend] = answer["seconds"][0]
     for turn in range(_ROUNDS.value):
-        order = list(workers)
+        order = list(started)
         for backend in order[turn % len(order) :] + order[: turn % len(order)]:
-            times[backend] += workers[backend].run(_STEPS.value)["seconds"]
+            times[backend] += started[backend].run(_STEPS.value)["seconds"]
     said = {backend: [line for line in worker.close().splitlines() if line.startswith("[tf_stitch]")]
-            for backend, worker in workers.items()}  # fmt: skip
+            for backend, worker in started.items()}  # fmt: skip
     return {
         "case": case,
         "ms": {backend: quartiles(seconds) for backend, seconds in times.items()},
@@ -120,7 +92,7 @@ def difference(wanted: Sequence[float], actual: Sequence[float]) -> float:
     return max(abs(a - b) / max(abs(a), 1e-30) for a, b in zip(wanted, actual, strict=True))
 
 
-def measure_op_overhead() -> Result:
+def measure_op_overhead() -> workers.Result:
     """Medians, over rounds, of the microseconds an op of each kind takes in a chain."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH")}
     program = ROOT / "tools" / "benchmarking" / "op_overhead.py"
@@ -134,7 +106,7 @@ def measure_op_overhead() -> Result:
             "failures": {}}  # fmt: skip
 
 
-def table(document: Result) -> str:
+def table(document: workers.Result) -> str:
     """The result as Markdown."""
     machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
     lines = ["# Main job on a CPU", "", f"{machine}.", "",
@@ -153,7 +125,7 @@ def table(document: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(result: Result) -> str:
+def _row(result: workers.Result) -> str:
     ms = result["ms"]
     cells = [f"{ms[b][1]:.2f} ({ms[b][0]:.2f}-{ms[b][2]:.2f})" if b in ms else "-" for b in BACKENDS]
     ratios = [f"{ms[b][1] / ms['tf_stitch'][1]:.2f}" if b in ms and "tf_stitch" in ms else "-" for b in BACKENDS[:2]]
@@ -161,8 +133,26 @@ def _row(result: Result) -> str:
     return "| " + " | ".join([result["case"], *cells, *ratios, "-" if differs is None else f"{differs:.0e}"]) + " |"
 
 
+def model_cases() -> list[ModelCase]:
+    """What the flags ask for, as far as the models have it."""
+    from models.zoo import NAMES, load
+
+    models = [load(name) for name in (NAMES if _MODELS.value == ["all"] else _MODELS.value)]
+    return [ModelCase(model.name, mode, _CONFIG.value, dtype, style) for model in models
+            for mode in _MODES.value or model.modes for dtype in _DTYPES.value if dtype in model.dtypes
+            for style in _STYLES.value if style in model.styles]  # fmt: skip
+
+
 def main(_: Sequence[str]) -> None:
-    document: Result = {"machine": describe_cpu(), "rounds": _ROUNDS.value, "steps": _STEPS.value, "results": []}
+    if _MODELS.value:
+        if _JSON.value is None:
+            raise app.UsageError("--models needs --json")
+        plan = model_rows.Plan(_WARM_UP.value, _ROUNDS.value, _STEPS.value, _PROFILED.value)
+        rows = model_rows.measure_models(model_cases(), _BACKENDS.value, plan, Path(_JSON.value))
+        print(model_rows.table(rows, _BACKENDS.value))
+        return
+    document: workers.Result = {"machine": describe_cpu(), "rounds": _ROUNDS.value, "steps": _STEPS.value}
+    document["results"] = []
     out = Path(_OUT.value)
     for case in _CASES.value:
         print(case, "...", file=sys.stderr, flush=True)

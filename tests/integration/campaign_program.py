@@ -187,6 +187,41 @@ def sizes_that_broadcast_at_run_time() -> Any:
     return [function(data(a, 4), data(b, 4)) for a, b in ((3, 3), (3, 1), (1, 3), (1, 1), (5, 5))]
 
 
+@case
+def empty_part_beside_full_ones() -> Any:
+    """As ctc_loss moves the blank, its last class, to the front: what is behind the last class is empty."""
+    v = tf.Variable(data(4))
+
+    @signature(((None, 4), tf.float32))
+    def function(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.exp(x * 0.1) * v
+            loss = tf.reduce_sum(tf.tanh(tf.concat([y[:, -1:], y[:, :-1], y[:, 4:]], 1)) * v)
+        gradients = tape.gradient(loss, [x, v])
+        v.assign(v * 0.9 + gradients[1] * 0.1)
+        return loss, gradients
+
+    return [function(data(3, 4)), function(data(5, 4)), v]
+
+
+@case
+def many_variables_only_written() -> Any:
+    """They cannot be in a region, and must not keep those out that are read and assigned."""
+    moving = [tf.Variable(data(8) + float(i)) for i in range(12)]
+    written = [tf.Variable(data(8)) for _ in range(12)]
+
+    @tf.function
+    def step(x: Any) -> None:
+        for i in range(12):
+            moving[i].assign(moving[i] * 0.9 + x * 0.1)
+            written[i].assign(x * 2.0 + float(i))
+
+    step(data(8))
+    step(data(8) * 2.0)
+    return [*moving, *written]
+
+
 def same(a: Any, b: Any) -> bool:
     a, b = tf.nest.flatten(a), tf.nest.flatten(b)
     return len(a) == len(b) and all(np.shape(x) == np.shape(y) and np.allclose(x, y, rtol=1e-4, atol=1e-5)

@@ -24,6 +24,8 @@ from tf_stitch.planning.remote_stitching import RegionNode
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
 
+_BLIND = "writes a variable that the region does not read"
+
 MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
 """(region, device, control inputs) -> the node that runs it; its inputs named by original tensors."""
 
@@ -86,6 +88,11 @@ class GraphRewriter:
                 if weight < self._min_weight:
                     unfit.update(dict.fromkeys(members, _too_small(weight, self._min_weight)))
                     continue
+                blind = self._blind_writers(members)
+                if blind:  # all at once: a region of many updates would use up the rounds one by one
+                    refused.update(dict.fromkeys(blind, _BLIND))
+                    unfit.update(dict.fromkeys(members, f"its region could not be cut out: {_BLIND}"))
+                    continue
                 try:
                     regions.append(cut_region(self._imported, members, self._wanted(members)))
                 except (UnsupportedError, StitchError) as error:
@@ -137,6 +144,8 @@ class GraphRewriter:
             return "has a result that the IR has no type for"
         if node.writes and not self._allow_state:
             return "updates a variable, which regions that run in Python cannot"
+        if self._is_empty(node):
+            return "a tensor here has no elements, which would keep its whole region from being built"
         if self._imported.data_sizes and self._sized_by_data(node):
             self._refused[node.name] = "its size is decided by data, every step anew"
             return self._refused[node.name]
@@ -145,6 +154,18 @@ class GraphRewriter:
         if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
             return "TensorFlow keeps small integers in host memory"
         return None
+
+    def _is_empty(self, node: ImportedNode) -> bool:
+        """Whether it computes, or really reads, a tensor known to be empty. (A concatenation reads no such part.)"""
+        given = {self._imported.value(t) for t in node.inputs}
+        stack = [v for v in (*node.outputs, *node.writes.values()) if v is not None]
+        while stack:
+            value = stack.pop()
+            if 0 in value.type.shape:
+                return True
+            if value not in given:
+                stack.extend(value.operands)
+        return False
 
     def _sized_by_data(self, node: ImportedNode) -> bool:
         operands = [self._imported.value(t) for t in node.inputs]
@@ -159,6 +180,12 @@ class GraphRewriter:
     def _reads_constant(self, node: ImportedNode) -> bool:
         return (device_type(node.device) or "CPU") in self._library_on and \
             all(h in self._imported.constant_handles for h in node.reads)
+
+    def _blind_writers(self, members: Sequence[str]) -> list[str]:
+        """Members that write a variable which no member reads."""
+        nodes = [self._imported.nodes[m] for m in members]
+        read = {h for n in nodes for h in n.reads}
+        return [n.name for n in nodes if any(h not in read for h in n.writes)]
 
     def _trim(self, members: Sequence[str]) -> list[str]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""

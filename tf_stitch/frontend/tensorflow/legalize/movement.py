@@ -28,7 +28,8 @@ def concat_v2(ctx: NodeContext) -> Node:
 
 
 def _concat(ctx: NodeContext, parts: list[Node], axis: int) -> Node:
-    return ctx.b.concat(parts, axis % parts[0].type.rank)
+    full = [p for p in parts if 0 not in p.type.shape]  # the others add nothing
+    return ctx.b.concat(full or parts, axis % parts[0].type.rank)
 
 
 @legalize("Pack")

@@ -1,0 +1,41 @@
+"""Models of the zoo as cases of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Step = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model, what it does, and how it is built. Written as "model/mode/config/dtype/style"."""
+
+    model: str
+    mode: str
+    config: str = "small"
+    dtype: str = "float32"
+    style: str = "tf2"
+
+    def __str__(self) -> str:
+        return "/".join([self.model, self.mode, self.config, self.dtype, self.style])
+
+
+def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
+    """One step; it gives the loss, or the mean of the first output. Steps go through the model's batches."""
+    from models.program import Options
+    from models.zoo import load
+
+    program = load(case.model).build(Options(case.config, case.dtype, case.style, jit_compile))
+    steps = iter(range(1 << 30))
+
+    def train() -> float:
+        return program.train(next(steps))
+
+    def infer() -> float:
+        return float(np.mean(next(iter(program.infer(next(steps)).values()))))
+
+    return train if case.mode == "train" else infer
