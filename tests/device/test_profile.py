@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tf_stitch.device.profile import (
-    DeviceProfile,
     device_key,
     interpolate,
     parse_profile,
@@ -75,7 +75,7 @@ def test_names_of_devices_become_names_of_files() -> None:
 
 def test_the_users_own_profile_goes_first(tmp_path: Path) -> None:
     assert device_spec(tmp_path / "none", None).profile == CPU.profile
-    own = DeviceProfile(**{**vars(CPU.profile), "launch_us": 123.0})
+    own = replace(CPU.profile, launch_us=123.0)
     write_profile(own, own_profile_path(tmp_path, "cpu"))
     assert device_spec(tmp_path, None).profile.launch_us == 123.0
 

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,13 +70,9 @@ class DeviceProfile:
         table = tables.get(dtype) or scalar or tables["float32"]
         return table.get(op) or table["add"] / max(cost, 1)
 
-    @property
+    @cached_property
     def _tables(self) -> dict[str, dict[str, float]]:
-        tables = self.__dict__.get("_rates")
-        if tables is None:
-            tables = {dtype: dict(ops) for dtype, ops in self.rates}
-            self.__dict__["_rates"] = tables  # a cache: frozen dataclasses have no other place for one
-        return tables
+        return {dtype: dict(ops) for dtype, ops in self.rates}
 
     def document(self) -> dict[str, Any]:
         """The profile as JSON."""
