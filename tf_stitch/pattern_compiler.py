@@ -96,14 +96,15 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     between = _free_between(pattern)
     new = expand_small_dots(between)
     outside = set(pattern.reads())
+    elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
     nodes: dict[Node, None] = {}
     for node in between:
-        if node not in pattern.free:
-            _collect(new[node], outside, pattern.free, nodes)
-    free = pattern.free | {new[n] for n in between if n in pattern.free}
+        if node not in elsewhere:
+            _collect(new[node], outside, elsewhere, nodes)
+    rebuilt = {new[n] for n in between if n in elsewhere}
     outputs = tuple(new[n] for n in pattern.outputs)
-    members = tuple(n for n in nodes if n not in free)
-    return Pattern(members, outputs, free), {new[n]: n for n in pattern.outputs}
+    members = tuple(n for n in nodes if n not in rebuilt)
+    return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
 
 
 def _free_between(pattern: Pattern) -> list[Node]:

@@ -31,11 +31,15 @@ WORKLOADS = {"encoder_12x768_batch1_length128": ("infer", "train"),
              "encoder_6x512_batch8_length64": ("infer", "train"),
              "mlp_4x256_batch256": ("train",)}  # fmt: skip
 
+TURN_WARM_UP = 5
+"""Calls at the beginning of a turn that are not timed."""
+
 _WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "what to run")
 _MODES = flags.DEFINE_list("modes", ["infer", "train"], "infer, train")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn")
+_WARM_UP = flags.DEFINE_integer("warm_up", 70, "calls before the first turn: CUDA graphs are made, the guard decides")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_regions.json"), "the result; a .md goes beside it")
 
 Result = dict[str, Any]
@@ -55,8 +59,8 @@ class Worker:
         self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
-    def run(self, calls: int) -> Result:
-        """Seconds of `calls` calls, and the last result.
+    def run(self, calls: int, warm_up: int = 0) -> Result:
+        """Seconds of `calls` calls after some that are not timed, and the last result.
 
         Raises:
             RuntimeError: the process died; the message ends with its last lines.
@@ -64,7 +68,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            print("run", calls, file=self._process.stdin, flush=True)
+            print("run", warm_up, calls, file=self._process.stdin, flush=True)
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
@@ -86,21 +90,24 @@ def measure(workload: str, mode: str) -> Result:
                    "difference": {}, "quartiles_us": {}}  # fmt: skip
     times: dict[str, list[float]] = {}
     answers: dict[str, Result] = {}
+    results: dict[str, float] = {}
     for backend in _BACKENDS.value:  # one after another: starting is work, too
         worker = Worker(workload, mode, backend)
         try:
             row["first_call_s"][backend] = worker.run(1)["seconds"]
             answers[backend] = worker.run(9)
+            results[backend] = answers[backend]["result"]
+            worker.run(1, _WARM_UP.value)
         except RuntimeError as error:
             row["failures"][backend] = str(error)
             continue
         workers[backend], times[backend] = worker, []
-    want = answers.get("tensorflow", {}).get("result")
-    row["difference"] = {b: abs(a["result"] - want) / abs(want) for b, a in answers.items()} if want else {}
+    want = results.get("tensorflow")
+    row["difference"] = {b: abs(result - want) / abs(want) for b, result in results.items()} if want else {}
     for turn in range(_ROUNDS.value):
         order = list(workers)
         for backend in order[turn % len(order):] + order[:turn % len(order)]:
-            answers[backend] = workers[backend].run(_CALLS.value)
+            answers[backend] = workers[backend].run(_CALLS.value, TURN_WARM_UP)
             times[backend].append(answers[backend]["seconds"] / _CALLS.value * 1e6)
     for backend, values in times.items():
         row[f"{BACKENDS[backend]}_us"] = statistics.median(values)

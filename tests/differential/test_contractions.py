@@ -91,3 +91,13 @@ def test_other_types(dtype: DType) -> None:
     check_all(region("typed", [B.exp(B.dot(x, y, False, True))]), interpret_gpu=True)
 
 
+
+
+def test_a_small_product_beside_a_number_that_is_delivered() -> None:
+    """The count of steps: any kernel may recompute it, and one has to store it."""
+    count = B.add(B.variable("n", F32, ()), B.constant(1.0, F32))
+    x, w = B.input("x", F32, (2, 8)), B.variable("w", F32, (8, 8))
+    hidden = B.maximum(B.dot(x, w), p.const(0, x))
+    gradient = B.dot(x, B.mul(hidden, B.broadcast(B.reshape(count, (1, 1)), (2, 8))), True)
+    check_all(region("small", [B.mean(B.square(hidden), [0, 1])], {"n": count, "w": B.sub(w, gradient)}),
+              interpret_cpu=True, interpret_gpu=True)

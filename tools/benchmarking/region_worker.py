@@ -1,5 +1,6 @@
-"""A process with one workload on one backend. `region_worker.py WORKLOAD MODE BACKEND` reads "run N" lines and answers
-each with JSON: seconds for N calls, enqueued one after the other and waited for at the end, and the last result."""
+"""A process with one workload on one backend. `region_worker.py WORKLOAD MODE BACKEND` reads "run M N" lines and answers
+each with JSON: seconds for N calls, enqueued one after the other and waited for at the end, and the last result. M calls
+go before that are not timed: other processes have had the GPU."""
 
 from __future__ import annotations
 
@@ -25,9 +26,12 @@ def main(workload: str, mode: str, backend: str) -> None:
         tf.config.experimental.set_memory_growth(gpu, True)
     step = make_step(workload, mode, backend)
     for line in sys.stdin:
-        calls = int(line.split()[1])
-        start = time.perf_counter()
+        warm_up, calls = map(int, line.split()[1:])
         result: Any = None
+        for _ in range(warm_up):
+            result = step()
+        np.asarray(result)
+        start = time.perf_counter()
         for _ in range(calls):
             result = step()
         value = np.asarray(result)
