@@ -228,8 +228,8 @@ def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, s
         OSError: the folder cannot be written.
     """
     (folder / SOURCES).mkdir(parents=True, exist_ok=True)
-    for name, text in sources.items():
-        (folder / SOURCES / name).write_text(text)
+    for source, text in sources.items():
+        (folder / SOURCES / source).write_text(text)
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
         json.dump(document, file, indent=1)
     path = folder / name
