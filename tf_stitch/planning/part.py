@@ -14,6 +14,12 @@ TIE_US = 0.5
 """Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
 
 
+OPTIMISM = 0.7
+"""Factor of estimates, once exact times have corrected them: a pattern that looks a little worse is looked at, too."""
+ENOUGH = 3
+"""Patterns timed exactly from which the scale of estimates is believed."""
+
+
 class PatternTimes(Protocol):
     """Predicted microseconds of a pattern as one kernel; None if it cannot be one."""
 
@@ -47,7 +53,7 @@ class Part:
         self._times = times
         self._estimates: dict[int, float | None] = {}
         self._exact: dict[int, float | None] = {}
-        self._scale = 1.0
+        self._scale = self._fused_scale = 1.0  # of all estimates, and of those of patterns beside
         self._singles: list[float] = []  # times of single nodes, from the first gain on
         self.before: list[list[int]] = [[] for _ in self.nodes]
         self.after: list[list[int]] = [[] for _ in self.nodes]
@@ -105,13 +111,23 @@ class Part:
         if mask not in self._estimates:
             self._estimates[mask] = self._times.estimate(self.pattern(mask))
         found = self._estimates[mask]
-        return None if found is None else found * self._scale
+        return None if found is None else found * self._scale * (self._fused_scale if mask & (mask - 1) else 1.0)
 
     def exact(self, mask: int) -> float | None:
         """Microseconds as one kernel, from its program."""
         if mask not in self._exact:
             self._exact[mask] = self._times.exact(self.pattern(mask))
         return self._exact[mask]
+
+    def confirm(self, masks: Iterable[int]) -> None:
+        """Computes exact times of patterns, and scales the estimates of the others by what they show."""
+        for mask in masks:
+            self.exact(mask)
+        both = [(exact, guess) for mask, exact in self._exact.items() if mask & (mask - 1)
+                and exact is not None and (guess := self._estimates.get(mask)) is not None]
+        if len(both) >= ENOUGH:
+            seen = sum(exact for exact, _ in both) / (sum(guess for _, guess in both) * self._scale)
+            self._fused_scale = max(1.0, seen * OPTIMISM)
 
     def is_exact(self, mask: int) -> bool:
         return mask in self._exact

@@ -138,8 +138,7 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         unsure = [j for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
         if not unsure:
             break
-        for j in unsure:
-            part.exact(masks[j])
+        part.confirm(masks[j] for j in unsure)
         choice, greedy = solve(exact_only=False)
     if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
         for mask in masks:
