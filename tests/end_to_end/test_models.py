@@ -5,15 +5,17 @@ They run on a GPU where TensorFlow sees one, by the same command.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from models.program import signature
 from models.zoo import ASTITCH, NAMES, load
-from tests.end_to_end.conftest import ROOT, Runner
+from tests.end_to_end.conftest import ROOT, Run, Runner
 
 STEPS = 20
 SCRIPTS = sorted((ROOT / "models").glob("*.py"))
@@ -56,14 +58,15 @@ KNOWN_FALLBACKS: dict[str, dict[str, str]] = {}
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.timeout(900)
 def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
-    results = {}
-    for stitch in ("", "1"):
+    def start(stitch: str) -> tuple[Run, Any]:
         out = tmp_path / f"results{stitch}.npz"
         done = run(MODULE, f"models.{case.model.replace('-', '_')}", "--steps", STEPS, "--style", case.style, "--dtype",
                    case.dtype, "--out", out, stitch=stitch, NVIDIA_TF32_OVERRIDE="0")  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
-        results[stitch] = np.load(out)
-    plain, stitched = results[""], results["1"]
+        return done, np.load(out)
+
+    with ThreadPoolExecutor() as both:  # each is mostly one core's work
+        (_, plain), (done, stitched) = both.map(start, ("", "1"))
 
     assert len(plain["losses"]) == STEPS
     assert np.isfinite(plain["losses"]).all()
