@@ -1,6 +1,6 @@
-"""A process with one workload on one backend. `region_worker.py WORKLOAD MODE BACKEND` reads "run M N" lines and answers
-each with JSON: seconds for N calls, enqueued one after the other and waited for at the end, and the last result. M calls
-go before that are not timed: other processes have had the GPU."""
+"""A process with one workload on one backend. `region_worker.py WORKLOAD MODE BACKEND` reads "run M N" lines and
+answers each with JSON: seconds for N calls, enqueued one after the other and waited for at the end, and the last
+result. M calls go before that are not timed: other processes have had the GPU."""
 
 from __future__ import annotations
 
