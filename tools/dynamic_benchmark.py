@@ -27,7 +27,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.machine import describe_cpu, module_path  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 
 BACKENDS = ("tensorflow", "xla", "tf_stitch")
@@ -52,7 +52,8 @@ class Worker:
 
     def __init__(self, backend: str, folder: Path) -> None:
         environment = {k: v for k, v in os.environ.items() if k != "TF_STITCH" and k != "TF_STITCH_REPORT"}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "TF_STITCH_CACHE": str(folder / "cache")}
+        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT),
+                        "TF_STITCH_CACHE": str(folder / "cache")}  # fmt: skip
         sizes = (_LAYERS.value, _WIDTH.value, _HEADS.value, _BATCH.value)
         command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "dynamic_worker.py"), backend, _DEVICE.value,
                    *map(str, sizes)]

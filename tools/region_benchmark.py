@@ -23,7 +23,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
+from benchmarking.machine import describe_cpu, describe_gpu, module_path  # noqa: E402
 
 BACKENDS = {"tensorflow": "tf", "xla": "xla", "tf_stitch": "stitch"}
 WORKLOADS = {"encoder_12x768_batch1_length128": ("infer", "train"),
@@ -51,7 +51,7 @@ class Worker:
     def __init__(self, workload: str, mode: str, backend: str) -> None:
         environment = {k: v for k, v in os.environ.items() if k not in ("TF_STITCH", "TF_STITCH_REPORT")}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "3",
-                        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
+                        "PYTHONPATH": module_path(ROOT)}  # fmt: skip
         command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "region_worker.py"), workload, mode, backend]
         if backend == "tf_stitch":
             environment["TF_STITCH"] = "1"

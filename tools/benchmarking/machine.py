@@ -37,3 +37,8 @@ def describe_gpu() -> dict[str, object]:
         return {}
     name, _, driver = lines[0].partition(", ")
     return {"gpu": name, "driver": driver}
+
+
+def module_path(root: Path) -> str:
+    """PYTHONPATH of a process that uses the package at `root`, and what this process finds by it."""
+    return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))

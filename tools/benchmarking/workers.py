@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarking.machine import module_path
+
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = {"tf": "tensorflow", "xla": "xla", "stitch": "tf_stitch"}
 """Short names of the backends."""
@@ -32,7 +34,7 @@ class Worker:
                  ) -> None:  # fmt: skip
         self._report = tempfile.TemporaryDirectory(prefix="tf_stitch_report")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_STITCH") or k == "TF_STITCH_CACHE"}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT)}
         command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "worker.py"), case, backend]
         if backend == "tf_stitch":
             environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": self._report.name}
