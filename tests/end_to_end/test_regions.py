@@ -28,7 +28,8 @@ def test_same_results(runs: tuple[Run, Run], name: str) -> None:
     want, got = (results(one)[name] for one in runs)
     tolerance = 2e-3 if name == "mixed" else 2e-4
     for key in set(want) - {"name"}:
-        np.testing.assert_allclose(got[key], want[key], rtol=tolerance, err_msg=key)
+        # The bias of a key changes no softmax: its gradient is rounding alone, which Adam blows up.
+        np.testing.assert_allclose(got[key], want[key], rtol=tolerance, atol=1e-4, err_msg=key)
 
 
 def test_a_train_step_is_one_region(runs: tuple[Run, Run]) -> None:

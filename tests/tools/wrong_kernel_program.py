@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_stitch.integration import regions
+from tf_stitch.integration import region_builder
 
 RIGHT, WRONG = " * 30.0f", " * 31.0f"
 
@@ -29,7 +29,7 @@ def loss(x: Any, w: Any) -> Any:
 
 def spoil() -> None:
     """Makes the factor another one in the source of kernels that hold it among other nodes."""
-    compile_right = regions.compile_region
+    compile_right = region_builder.compile_region
 
     def compile_wrong(*arguments: Any) -> Any:
         compiled = compile_right(*arguments)
@@ -41,7 +41,7 @@ def spoil() -> None:
                 source = source[:begin] + source[begin:end].replace(RIGHT, WRONG) + source[end:]
         return replace(compiled, source=source)
 
-    regions.compile_region = compile_wrong
+    region_builder.compile_region = compile_wrong
 
 
 if __name__ == "__main__":

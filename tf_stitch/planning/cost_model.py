@@ -91,6 +91,8 @@ def predict_us(program: Program, device: DeviceSpec, footprint: int = 0) -> floa
 def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Prediction:
     """The time of one launch, its memory as warm as if `footprint` bytes, or what it moves itself, were swept again and
     again."""
+    if not program.grid:  # no elements: nothing is launched
+        return Prediction(0.0, 0.0, 0.0, 0.0, 0)
     work = count_work(program)
     nbytes = moved_bytes(program, work)
     rate = interpolate(device.profile.bandwidth, nbytes)

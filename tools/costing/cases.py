@@ -21,7 +21,7 @@ from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_SIZES = ((4096, 512), (300, 4000), (100_000, 200))
-"""Rows and columns of the peers' subgraphs as "other sizes": no constant of the model was chosen by looking at them."""
+"""Rows and columns of the peers' subgraphs as "other sizes"; the overlap of lone waves was chosen in view of them."""
 LARGEST_ON_CPU = 1 << 28
 """Bytes; a subgraph beyond is measured on fewer rows."""
 
