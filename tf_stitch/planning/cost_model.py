@@ -35,6 +35,9 @@ SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
 NEAR_BYTES = 16384
 """What a CPU's first cache surely holds."""
+COLD_CALL_US = 0.5
+"""What a CPU kernel costs at least beside its work: between others its code and arguments are not as warm as in the loop
+that calibration times. Chosen on models/scripts/digits_encoder.py: 53 ms a step against 64 without it."""
 INLINE_CYCLES = 30_000
 """CPU kernels of less work run in the calling thread (emit/cpu.py)."""
 
@@ -150,15 +153,16 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
 
 def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
+    launch = max(profile.launch_us, COLD_CALL_US)
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
     memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
     ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
     compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
     used = min(device.processors, program.grid)
     if used == 1 or program.grid * program.cost < INLINE_CYCLES:
-        return Prediction(profile.launch_us, memory, compute, 0.0, nbytes)
+        return Prediction(launch, memory, compute, 0.0, nbytes)
     shared = profile.all_cores if nbytes > profile.cache_bytes else used
-    return Prediction(profile.launch_us + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes)
+    return Prediction(launch + profile.handover_us, memory / min(shared, used), compute / used, 0.0, nbytes)
 
 
 def _near_bytes(program: Program, work: Work) -> float:
