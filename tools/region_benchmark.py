@@ -119,15 +119,16 @@ def measure(workload: str, mode: str) -> Result:
     return row
 
 
-def table(document: Result) -> str:
+def table(rows: Sequence[Result]) -> str:
     """The result as Markdown."""
+    document = rows[0]
     lines = ["# Whole models on a GPU", "", ", ".join(f"{k} {v}" for k, v in document["machine"].items()) + ".", "",
              f"Made by `{document['command']}`. Microseconds per call (median of {document['rounds']} turns of "
              f"{document['calls']} calls, backends interleaved), float32, TF32 as TensorFlow's default.", "",
              "| workload | mode | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch "
              "| first call s: TensorFlow / XLA / tf_stitch | peak MiB: TensorFlow / XLA / tf_stitch | differs by |",
              "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-    for row in document["results"]:
+    for row in rows:
         us = [row.get(f"{name}_us") for name in BACKENDS.values()]
         cells = [row["workload"], row["mode"], *("-" if u is None else f"{u:.0f}" for u in us)]
         cells += ["-" if u is None or us[2] is None else f"{u / us[2]:.2f}" for u in us[:2]]
@@ -141,18 +142,17 @@ def table(document: Result) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    document: Result = {"machine": describe_cpu() | describe_gpu(), "command": "python tools/region_benchmark.py",
-                        "rounds": _ROUNDS.value, "calls": _CALLS.value, "results": []}  # fmt: skip
-    out = Path(_OUT.value)
+    made = {"machine": describe_cpu() | describe_gpu(), "command": "python tools/region_benchmark.py",
+            "rounds": _ROUNDS.value, "calls": _CALLS.value}  # fmt: skip
+    out, rows = Path(_OUT.value), list[Result]()
     for workload in _WORKLOADS.value:
         for mode in _MODES.value:
             if mode in WORKLOADS.get(workload, ("infer", "train")):
                 print(workload, mode, "...", file=sys.stderr, flush=True)
-                document["results"].append(measure(workload, mode))
-                print(json.dumps(document["results"][-1]), file=sys.stderr, flush=True)
-                out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(table(document))
-    print(table(document))
+                rows.append(measure(workload, mode) | made)
+                out.write_text(json.dumps(rows, indent=1) + "\n")
+    out.with_suffix(".md").write_text(table(rows))
+    print(table(rows))
 
 
 if __name__ == "__main__":
