@@ -190,16 +190,17 @@ class GraphRewriter:
     def _trim(self, members: Sequence[str]) -> list[str]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
         inside = dict.fromkeys(members)
+        written = {h for m in members for h in self._imported.nodes[m].writes}  # who writes stays
         changed = True
         while changed:
             changed = False
             for name in list(inside):
-                if self._droppable(self._imported.nodes[name], inside):
+                if self._droppable(self._imported.nodes[name], inside, written):
                     del inside[name]
                     changed = True
         return list(inside)
 
-    def _droppable(self, node: ImportedNode, inside: dict[str, None]) -> bool:
+    def _droppable(self, node: ImportedNode, inside: dict[str, None], written: set[str]) -> bool:
         if node.weight or node.writes:
             return False
         users = self._users.get(node.name, ())
@@ -209,7 +210,6 @@ class GraphRewriter:
         if any(b in inside for b in before):
             return False
         if node.op == "ReadVariableOp":
-            written = {h for n in inside for h in self._imported.nodes[n].writes}
             if self._reads_constant(node):
                 return False
             if not any(h in written for h in node.reads):

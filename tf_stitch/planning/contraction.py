@@ -1,12 +1,13 @@
 """A directed acyclic graph whose nodes may be merged as long as it stays acyclic.
 
 Keeps a topological order (Pearce and Kelly's dynamic algorithm), so that the search for a second path between two
-groups visits only what lies between them in the order.
+groups visits only what lies between them in the order, from the end that has fewer neighbours: a large group has
+thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -55,35 +56,48 @@ class AcyclicContraction(Generic[T]):
             return True
         if self._rank[a] > self._rank[b]:
             a, b = b, a
-        if self._reaches(a, b):
-            return False
-        self._union(a, b)
+        ends = [(b, a, self._before), (a, b, self._after)]
+        if len(self._before[b]) > len(self._after[a]):
+            ends.reverse()
+        between: list[set[T]] = []
+        for start, goal, edges in ends:
+            near = self._between(start, goal, edges)
+            if near is None:
+                return False
+            if not near:  # nothing leads to b: at a's place both are before all that follows them; and the reverse
+                self._union(a, b, self._rank[goal])
+                return True
+            between.append(near)
+        above, below = between if ends[0][0] == b else reversed(between)
+        self._union(a, b, self._part(a, b, above, below))
         return True
 
-    def _reaches(self, a: T, b: T) -> bool:
-        """Whether a path leads from a to b through another group."""
-        limit = self._rank[b]
-        stack = [n for n in self._after[a] if n != b]
-        seen: set[T] = set()
+    def _between(self, start: T, goal: T, edges: Mapping[T, set[T]]) -> set[T] | None:
+        """Groups between start and goal in the order that edges lead to from start; None if they lead on to goal."""
+        low, high = sorted((self._rank[start], self._rank[goal]))
+        seen, stack = set[T](), [start]
         while stack:
-            n = stack.pop()
-            if n == b:
-                return True
-            if n not in seen and self._rank[n] < limit:
-                seen.add(n)
-                stack.extend(self._after[n])
-        return False
+            near = edges[stack.pop()]
+            if seen and goal in near:  # an edge from start itself is no path through another group
+                return None
+            new = [n for n in near if low < self._rank[n] < high and n not in seen]
+            seen.update(new)
+            stack += new
+        return seen
 
-    def _union(self, a: T, b: T) -> None:
-        """b joins a. Groups between them in the order that a reaches move behind the merged group."""
-        low, high = self._rank[a], self._rank[b]
-        behind = self._forward(a, high) - {a, b}
-        before = self._backward(b, low) - {a, b}
-        moved = sorted(before, key=lambda n: self._rank[n]) + [a] + sorted(behind, key=lambda n: self._rank[n])
-        ranks = sorted([*(self._rank[n] for n in (*before, *behind)), low, high])
-        # One rank fewer is needed; the merged group sits between what precedes b and what follows a.
-        for n, rank in zip(moved, ranks, strict=False):
-            self._rank[n] = rank
+    def _part(self, a: T, b: T, above: Iterable[T], below: Iterable[T]) -> int:
+        """Moves what leads to b before what a leads to; the rank between them."""
+        before, after = (sorted(side, key=lambda n: self._rank[n]) for side in (above, below))
+        ranks = sorted(self._rank[n] for n in (a, b, *before, *after))  # one more than needed
+        self._rank.update(zip(before, ranks, strict=False))
+        self._rank.update(zip(after, ranks[len(before) + 1:], strict=False))
+        return ranks[len(before)]
+
+    def _union(self, a: T, b: T, rank: int) -> None:
+        """One group of that rank; the smaller one joins the other."""
+        if len(self._members[a]) < len(self._members[b]):
+            a, b = b, a
+        self._rank[a] = rank
         self._parent[b] = a
         self._members[a] += self._members.pop(b)
         for n in self._after.pop(b):
@@ -98,21 +112,3 @@ class AcyclicContraction(Generic[T]):
                 self._before[a].add(n)
         self._after[a].discard(a)
         self._before[a].discard(a)
-
-    def _forward(self, start: T, limit: int) -> set[T]:
-        seen, stack = set[T](), [start]
-        while stack:
-            n = stack.pop()
-            if n not in seen and self._rank[n] <= limit:
-                seen.add(n)
-                stack.extend(self._after[n])
-        return seen
-
-    def _backward(self, start: T, limit: int) -> set[T]:
-        seen, stack = set[T](), [start]
-        while stack:
-            n = stack.pop()
-            if n not in seen and self._rank[n] >= limit:
-                seen.add(n)
-                stack.extend(self._before[n])
-        return seen

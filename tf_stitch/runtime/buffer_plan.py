@@ -22,7 +22,12 @@ Work: TypeAlias = LoweredKernel | LibraryCall
 @dataclass
 class BufferPlan:
     """Where values live. `kernels` are the given ones, parameters updated in place marked so; kernels of one of the
-    `rounds` may run at the same time."""
+    `rounds` may run at the same time.
+
+    Attributes:
+        writer: the kernel that writes a node.
+        readers: the kernels that have a variable among their arguments, ascending.
+    """
 
     kernels: list[Work]
     inputs: tuple[str, ...]
@@ -32,13 +37,25 @@ class BufferPlan:
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
     arena_bytes: int = 0
+    writer: dict[Node, int] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._input = {key: i for i, key in enumerate(self.inputs)}
+        self._variable = {handle: i for i, handle in enumerate(self.variables)}
+        for i, kernel in enumerate(self.kernels):
+            for node, mode in kernel.arguments:
+                if mode is k.Mode.WRITE:
+                    self.writer.setdefault(node, i)
+                if isinstance(node.attrs, VariableAttrs):
+                    self.readers.setdefault(node.attrs.handle, []).append(i)
 
     def argument(self, node: Node, mode: k.Mode) -> BufferRef:
         """Where a kernel finds or leaves `node`."""
         if mode is k.Mode.READ and isinstance(node.attrs, InputAttrs):
-            return BufferRef(Space.INPUT, self.inputs.index(node.attrs.key))
+            return BufferRef(Space.INPUT, self._input[node.attrs.key])
         if mode is k.Mode.READ and isinstance(node.attrs, VariableAttrs):
-            return BufferRef(Space.VARIABLE, self.variables.index(node.attrs.handle))
+            return BufferRef(Space.VARIABLE, self._variable[node.attrs.handle])
         return self.place[node]
 
 
@@ -58,9 +75,11 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
+    copied = _copied_variables(graph)
+    number = {handle: i for i, handle in enumerate(variables)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
+            _assign(plan, copies, node, number[node.attrs.handle], copied)
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
     _plan_arena(plan)
@@ -102,8 +121,7 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     element only in the iteration that writes it, before it does. If so, the kernel's parameters are marked
     as updated."""
     handle = plan.variables[variable]
-    writer = next(i for i, kernel in enumerate(plan.kernels) if (value, k.Mode.WRITE) in kernel.arguments)
-    readers = [i for i, kernel in enumerate(plan.kernels) if any(_is_variable(n, handle) for n, _ in kernel.arguments)]
+    writer, readers = plan.writer[value], plan.readers.get(handle, [])
     if any(i > writer for i in readers):
         return False
     kernel = plan.kernels[writer]
