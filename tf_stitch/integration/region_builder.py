@@ -16,6 +16,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ProfileError, StitchError
 from tf_stitch.integration.build_entries import names_of
+from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.kernel_library import KernelLibrary
 from tf_stitch.integration.region_graph import RegionGraph
@@ -73,6 +74,7 @@ class PlacedRegion:
         """
         return symbol_sizes(self.region.graph, self.by_name(shapes))
 
+    @collector_paused()
     def bound(self, shapes: Sequence[Sequence[int]]) -> TensorGraph:
         """The region with its symbols replaced by what the shapes of its inputs and variables say.
 
@@ -150,8 +152,9 @@ class RegionBuilder:
         start = time.perf_counter()
 
         def compiled(its_shapes: Shapes) -> CompiledRegion:
-            bound = bind_changing(place.region.graph, place.by_name(its_shapes), family.changing, multiple)
-            return compile_region(bound, *place.arguments(), options)
+            with collector_paused():
+                bound = bind_changing(place.region.graph, place.by_name(its_shapes), family.changing, multiple)
+                return compile_region(bound, *place.arguments(), options)
 
         try:
             wanted = compiled(shapes)
@@ -221,7 +224,8 @@ class RegionBuilder:
         options, stem = self._options(place), self._new_stem(place.number)
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)
-        compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
+        with collector_paused():
+            compiled = compile_region(graph, *place.arguments(), options, dump.instrument())
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError, BuildPending
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
+from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.prebuild import Prebuilder
 from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
@@ -155,6 +156,7 @@ class RegionRegistry:
             family.keep(key.shapes, built)
             return built, known
 
+    @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:
         """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
         if number not in self._forms:
@@ -163,6 +165,7 @@ class RegionRegistry:
             self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
         return self._forms[number]
 
+    @collector_paused()
     def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
             build = self._executables[number]

@@ -21,6 +21,7 @@ from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
@@ -75,6 +76,7 @@ class Session:
             self.hook_error(error)
             return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
 
+    @collector_paused()
     def _rewrite(self, item: GraphItem) -> GraphDef | None:
         start = time.perf_counter()
         why = self._why_leave(item)
