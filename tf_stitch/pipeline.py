@@ -37,6 +37,7 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -58,6 +59,7 @@ class CompileOptions:
         patterns: how many patterns of more than one node are kept, the first ones; None: all.
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
+        stored: plans of earlier processes.
     """
 
     device: DeviceSpec
@@ -66,6 +68,7 @@ class CompileOptions:
     measured: MeasuredTimes | None = None
     patterns: int | None = None
     plans: PlanMemory | None = None
+    stored: StoredPlans | None = None
 
 
 @dataclass(frozen=True)
@@ -143,14 +146,20 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
                   ) -> tuple[StitchPlan, list[Work]]:
-    """The plan, and its kernels and library calls. A plan of another size serves where there is one."""
-    known = options.plans.recall(graph) if options.plans is not None else None
-    plan = plan_region(graph, compiler, options.plan) if known is None else known
-    if known is None and options.patterns is not None:
-        plan = keep_patterns(plan, options.patterns)
+    """The plan, and its kernels and library calls. A plan of another size or an earlier process serves where there is
+    one."""
+    plan, lacking = None, list[PlanMemory | StoredPlans]()
+    for memory in (options.plans, options.stored):
+        if plan is None and memory is not None:
+            plan = memory.recall(graph)
+            lacking += [memory] if plan is None else []
+    if plan is None:
+        plan = plan_region(graph, compiler, options.plan)
+        if options.patterns is not None:
+            plan = keep_patterns(plan, options.patterns)
     work = _work(plan, compiler)
-    if known is None and options.plans is not None:
-        options.plans.keep(plan)
+    for memory in lacking:
+        memory.keep(plan)
     return plan, work
 
 

@@ -26,7 +26,7 @@ def test_what_is_put_is_got(tmp_path: Path) -> None:
     assert cache.get("k", ".so") == path
     assert path.read_bytes() == b"binary"
     assert KernelCache(tmp_path / "new" / "folder").get("k", ".so") == path, "another process sees it"
-    assert (cache.hits, cache.misses, cache.corrupt) == (1, 1, 0)
+    assert cache.counts() == {"hits": 1, "misses": 1, "corrupt": 0}
 
 
 @pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
@@ -35,7 +35,7 @@ def test_a_damaged_entry_is_a_miss_and_is_rebuilt(tmp_path: Path, damage: bytes)
     path = cache.put("k", ".so", b"binary")
     path.write_bytes(damage)
     assert cache.get("k", ".so") is None
-    assert cache.corrupt == 1
+    assert cache.counts()["corrupt"] == 1
     cache.put("k", ".so", b"binary")
     assert cache.get("k", ".so") == path
 
@@ -127,7 +127,7 @@ def test_concurrent_writers_and_readers_see_all_or_nothing(tmp_path: Path) -> No
             if path is not None and path.read_bytes() != data:
                 wrong.append(path.read_bytes())
             cache.put("k", ".so", data)
-        wrong.extend([b"corrupt"] * cache.corrupt)
+        wrong.extend([b"corrupt"] * cache.counts()["corrupt"])
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for t in threads:

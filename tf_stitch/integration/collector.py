@@ -16,8 +16,8 @@ _resume = False
 def collector_paused() -> Iterator[None]:
     """No collections inside, in any thread; may be nested and entered by several threads.
 
-    The compiler makes many objects and no cycles. Each full collection that they set off would walk all that tracing the
-    program has made, without result: a third of the time of a large graph.
+    The compiler makes many objects and no cycles. Each full collection that they set off would walk all that tracing
+    the program has made, without result: a third of the time of a large graph.
     """
     global _inside, _resume
     with _lock:

@@ -35,6 +35,7 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.runtime.stored_plans import StoredPlans
 
 CPU_ORDINAL = -1
 VECTOR = 4
@@ -114,8 +115,9 @@ class Built:
 class RegionBuilder:
     """Thread-safe."""
 
-    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache) -> None:
-        self._config, self._report, self._dump, self._cache = config, report, dump, cache
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache
+                 ) -> None:
+        self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._library = KernelLibrary(cache)
         self._built: dict[tuple[object, ...], Built] = {}
@@ -192,8 +194,11 @@ class RegionBuilder:
                      "", compiled.seconds)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
-        return CompileOptions(self._spec(place.device), PlanOptions(self._config.planner, self._config.ilp_seconds),
-                              place.aligned, self._times(place.device), place.patterns)
+        device, times = self._spec(place.device), self._times(place.device)
+        plan = PlanOptions(self._config.planner, self._config.ilp_seconds)
+        circumstances = map(repr, (device, plan, place.aligned, place.patterns, times.digest()))
+        return CompileOptions(device, plan, place.aligned, times, place.patterns,
+                              stored=StoredPlans(self._plans, tuple(circumstances)))
 
     def _spec(self, device: int) -> DeviceSpec:
         """The device, by the user's own profile if that can be read."""

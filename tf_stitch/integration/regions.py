@@ -58,7 +58,8 @@ class RegionRegistry:
         self._executables: Counter[int] = Counter()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
-        self._builder = RegionBuilder(config, report, dump, self.cache)
+        self._plans = KernelCache(config.cache_dir / "plans")
+        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why))
@@ -73,9 +74,12 @@ class RegionRegistry:
         return number
 
     def close(self) -> None:
-        """Drops background builds and measurements that have not started."""
+        """Drops background builds and measurements that have not started, and reports on the caches."""
         self._prebuilder.close()
         self._tuner.close()
+        self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts()}
+        if self._plans.problem and self._plans.problem != self.cache.problem:
+            self._report.note("cache", str(self._plans.folder), self._plans.problem)
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]

@@ -161,7 +161,12 @@ class GuardEntry:
 
 @dataclass
 class Report:
-    """Collects entries from any thread. `sources` are the kernels' by file name, for whoever wants to time them."""
+    """Collects entries from any thread.
+
+    Attributes:
+        sources: of the kernels, by file name, for whoever wants to time them.
+        caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
+    """
 
     graphs: list[GraphEntry] = field(default_factory=list)
     regions: list[RegionEntry] = field(default_factory=list)
@@ -169,6 +174,7 @@ class Report:
     builds: list[BuildEntry] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     guard: list[GuardEntry] = field(default_factory=list)
+    caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
@@ -208,7 +214,7 @@ class Report:
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
-                    "guard": [asdict(g) for g in self.guard], "fallbacks": fallbacks}
+                    "guard": [asdict(g) for g in self.guard], "caches": self.caches, "fallbacks": fallbacks}
 
     def status_line(self) -> str:
         with self._lock:

@@ -66,6 +66,10 @@ class MeasuredTimes:
     def get(self, key: str) -> float | None:
         return self._times.get(key)
 
+    def digest(self) -> str:
+        """Hex sha256 of all times: plans depend on them."""
+        return sha256(json.dumps(self._times, sort_keys=True).encode()).hexdigest()
+
     def add(self, times: Mapping[str, float]) -> None:
         """Keeps times for later processes too; what others wrote meanwhile stays.
 

@@ -1,9 +1,11 @@
-"""What a built kernel depends on, as one digest. Forgetting a part here would run a stale binary."""
+"""What a cached artefact depends on, as one digest. Forgetting a part here would run a stale binary."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 
 ABI_VERSION = 1
 
@@ -22,4 +24,14 @@ def cache_key(source: str, target: str, architecture: str, options: Sequence[str
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def package_digest() -> str:
+    """sha256 of tf_stitch's Python sources and device profiles: for what they decide, and no text of it shows."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.json")]):
+        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -1,10 +1,12 @@
-"""Built kernels on disk: private, written atomically, verified when read."""
+"""Built kernels and plans on disk: private, written atomically, verified when read."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
+import threading
+from collections import Counter
 from pathlib import Path
 
 from tf_stitch.errors import BuildError
@@ -13,12 +15,13 @@ from tf_stitch.errors import BuildError
 class KernelCache:
     """A folder of artefacts `<key><suffix>`, each with its own digest beside it.
 
-    A folder that cannot be written is replaced by a private temporary one; `problem` then says why.
+    A folder that cannot be written is replaced by a private temporary one; `problem` then says why. Thread-safe.
     """
 
     def __init__(self, folder: Path) -> None:
         self.problem: str | None = None
-        self.hits = self.misses = self.corrupt = 0
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
         try:
             self.folder = _private_folder(folder)
         except OSError as error:
@@ -32,15 +35,31 @@ class KernelCache:
             expected = path.with_suffix(".sha256").read_text().strip()
             data = path.read_bytes()
         except OSError:
-            self.misses += 1
+            self._count("misses")
             return None
         if hashlib.sha256(data).hexdigest() != expected:
-            self.corrupt += 1
-            self.misses += 1
-            path.unlink(missing_ok=True)
+            self._count("misses")
+            self._drop(path)
             return None
-        self.hits += 1
+        self._count("hits")
         return path
+
+    def discard(self, key: str, suffix: str) -> None:
+        """Removes an artefact that was found and makes no sense; it counts as damaged."""
+        self._drop(self.folder / (key + suffix))
+
+    def counts(self) -> dict[str, int]:
+        """Artefacts found, not found, and found damaged."""
+        with self._lock:
+            return {name: self._counts[name] for name in ("hits", "misses", "corrupt")}
+
+    def _drop(self, path: Path) -> None:
+        self._count("corrupt")
+        path.unlink(missing_ok=True)
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self._counts[name] += 1
 
     def put(self, key: str, suffix: str, data: bytes) -> Path:
         """Stores an artefact; a reader sees all of it or nothing.

@@ -1,0 +1,29 @@
+"""A plan as numbers: the places of each pattern's nodes in their graph, from which a plan of an equal graph is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern
+
+Groups: TypeAlias = Sequence[Sequence[int]]
+
+
+def groups_of(plan: StitchPlan) -> list[list[int]]:
+    """Places of each pattern's nodes in `plan.graph.nodes()`."""
+    place = {n: i for i, n in enumerate(plan.graph.nodes())}
+    return [[place[n] for n in pattern.nodes] for pattern in plan.patterns]
+
+
+def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> StitchPlan:
+    """The plan of a graph whose text is that of the graph the groups were made for.
+
+    Raises:
+        IndexError: the graph has fewer nodes than that one.
+    """
+    nodes = graph.nodes()
+    free, users, wanted = free_nodes(nodes), users_of(nodes), frozenset(delivered(graph))
+    patterns = [make_pattern([nodes[i] for i in group], users, wanted, free) for group in groups]
+    return StitchPlan(graph, patterns, solver, free)
