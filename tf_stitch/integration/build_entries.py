@@ -53,6 +53,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
     patterns = itertools.count()
+    predicted = {program: round(predict_us(program, device), 3)  # equal layers have equal programs
+                 for program in {kernel.program for kernel in compiled.kernels}}
     for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
         yield KernelEntry(
@@ -63,7 +65,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
-            predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
+            predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
     for call, name in zip(compiled.calls, calls, strict=True):
         gemm = call.gemm
