@@ -28,7 +28,7 @@ def executable(
     state: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
     """The words of an executable; `outputs` are (dims, forward candidates)."""
-    words = [1, arena, len(outputs)]
+    words = [2, *([1, arena] if arena else [0]), len(outputs)]
     for dims, forward in outputs:
         words += [len(dims), *dims, len(forward), *forward]
     words += [len(state), *itertools.chain.from_iterable(state), 0, len(steps)]

@@ -53,7 +53,7 @@ def gpu_executable(
     arena: int = 0,
     state: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    words = [1, arena, len(outputs)]
+    words = [2, *([1, arena] if arena else [0]), len(outputs)]
     for dims in outputs:
         words += [len(dims), *dims, 0]
     words.append(len(state))

@@ -37,7 +37,7 @@ def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec) 
             if ref.space is Space.ARENA:
                 life.setdefault(node, []).append(at)
                 assert ref.index % ALIGNMENT == 0
-                assert ref.index + node.type.nbytes <= plan.arena_bytes
+                assert ref.index + node.type.nbytes <= sum(plan.arena)
     for a in life:
         for b in life:
             if a is not b and min(life[a]) <= max(life[b]) and min(life[b]) <= max(life[a]):

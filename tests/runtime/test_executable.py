@@ -24,26 +24,26 @@ F, A = BufferRef(Space.FRESH, 0), BufferRef(Space.ARENA, 512)
 
 def executable(*steps: HostLaunch | DeviceLaunch | Copy) -> Executable:
     return Executable(("x:0",), ("v",), (TensorType(DType.F32, (2, 3)), TensorType(DType.I64, ())),
-                      ((2, StateMode.FRESH), (0, StateMode.IN_PLACE)), 1024, steps, None)
+                      ((2, StateMode.FRESH), (0, StateMode.IN_PLACE)), (768, 256), steps, None)
 
 
 def test_header() -> None:
     words = encode(executable(), {})
-    assert words[:3] == [ABI_VERSION, 1024, 2]
-    assert words[3:9] == [2, 2, 3, 0, 0, 0], "rank and dims of each output"
-    assert words[9:14] == [2, 2, 1, 0, 0], "variables with their modes"
+    assert words[:5] == [ABI_VERSION, 2, 768, 256, 2]
+    assert words[5:11] == [2, 2, 3, 0, 0, 0], "rank and dims of each output"
+    assert words[11:16] == [2, 2, 1, 0, 0], "variables with their modes"
 
 
 def test_host_launch() -> None:
     words = encode(executable(HostLaunch("k", (X, A), (7, 9))), {"k": 0x1234})
-    assert words[14:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512, 2, 7, 9]
+    assert words[16:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512, 2, 7, 9]
 
 
 def test_device_launch_and_copy() -> None:
     words = encode(executable(DeviceLaunch("k", 7, 128, 4096, (V,), (5,)), Copy(Y, F, 24)), {"k": 0x99},
                    {(0xDEF, 5): ["other"], (0xABC, 77): ["k"]})
-    assert words[14:19] == [2, 0xDEF, 5, 0xABC, 77]
-    rest = words[19:]
+    assert words[16:21] == [2, 0xDEF, 5, 0xABC, 77]
+    rest = words[21:]
     assert rest[0] == 2
     assert rest[1:13] == [1, 1, 0x99, 7, 1, 1, 128, 1, 1, 4096, 0, 1]
     assert rest[13:] == [2, 2, 1, 5, 3, 1, 1, 3, 0, 24]

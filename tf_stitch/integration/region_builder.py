@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 import time
 from collections import Counter
@@ -127,7 +126,8 @@ class RegionBuilder:
         self._compiled: Counter[int] = Counter()
 
     def builds(self, number: int) -> int:
-        """Compiler runs for a region so far; those for its equals are theirs."""
+        """Times that a region has waited for a compiler so far; those for its equals are theirs. One is for its first
+        sizes, one for all others: their kernels are rendered together and compiled in one run."""
         return self._compiled[number]
 
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
@@ -161,8 +161,7 @@ class RegionBuilder:
         try:
             wanted = compiled(shapes)
         except StitchError as error:
-            if self._config.verbose:
-                print(f"[tf_stitch] region {place.number} is compiled for each of its sizes: {error}", file=sys.stderr)
+            self._report.note("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
             return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:

@@ -56,6 +56,8 @@ class RegionEntry:
         runs: calls that ran its kernels.
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
+        executables: shape signatures it has run with.
+        builds: times it waited for a compiler: once for its first sizes, once for all others.
     """
 
     id: int

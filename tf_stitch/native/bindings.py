@@ -2,7 +2,7 @@
 
 An executable travels from Python to the op as int64 words:
 
-    [abi = 1, arena bytes,
+    [abi = 2, segments of the arena, bytes of each,
      outputs, {rank, dims..., candidates, inputs whose buffer may be taken over...} each,
      state entries, {variable, mode: 0 in place, 1 a fresh buffer that becomes the value} each,
      modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life
@@ -17,7 +17,8 @@ An executable travels from Python to the op as int64 words:
           [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
            3 or 4, {space, index} * that]                                               product a x b (bias) -> result
 
-    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset
+    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset,
+            counted through its segments; no buffer lies in two
 
 A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
 pointer is a multiple of 64 bytes, bits 1 and 2 that TensorFlow allows TF32 and asks for determinism (GPU).
@@ -64,6 +65,7 @@ _FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
 _DIMS = ctypes.POINTER(ctypes.c_int64)
 _OUTCOME_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, _DIMS, ctypes.c_int64, ctypes.c_int32,
                                  ctypes.c_double, ctypes.c_double)
+_GRAPHS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, _DIMS, ctypes.c_char_p)
 _REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
 
@@ -84,6 +86,32 @@ class GuardOutcome:
     original: bool
     stitched_us: float
     original_us: float
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """CUDA graphs of one region on one device.
+
+    Attributes:
+        device: CUDA ordinal.
+        graphs: made, one an executable.
+        instances: made of them: one for each set of addresses, up to a few.
+        launches: of instances.
+        updates: nodes that got new addresses.
+        host_ns: nanoseconds that the host spent making, updating and launching them.
+        failures: executables whose steps are launched one by one because no graph could be made of them.
+        error: of the last failure.
+    """
+
+    region: int
+    device: int
+    graphs: int
+    instances: int
+    launches: int
+    updates: int
+    host_ns: int
+    failures: int
+    error: str
 
 
 class FallbackCall:
@@ -219,15 +247,15 @@ class OpLibrary:
         """How many CUDA graphs the process keeps at most."""
         self._library.tfs_set_graph_limit(graphs)
 
-    def graph_stats(self) -> dict[str, int]:
-        """CUDA graphs made, their launches, nodes that got new addresses, nanoseconds of host time spent on that, and
-        executables of which no graph could be made."""
-        names = ("graphs", "launches", "updates", "host_ns", "failures")
-        return {name: int(self._library.tfs_graph_stat(i)) for i, name in enumerate(names)}
+    def graphs(self) -> list[GraphRecord]:
+        """What became of the CUDA graphs of every region that ran on a GPU."""
+        records = []
 
-    def graph_error(self) -> str:
-        """Why no CUDA graph could be made, the last time; "" if that never happened."""
-        return str(self._library.tfs_graph_error().decode(errors="replace"))
+        def visit(region: int, device: int, counts: Any, error: bytes) -> None:
+            records.append(GraphRecord(region, device, *counts[:6], error.decode(errors="replace")))
+
+        self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
+        return records
 
     def region_runs(self, region: int) -> int:
         """How often an executable of `region` ran, over all devices."""
@@ -330,8 +358,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
         "tfs_set_graph_limit": (None, [c.c_int]),
-        "tfs_graph_stat": (c.c_int64, [c.c_int]),
-        "tfs_graph_error": (c.c_char_p, []),
+        "tfs_visit_graphs": (None, [_GRAPHS_TYPE]),
         "tfs_region_runs": (c.c_int64, [c.c_int64]),
         "tfs_region_fallbacks": (c.c_int64, [c.c_int64]),
         "tfs_call_num_inputs": (c.c_int32, [c.c_void_p]),

@@ -11,8 +11,9 @@ struct Buffers {
   Pointers outputs;
   Pointers variables;
   Pointers fresh;
-  char* arena = nullptr;
-  char* workspace = nullptr;  // Executable::WorkspaceBytes() where there are products on a GPU
+  Pointers arena;             // its segments
+  char* workspace = nullptr;  // for products on a GPU
+  std::size_t workspace_bytes = 0;
 
   bool operator==(const Buffers& other) const {
     return inputs == other.inputs && outputs == other.outputs && variables == other.variables &&
@@ -30,7 +31,7 @@ struct Buffers {
       case Space::kFresh:
         return fresh[operand.index];
       case Space::kArena:
-        return arena + operand.index;
+        return static_cast<char*>(arena[operand.segment]) + operand.index;
     }
     return nullptr;
   }

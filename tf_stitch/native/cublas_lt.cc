@@ -161,7 +161,12 @@ class LtGemm final : public GpuGemm {
 
   bool settled() const override { return settled_.load(std::memory_order_acquire); }
 
-  std::size_t workspace_bytes() const override { return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes; }
+  std::size_t workspace_bytes() const override {
+    if (settled()) return proposals_[chosen_].workspace;
+    std::size_t most = 0;  // the first run tries them all
+    for (const LtHeuristic& proposal : proposals_) most = std::max(most, proposal.workspace);
+    return most;
+  }
 
   std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
     if (!settled()) {

@@ -13,8 +13,6 @@ constexpr std::size_t kAlign = 256;      // bytes, of scratch memory
 
 std::atomic<int> graph_limit{64};
 std::atomic<int> live_graphs{0};
-std::mutex error_mutex;
-std::string last_error;
 
 // Addresses of a step's operands: what a graph has baked in. Scratch memory moves with the workspace alone.
 std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
@@ -53,20 +51,27 @@ KernelNodeParams Params(const GpuLaunch& launch, std::vector<void*>& arguments, 
 
 }  // namespace
 
-GraphCounters& GraphStats() {
-  static auto* counters = new GraphCounters;
-  return *counters;
-}
-
-std::string LastGraphError() {
-  std::lock_guard<std::mutex> lock(error_mutex);
-  return last_error;
-}
-
 void SetGraphLimit(int graphs) { graph_limit = graphs; }
 
-std::size_t Executable::WorkspaceBytes() const {
-  return graph == nullptr ? kGemmWorkspaceBytes : graph->workspace_bytes();
+std::size_t Executable::WorkspaceBytes() const { return graph->WorkspaceBytes(*this); }
+
+std::size_t StepGraph::WorkspaceBytes(const Executable& executable) {
+  if (placed_.load(std::memory_order_acquire)) return workspace_bytes_;
+  std::size_t most = 0;
+  bool settled = true;
+  for (const Step& step : executable.steps) {
+    const auto* gemm = std::get_if<Gemm>(&step);
+    if (gemm == nullptr) continue;
+    settled = settled && gemm->gpu->settled();
+    most = std::max(most, gemm->gpu->workspace_bytes());
+  }
+  if (!settled) return most;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!placed_.load(std::memory_order_relaxed)) {
+    PlaceWorkspaces(executable);
+    placed_.store(true, std::memory_order_release);
+  }
+  return workspace_bytes_;
 }
 
 StepGraph::~StepGraph() { Release(); }
@@ -87,64 +92,74 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
   if (failed_) return false;
   std::string error;
   if (graph_ == nullptr) {
-    if (!Ready(executable.steps)) return false;
+    if (!Ready(buffers)) return false;
     context_ = context;
     error = Make(executable, buffers, run);
   }
+  if (buffers.workspace_bytes < workspace_bytes_) return false;
   if (error.empty()) error = Select(executable, buffers, run);
   if (error.empty()) error = CudaError("cuGraphLaunch", Cuda().GraphLaunch(instances_.front().exec, stream));
   if (!error.empty()) {
     failed_ = true;
     Release();
-    GraphStats().failures.fetch_add(1, std::memory_order_relaxed);
-    std::lock_guard<std::mutex> words(error_mutex);
-    last_error = error;
+    counters_.Failed(error);
     return false;
   }
   const auto spent = std::chrono::steady_clock::now() - start;
-  GraphStats().launches.fetch_add(1, std::memory_order_relaxed);
-  GraphStats().host_ns.fetch_add(std::chrono::nanoseconds(spent).count(), std::memory_order_relaxed);
+  counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  counters_.host_ns.fetch_add(std::chrono::nanoseconds(spent).count(), std::memory_order_relaxed);
   return true;
 }
 
-// Whether a graph may be made now.
-bool StepGraph::Ready(const std::vector<Step>& steps) {
-  for (const Step& step : steps) {
-    const auto* gemm = std::get_if<Gemm>(&step);
-    if (gemm != nullptr && !gemm->gpu->settled()) return false;
-  }
+// Whether a graph may be made now: by a run that began when all products were settled.
+bool StepGraph::Ready(const Buffers& buffers) const {
+  if (!placed_.load(std::memory_order_acquire) || buffers.workspace_bytes < workspace_bytes_) return false;
   if (live_graphs.fetch_add(1) < graph_limit) return true;
   live_graphs.fetch_sub(1);
   return false;
 }
 
-// Products that may run side by side need scratch memory each. Where that is too much they share, one after the other.
+// Products that may run side by side need scratch memory each; those that follow each other share. Where that is too
+// much, one waits for the others.
 void StepGraph::PlaceWorkspaces(const Executable& executable) {
-  std::size_t total = 0;
+  const std::size_t steps = executable.steps.size();
   after_ = executable.after;
-  workspace_.assign(executable.steps.size(), 0);
-  int last = -1;
-  for (std::size_t i = 0; i < executable.steps.size(); ++i) {
+  workspace_.assign(steps, 0);
+  std::vector<std::vector<bool>> earlier(steps, std::vector<bool>(steps));  // all steps that a step comes after
+  std::vector<std::size_t> bytes(steps);
+  const auto follow = [&](std::size_t i, std::size_t j) {
+    for (std::size_t k = 0; k < j; ++k) earlier[i][k] = earlier[i][k] || earlier[j][k];
+    earlier[i][j] = true;
+  };
+  for (std::size_t i = 0; i < steps; ++i) {
+    for (int j : after_[i]) follow(i, j);
     const auto* gemm = std::get_if<Gemm>(&executable.steps[i]);
-    const std::size_t bytes = gemm == nullptr ? 0 : (gemm->gpu->workspace_bytes() + kAlign - 1) / kAlign * kAlign;
-    if (bytes == 0) continue;
-    if (total + bytes <= kGemmWorkspaceBytes) {
-      workspace_[i] = total;
-      total += bytes;
-      continue;
+    if (gemm == nullptr || gemm->gpu->workspace_bytes() == 0) continue;
+    bytes[i] = (gemm->gpu->workspace_bytes() + kAlign - 1) / kAlign * kAlign;
+    std::vector<std::pair<std::size_t, std::size_t>> taken;  // by products beside this one: begin, step
+    for (std::size_t j = 0; j < i; ++j) {
+      if (bytes[j] != 0 && !earlier[i][j]) taken.emplace_back(workspace_[j], j);
     }
-    // From here on all share the first bytes: none of them beside another, nor beside one that has its own.
-    for (int j = last < 0 ? 0 : last; j < static_cast<int>(i); ++j) {
-      if (std::holds_alternative<Gemm>(executable.steps[j])) after_[i].push_back(j);
+    std::sort(taken.begin(), taken.end());
+    std::size_t offset = 0;
+    for (const auto& [begin, j] : taken) {
+      if (begin >= offset + bytes[i]) break;
+      offset = std::max(offset, begin + bytes[j]);
     }
-    last = static_cast<int>(i);
-    total = std::max(total, bytes);
+    if (offset + bytes[i] > kGemmWorkspaceBytes) {
+      offset = 0;
+      for (const auto& [begin, j] : taken) {
+        if (begin >= bytes[i]) break;
+        after_[i].push_back(static_cast<int>(j));
+        follow(i, j);
+      }
+    }
+    workspace_[i] = offset;
+    workspace_bytes_ = std::max(workspace_bytes_, offset + bytes[i]);
   }
-  workspace_bytes_.store(std::max(total, kAlign), std::memory_order_release);
 }
 
 std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
-  PlaceWorkspaces(executable);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
   if (error.empty()) error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
@@ -157,7 +172,7 @@ std::string StepGraph::Make(const Executable& executable, const Buffers& buffers
     error = AddNode(executable.steps[i], before, arguments_[i], workspace_[i], run, &node);
     nodes_.push_back(node);
   }
-  if (error.empty()) GraphStats().graphs.fetch_add(1, std::memory_order_relaxed);
+  if (error.empty()) counters_.graphs.fetch_add(1, std::memory_order_relaxed);
   return error;
 }
 
@@ -193,6 +208,7 @@ std::string StepGraph::Select(const Executable& executable, const Buffers& buffe
     CUgraphExec exec = nullptr;
     const std::string error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec, graph_, 0));
     if (!error.empty()) return error;
+    counters_.instances.fetch_add(1, std::memory_order_relaxed);
     instances_.push_front({exec, {}, arguments_});
   } else {
     instances_.splice(instances_.begin(), instances_, std::prev(instances_.end()));
@@ -209,7 +225,7 @@ std::string StepGraph::Update(Instance* instance, const Executable& executable, 
     std::vector<void*> arguments = Arguments(step, buffers);
     if (arguments == instance->arguments[i]) continue;
     instance->arguments[i] = std::move(arguments);
-    GraphStats().updates.fetch_add(1, std::memory_order_relaxed);
+    counters_.updates.fetch_add(1, std::memory_order_relaxed);
     if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
       const KernelNodeParams params = Params(*launch, instance->arguments[i], &addresses);
       error = CudaError("cuGraphExecKernelNodeSetParams",

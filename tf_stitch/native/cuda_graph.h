@@ -12,17 +12,29 @@
 
 namespace tf_stitch {
 
+// Of the graphs of one region on one device. Thread-safe.
 struct GraphCounters {
-  std::atomic<std::int64_t> graphs{0};    // made
-  std::atomic<std::int64_t> launches{0};  // of graphs
-  std::atomic<std::int64_t> updates{0};   // nodes that got new addresses
-  std::atomic<std::int64_t> host_ns{0};   // spent making, updating and launching
-  std::atomic<std::int64_t> failures{0};  // executables that run step by step because no graph could be made of them
-};
-GraphCounters& GraphStats();
+  std::atomic<std::int64_t> graphs{0};     // made
+  std::atomic<std::int64_t> instances{0};  // made of them: one for each set of addresses, up to a few
+  std::atomic<std::int64_t> launches{0};   // of instances
+  std::atomic<std::int64_t> updates{0};    // nodes that got new addresses
+  std::atomic<std::int64_t> host_ns{0};    // spent making, updating and launching
+  std::atomic<std::int64_t> failures{0};   // executables that run step by step because no graph could be made of them
 
-// Why the last failure came about; "" if there was none.
-std::string LastGraphError();
+  void Failed(const std::string& why) {
+    failures.fetch_add(1, std::memory_order_relaxed);
+    std::lock_guard<std::mutex> lock(mutex);
+    error = why;
+  }
+  std::string Error() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return error;
+  }
+
+ private:
+  std::mutex mutex;
+  std::string error;  // of the last failure
+};
 
 // How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS); 0: none.
 void SetGraphLimit(int graphs);
@@ -34,6 +46,8 @@ using RunStepOn = std::function<std::string(CUstream stream, const Step& step, s
 // Thread-safe: launches of one executable follow each other.
 class StepGraph {
  public:
+  // `counters` outlive it.
+  explicit StepGraph(GraphCounters* counters) : counters_(*counters) {}
   ~StepGraph();
 
   // Counts a run and says whether to launch the graph for it: after some runs, with every product settled. A graph that
@@ -41,12 +55,14 @@ class StepGraph {
   bool Wanted(const std::vector<Step>& steps);
 
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it
-  // was not launched: then nothing was enqueued, and the caller runs the steps one by one.
+  // was not launched, for one because the run has too little scratch memory: then nothing was enqueued, and the caller
+  // runs the steps one by one.
   bool Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
               const RunStepOn& run);
 
-  // Scratch memory that a run needs: what any product may take until the graph is made, then what they do take.
-  std::size_t workspace_bytes() const { return workspace_bytes_.load(std::memory_order_acquire); }
+  // Scratch memory that a run needs: until every product is settled what the greediest may take, then what those take
+  // that can run side by side.
+  std::size_t WorkspaceBytes(const Executable& executable);
 
  private:
   struct Instance {
@@ -55,7 +71,7 @@ class StepGraph {
     std::vector<std::vector<void*>> arguments;  // of each step
   };
 
-  bool Ready(const std::vector<Step>& steps);
+  bool Ready(const Buffers& buffers) const;
   void PlaceWorkspaces(const Executable& executable);
   std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
   std::string AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
@@ -69,13 +85,15 @@ class StepGraph {
   std::mutex mutex_;
   std::atomic<int> runs_{0};
   std::atomic<bool> failed_{false};
-  std::atomic<std::size_t> workspace_bytes_{kGemmWorkspaceBytes};
+  GraphCounters& counters_;
+  std::atomic<bool> placed_{false};              // whether the next three are known
+  std::size_t workspace_bytes_ = 0;
   CUcontext context_ = nullptr;
   CUstream capture_ = nullptr;
   CUgraph graph_ = nullptr;
-  std::vector<CUgraphNode> nodes_;               // one a step
   std::vector<std::vector<int>> after_;          // edges, those between products that share scratch memory included
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
+  std::vector<CUgraphNode> nodes_;               // one a step
   std::vector<std::vector<void*>> arguments_;    // of each step, as the graph was made
   std::list<Instance> instances_;                // last used first
 };

@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::vector<std::int64_t>;
 
-constexpr std::int64_t kAbi = 1;
+constexpr std::int64_t kAbi = 2;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
 
@@ -24,7 +24,7 @@ class Decoder {
 
   void Run() {
     Require(Next("abi") == kAbi, "unknown abi");
-    executable_.arena_bytes = Ranged("arena bytes", 0, kMaxBytes);
+    Arena();
     Outputs();
     State();
     Modules();
@@ -62,6 +62,14 @@ class Decoder {
     const std::int64_t value = Next(what);
     Require(value != 0, std::string(what) + " is null");
     return reinterpret_cast<Pointer>(value);
+  }
+
+  void Arena() {
+    const std::int64_t count = Count("segments of the arena");
+    for (std::int64_t i = 0; i < count; ++i) {
+      executable_.arena.push_back(Ranged("segment bytes", 1, kMaxBytes - arena_bytes_));
+      arena_bytes_ += executable_.arena.back();
+    }
   }
 
   void Outputs() {
@@ -127,7 +135,6 @@ class Decoder {
         return Copy{target, source, Ranged("copy bytes", 0, std::min(Room(target), Room(source)))};
       }
       case 4:
-        executable_.has_gemm = true;
         return NextGemm();
       default:
         throw std::invalid_argument("unknown step kind " + std::to_string(words_[position_ - 1]));
@@ -184,7 +191,14 @@ class Decoder {
     const Space space{Ranged("space", 0, 4)};
     const std::int64_t index = Ranged("operand", 0, LastIndex(space));
     Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
-    return {space, index};
+    return space == Space::kArena ? InArena(index) : Operand{space, index};
+  }
+
+  // Offsets count through all segments; what lies there is within one.
+  Operand InArena(std::int64_t offset) const {
+    int segment = 0;
+    while (offset >= executable_.arena[segment]) offset -= executable_.arena[segment++];
+    return {Space::kArena, offset, segment};
   }
 
   static std::int64_t Last(std::size_t count) { return static_cast<std::int64_t>(count) - 1; }
@@ -200,7 +214,7 @@ class Decoder {
       case Space::kFresh:
         return Last(executable_.state.size());
       case Space::kArena:
-        return executable_.arena_bytes;
+        return arena_bytes_ - 1;
     }
     return -1;
   }
@@ -217,7 +231,7 @@ class Decoder {
       case Space::kFresh:
         return extents_.variables[executable_.state[operand.index].variable];
       case Space::kArena:
-        return executable_.arena_bytes - operand.index;
+        return executable_.arena[operand.segment] - operand.index;
     }
     return 0;
   }
@@ -238,6 +252,7 @@ class Decoder {
   const Extents& extents_;
   Executable& executable_;
   std::size_t position_ = 0;
+  std::int64_t arena_bytes_ = 0;
   std::vector<std::int64_t> output_bytes_;
   std::vector<bool> updated_;
 };

@@ -12,6 +12,7 @@
 namespace tf_stitch {
 
 class StepGraph;
+struct GraphCounters;
 
 // Where a kernel operand lives; the numbers are part of the encoding.
 enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4 };
@@ -19,6 +20,7 @@ enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh
 struct Operand {
   Space space;
   std::int64_t index;  // input, output, variable or state entry; for kArena the offset in bytes
+  int segment = 0;     // of the arena; `index` counts from its beginning
 };
 
 struct OutputPlan {
@@ -75,16 +77,15 @@ struct Gemm {
 using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
 
 struct Executable {
-  std::int64_t arena_bytes = 0;
+  std::vector<std::int64_t> arena;  // bytes of each segment
   std::vector<OutputPlan> outputs;
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
   std::vector<std::vector<int>> after;  // for each step the earlier ones it waits for
-  bool has_gemm = false;
   std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
 
-  // Scratch memory that a run needs for its products on a GPU.
+  // Scratch memory that a run needs for its products on a GPU; 0: none. Asked for anew by every run.
   std::size_t WorkspaceBytes() const;
 };
 
@@ -102,7 +103,7 @@ struct Extents {
 std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
 
 // Loads modules and resolves kernels in `context`, which must be current. Returns "" or what is wrong, among it a
-// cooperative launch whose blocks cannot all be resident: its grid barrier would never end.
-std::string PrepareGpu(CUcontext context, Executable* executable);
+// cooperative launch whose blocks cannot all be resident: its grid barrier would never end. `counters` outlive it.
+std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* executable);
 
 }  // namespace tf_stitch

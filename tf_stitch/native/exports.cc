@@ -121,16 +121,10 @@ TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
 
 TFS_EXPORT void tfs_set_graph_limit(int graphs) { tf_stitch::SetGraphLimit(graphs); }
 
-TFS_EXPORT std::int64_t tfs_graph_stat(int which) {
-  const tf_stitch::GraphCounters& stats = tf_stitch::GraphStats();
-  const std::atomic<std::int64_t>* counters[] = {&stats.graphs, &stats.launches, &stats.updates, &stats.host_ns,
-                                                 &stats.failures};
-  return counters[which]->load();
-}
-
-// Why no graph could be made of an executable, the last time; valid until the thread's next call.
-TFS_EXPORT const char* tfs_graph_error() {
-  thread_local std::string error;
-  error = tf_stitch::LastGraphError();
-  return error.c_str();
+// `counts`: graphs, instances, launches, updates, host_ns, failures; `error` is of the last failure.
+using tfs_graphs_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* counts, const char* error);
+TFS_EXPORT void tfs_visit_graphs(tfs_graphs_fn visit) {
+  for (const tf_stitch::GraphRecord& one : tf_stitch::AllGraphs()) {
+    visit(one.region, one.device, one.counts, one.error.c_str());
+  }
 }

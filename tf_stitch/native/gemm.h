@@ -44,7 +44,7 @@ class GpuGemm {
   // Whether later runs only enqueue.
   virtual bool settled() const = 0;
 
-  // kGemmWorkspaceBytes until it is settled, then what its kernel needs.
+  // What its kernel needs; until it is settled, the most that one of those needs that it tries.
   virtual std::size_t workspace_bytes() const = 0;
 };
 

@@ -91,7 +91,7 @@ std::string CheckResidency(const GpuLaunch& launch) {
 
 }  // namespace
 
-std::string PrepareGpu(CUcontext context, Executable* executable) {
+std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* executable) {
   std::vector<CUmodule> modules(executable->modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
@@ -109,7 +109,7 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
     if (!error.empty()) return error;
   }
-  executable->graph = std::make_shared<StepGraph>();
+  executable->graph = std::make_shared<StepGraph>(counters);
   return "";
 }
 

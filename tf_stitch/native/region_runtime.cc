@@ -121,7 +121,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   if (context_ != nullptr) {
     ScopedContext current(context_);
-    slot->reason = PrepareGpu(context_, executable.get());
+    slot->reason = PrepareGpu(context_, &graphs_, executable.get());
     if (!slot->reason.empty()) return;
   }
   slot->updates_state = !executable->state.empty();
@@ -164,6 +164,14 @@ void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {
   }
 }
 
+void RegionRuntime::AddGraphs(std::vector<GraphRecord>* records) {
+  if (context_ == nullptr) return;
+  records->push_back({region_, device_,
+                      {graphs_.graphs, graphs_.instances, graphs_.launches, graphs_.updates, graphs_.host_ns,
+                       graphs_.failures},
+                      graphs_.Error()});
+}
+
 RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
                            const std::vector<std::int32_t>& signature) {
   Registry& registry = Runtimes();
@@ -178,6 +186,7 @@ std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRunti
 std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
 
 std::vector<GuardRecord> AllOutcomes() { return Collect(&RegionRuntime::AddOutcomes); }
+std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }
 std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
 
 }  // namespace tf_stitch

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "callbacks.h"
+#include "cuda_graph.h"
 #include "executable.h"
 #include "guard.h"
 
@@ -50,6 +51,14 @@ struct ReasonRecord {
   std::int64_t count;
 };
 
+// What became of the CUDA graphs of a region on a device.
+struct GraphRecord {
+  std::int64_t region;
+  int device;
+  std::int64_t counts[6];  // graphs, instances, launches, updates, host_ns, failures (see GraphCounters)
+  std::string error;       // of the last failure
+};
+
 class RegionRuntime {
  public:
   RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
@@ -69,6 +78,7 @@ class RegionRuntime {
 
   void AddOutcomes(std::vector<GuardRecord>* records);
   void AddReasons(std::vector<ReasonRecord>* records);
+  void AddGraphs(std::vector<GraphRecord>* records);
 
   std::int64_t region() const { return region_; }
   int device() const { return device_; }
@@ -101,6 +111,7 @@ class RegionRuntime {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
+  mutable GraphCounters graphs_;
 };
 
 // The runtime of a region on a device (-1: CPU); lives for the process. `signature` is what all nodes of a region share
@@ -121,5 +132,6 @@ std::int64_t SumOriginals(std::int64_t region);
 
 std::vector<GuardRecord> AllOutcomes();
 std::vector<ReasonRecord> AllReasons();
+std::vector<GraphRecord> AllGraphs();
 
 }  // namespace tf_stitch

@@ -216,16 +216,17 @@ class StitchOp final : public tensorflow::OpKernel {
       overwrites |= forwarded >= 0;
       buffers.outputs.push_back(output->data());
     }
-    Tensor arena;
-    if (executable.arena_bytes != 0) {
-      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({executable.arena_bytes}), &arena));
-      buffers.arena = static_cast<char*>(arena.data());
+    absl::InlinedVector<Tensor, 8> arena(executable.arena.size());
+    for (std::size_t i = 0; i < arena.size(); ++i) {
+      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({executable.arena[i]}), &arena[i]));
+      buffers.arena.push_back(arena[i].data());
     }
 
     Tensor workspace;
-    if (on_gpu_ && executable.has_gemm) {
-      const auto bytes = static_cast<std::int64_t>(executable.WorkspaceBytes());
-      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}), &workspace));
+    buffers.workspace_bytes = on_gpu_ ? executable.WorkspaceBytes() : 0;
+    if (buffers.workspace_bytes != 0) {
+      const TensorShape bytes({static_cast<std::int64_t>(buffers.workspace_bytes)});
+      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, bytes, &workspace));
       buffers.workspace = static_cast<char*>(workspace.data());
     }
 

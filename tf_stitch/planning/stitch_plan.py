@@ -9,6 +9,7 @@ from functools import cached_property
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.sizes import Size
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
@@ -43,13 +44,14 @@ LONGEST_SUM = 4096
 
 def is_small_product(node: Node) -> bool:
     """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
-    (transforms/expand_small_dots.py)."""
+    (transforms/expand_small_dots.py). Not by a number that changes: each would be another kernel."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
-    terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
-    if 0 < terms <= SMALL_PRODUCT:
+    terms, columns = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1], node.type.dims[-1]
+    if 0 < terms <= SMALL_PRODUCT and not isinstance(terms, Size):
         return True
-    return 0 < node.type.dims[-1] <= SMALL_PRODUCT and terms <= LONGEST_SUM and not node.attrs.transpose_a
+    return 0 < columns <= SMALL_PRODUCT and not isinstance(columns, Size) \
+        and terms <= LONGEST_SUM and not node.attrs.transpose_a
 
 
 def _views(node: Node) -> Iterator[Node]:

@@ -12,6 +12,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
 from tf_stitch.runtime.library_calls import LibraryCall
 from tf_stitch.schedule.kernel_schedule import Rule
@@ -27,6 +28,8 @@ class BufferPlan:
     Attributes:
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
+        arena: bytes of each segment.
+        live_bytes: what the arena's values take at one time, at most.
     """
 
     kernels: list[Work]
@@ -36,7 +39,8 @@ class BufferPlan:
     state: list[tuple[int, StateMode]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
-    arena_bytes: int = 0
+    arena: tuple[int, ...] = ()
+    live_bytes: int = 0
     writer: dict[Node, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
 
@@ -193,22 +197,15 @@ def _rounds(plan: BufferPlan) -> list[int]:
 
 
 def _plan_arena(plan: BufferPlan) -> None:
-    """First fit by decreasing size over lifetimes measured in rounds."""
+    """Places what no other place takes, by lifetimes measured in rounds."""
     life: dict[Node, list[int]] = {}
     for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             if node in plan.place or (mode is k.Mode.READ and node not in life):
                 continue
             life.setdefault(node, []).append(i)
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
-    for node in sorted(life, key=lambda n: (-int(n.type.nbytes), life[n][0])):
-        first, last = min(life[node]), max(life[node])
-        size = -(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT
-        offset = 0
-        for begin, end in sorted((b, e) for b, e, born, dies in placed if born <= last and first <= dies):
-            if begin >= offset + size:
-                break
-            offset = max(offset, end)
-        placed.append((offset, offset + size, first, last))
-        plan.place[node] = BufferRef(Space.ARENA, offset)
-        plan.arena_bytes = max(plan.arena_bytes, offset + size)
+    lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
+                 for node, at in life.items()]
+    arena = plan_arena(lifetimes)
+    plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
+    plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)

@@ -11,7 +11,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.runtime.library_calls import Gemm
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
 
@@ -32,7 +32,7 @@ class Space(IntEnum):
 
 @dataclass(frozen=True)
 class BufferRef:
-    """A buffer: a number within its space, or a byte offset into the arena."""
+    """A buffer: a number within its space, or a byte offset into the arena, counted through its segments."""
 
     space: Space
     index: int
@@ -96,6 +96,7 @@ class Executable:
         outputs: types of the region's outputs.
         state: (variable number, mode) of every variable that gets a new value.
         binary: shared library (CPU) or cubin (GPU) that holds the kernels.
+        arena: bytes of each segment of the memory in which steps leave values for others; no value lies in two.
         after: GPU: for each step the earlier ones it has to wait for; None: each waits for the one before it.
     """
 
@@ -103,10 +104,14 @@ class Executable:
     variables: tuple[str, ...]
     outputs: tuple[TensorType, ...]
     state: tuple[tuple[int, StateMode], ...]
-    arena_bytes: int
+    arena: tuple[int, ...]
     steps: tuple[Step, ...]
     binary: bytes | str | None
     after: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(self.arena)
 
 
 def encode(executable: Executable, function_address: Mapping[str, int],
@@ -119,7 +124,7 @@ def encode(executable: Executable, function_address: Mapping[str, int],
     """
     images = images or {}
     module = {symbol: i for i, symbols in enumerate(images.values()) for symbol in symbols}
-    words = [ABI_VERSION, executable.arena_bytes, len(executable.outputs)]
+    words = [ABI_VERSION, len(executable.arena), *executable.arena, len(executable.outputs)]
     for t in executable.outputs:
         words += [t.rank, *t.dims, 0]
     words.append(len(executable.state))

@@ -46,7 +46,7 @@ def executable_words(address: int) -> list[int]:
     """An executable of one launch over scalars."""
     args = (BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0))
     scalar = (TensorType(DType.F32, ()),)
-    executable = Executable(("x", "y"), (), scalar, (), 0, (HostLaunch("add", args),), None)
+    executable = Executable(("x", "y"), (), scalar, (), (), (HostLaunch("add", args),), None)
     return encode(executable, {"add": address}, None)
 
 

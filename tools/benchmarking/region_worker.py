@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def _graphs(backend: str) -> dict[str, Any]:
     from tf_stitch.native import bindings
 
     library = bindings._loaded
-    return {} if library is None else {"graphs": library.graph_stats(), "graph_error": library.graph_error()}
+    return {} if library is None else {"graphs": [asdict(record) for record in library.graphs()]}
 
 
 if __name__ == "__main__":

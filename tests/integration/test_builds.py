@@ -1,0 +1,111 @@
+"""How often a region of changing sizes waits for a compiler, on a CPU and for an H200 (compiled by NVRTC, not run)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.differential import patterns as p
+from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import H200
+from tf_stitch.errors import BuildError, ScheduleError
+from tf_stitch.integration import region_builder
+from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.region_builder import CPU_ORDINAL, RegionBuilder
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.regions import Key, RegionRegistry
+from tf_stitch.integration.report import Report
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.types import Shape, Symbol
+from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.nvrtc_builder import _nvrtc
+
+B = p.B
+N = Symbol("n")
+LENGTHS = (17, 1, 2, 3, 4, 12, 15, 16, 31, 32, 33, 100, 128, 255, 511, 512)
+
+
+def has_nvrtc() -> bool:
+    try:
+        return _nvrtc() is not None
+    except BuildError:
+        return False
+
+
+DEVICES = pytest.mark.parametrize("device", [
+    pytest.param(CPU_ORDINAL, marks=pytest.mark.skipif(compiler() is None, reason="no C compiler")),
+    pytest.param(0, marks=pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC")),
+], ids=["cpu", "h200"])  # fmt: skip
+
+
+def attention(x: Node) -> Node:
+    """Products over a changing length: at 16 and less they could be written out."""
+    weights = p.softmax(B.dot(x, x, transpose_b=True))
+    return B.add(B.dot(weights, x), x)
+
+
+def normalised(x: Node) -> Node:
+    gamma, beta = (B.input(f"i{i}", DType.F32, (64,)) for i in (1, 2))
+    return p.gelu_erf(p.layernorm(x, gamma, beta))
+
+
+def columns(x: Node) -> Node:
+    return B.sum(B.exp(x), [0, 1])
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RegionRegistry:
+    """Device 0 is an H200, whatever this machine has."""
+    spec, times = RegionBuilder._spec, MeasuredTimes(tmp_path / "none.json")
+    monkeypatch.setattr(RegionBuilder, "_spec", lambda self, n: spec(self, n) if n == CPU_ORDINAL else H200)
+    monkeypatch.setattr(RegionBuilder, "_times", lambda self, n: times)
+    return RegionRegistry(StitchConfig(cache_dir=tmp_path), Report(), Dump(None))
+
+
+def register(registry: RegionRegistry, make: Callable[[Node], Node]) -> int:
+    x = B.input("i0", DType.F32, (2, N, 64))
+    graph = TensorGraph("region", [("o0", make(x))])
+    inputs = tuple(f"x{i}:0" for i in range(len(graph.inputs())))
+    return registry.register(RegionGraph(graph, ("a", "b"), inputs, (), {"b:0": 0}))
+
+
+def shapes(registry: RegionRegistry, number: int, length: int) -> tuple[tuple[int, ...], ...]:
+    def numbers(shape: Shape) -> tuple[int, ...]:
+        return tuple(length if isinstance(d, Symbol) else d for d in shape)
+
+    return tuple(numbers(s) for s in registry.region(number).argument_shapes())
+
+
+@DEVICES
+@pytest.mark.parametrize("make", [attention, normalised, columns], ids=lambda f: f.__name__)
+def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[[Node], Node], device: int) -> None:
+    number = register(registry, make)
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 2
+    assert registry.executables(number) == len(LENGTHS)
+
+
+def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
+    number = register(registry, columns)
+    compile_region = region_builder.compile_region
+
+    def refuse(graph: TensorGraph, *args: object) -> object:
+        options = args[2]
+        if options.plans is not None:  # type: ignore[attr-defined]
+            raise ScheduleError("not with sizes that change")
+        return compile_region(graph, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(region_builder, "compile_region", refuse)
+    for length in (17, 5, 9):
+        registry.build(number, CPU_ORDINAL, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 3
+    [entry] = registry._report.document(None)["fallbacks"]
+    assert entry["stage"] == "sizes"
+    assert entry["count"] == 2
+    assert "for each of its sizes: not with sizes that change" in entry["reason"]
