@@ -137,7 +137,8 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         steps, source, programs, launches = (_host_steps(buffers) if groups is None
                                              else _device_steps(buffers, groups))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
-                            (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups))
+                            (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups),
+                            buffers.live_bytes)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))

@@ -24,11 +24,11 @@ _region_ids = itertools.count(1000)
 def executable(
     outputs: Sequence[tuple[Sequence[int], Sequence[int]]],
     steps: Sequence[Sequence[int]],
-    arena: int = 0,
+    arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The words of an executable; `outputs` are (dims, forward candidates)."""
-    words = [2, *([1, arena] if arena else [0]), len(outputs)]
+    """The words of an executable; `outputs` are (dims, forward candidates), `arena` bytes of segments."""
+    words = [2, len(arena), *arena, len(outputs)]
     for dims, forward in outputs:
         words += [len(dims), *dims, len(forward), *forward]
     words += [len(state), *itertools.chain.from_iterable(state), 0, len(steps)]

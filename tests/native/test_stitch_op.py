@@ -50,7 +50,7 @@ def test_outputs_and_arena(regions: Regions, kernel: Symbols) -> None:
         [2, OUTPUT, 1, 16, 255],
         [3, OUTPUT, 2, INPUT, 1, 32],
     ]
-    region = regions.add(lambda key: executable([([8], []), ([4], []), ([2, 4], [])], steps, arena=96))
+    region = regions.add(lambda key: executable([([8], []), ([4], []), ([2, 4], [])], steps, arena=(32, 64)))
     total, filled, copied = regions.call(region, [ramp(), ramp(10)], types=[tf.float32, tf.int32, tf.float32])
     np.testing.assert_array_equal(total, np.arange(8) * 11 + 1)
     np.testing.assert_array_equal(filled, [-1] * 4)
@@ -262,7 +262,7 @@ GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
 @pytest.mark.parametrize(
     "words",
     [
-        [2, *GOOD[1:]],
+        [1, *GOOD[1:]],
         GOOD[:-1],
         [*GOOD, 0, 0],
         executable([([-1], [])], []),
@@ -271,13 +271,16 @@ GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
         executable([([1 << 40, 1 << 40], [])], []),
         executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 33]]),
         executable([([8], [])], [[3, INPUT, 0, OUTPUT, 0, 4]]),
-        executable([([8], [])], [[2, ARENA, 64, 1, 0]], arena=64),
+        executable([([8], [])], [[2, ARENA, 64, 1, 0]], arena=(64,)),
         executable([([8], [])], [[2, VARIABLE, 0, 4, 0]]),
         executable([([8], [])], [[0, 0, 0, 0]]),
         executable([([8], [])], [[1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]]),
         executable([([8], [])], [[9]]),
         executable([([8], [])], [], state=[(0, 0)]),
-        [1, 0, 1 << 60],
+        [2, 0, 1 << 60],
+        [2, 1, 0, *GOOD[2:]],
+        executable([([8], [])], [[2, ARENA, 48, 32, 0]], arena=(64, 64)),
+        executable([([8], [])], [[2, ARENA, 128, 0, 0]], arena=(64, 64)),
     ],
 )
 def test_bad_words_are_an_error(regions: Regions, words: list[int]) -> None:

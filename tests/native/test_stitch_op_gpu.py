@@ -50,10 +50,10 @@ SYMBOLS = {name: ctypes.create_string_buffer(name.encode()) for name in ("increm
 def gpu_executable(
     outputs: Sequence[Sequence[int]],
     steps: Sequence[Sequence[int]],
-    arena: int = 0,
+    arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    words = [2, *([1, arena] if arena else [0]), len(outputs)]
+    words = [2, len(arena), *arena, len(outputs)]
     for dims in outputs:
         words += [len(dims), *dims, 0]
     words.append(len(state))
@@ -90,7 +90,7 @@ def test_steps(regions: Regions, cooperative: int, shared: int) -> None:
         [2, OUTPUT, 1, 16, 255],
         [3, OUTPUT, 2, INPUT, 0, 32],
     ]
-    region = regions.add(lambda key: gpu_executable([[8], [4], [8]], steps, arena=512))
+    region = regions.add(lambda key: gpu_executable([[8], [4], [8]], steps, arena=(256, 256)))
     sums, filled, copied = regions.call(region, [ramp()], types=[tf.float32, tf.float32, tf.float32])
     assert "GPU" in sums.device
     np.testing.assert_array_equal(sums, np.arange(8) + 2)

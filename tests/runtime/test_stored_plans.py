@@ -43,8 +43,8 @@ def test_the_next_process_does_not_plan(tmp_path: Path, monkeypatch: pytest.Monk
     assert second.plan.solver == first.plan.solver
 
 
-@pytest.mark.parametrize("damage", ["", "{}", '{"solver": null, "groups": [[0]]}', '{"solver": null, "groups": [[999]]}',
-                                    '{"solver": {"status": 1}, "groups": []}', "no json"])
+@pytest.mark.parametrize("damage", ["", "{}", "no json", '{"solver": {"status": 1}, "groups": []}',
+                                    '{"solver": null, "groups": [[0]]}', '{"solver": null, "groups": [[999]]}'])
 def test_a_plan_that_makes_no_sense_is_counted_and_made_anew(tmp_path: Path, damage: str) -> None:
     first, _ = compiled(tmp_path)
     KernelCache(tmp_path).put(only_plan(tmp_path).stem, SUFFIX, damage.encode())

@@ -35,7 +35,7 @@ def kernel(region: int, build: int, nodes: list[str], **more: Any) -> dict[str, 
 
 def region(number: int, nodes: dict[str, str]) -> dict[str, Any]:
     return {"id": number, "graph": "g", "device": "CPU", "wrap": "native", "nodes": nodes, "inputs": 1, "variables": 0,
-            "outputs": 1, "executables": 2, "runs": 7, "fallbacks": 0}  # fmt: skip
+            "outputs": 1, "executables": 2, "runs": 7, "fallbacks": 0, "cuda_graphs": None}  # fmt: skip
 
 
 SOLVER = {"solver": "ilp", "status": "optimal", "objective_us": 2.0, "bound_us": 2.0}
@@ -43,7 +43,7 @@ SOLVER = {"solver": "ilp", "status": "optimal", "objective_us": 2.0, "bound_us":
 
 def build(region: int, without_kernel: dict[str, list[str]]) -> dict[str, Any]:
     return {"region": region, "shapes": [[8, 16]], "cached": False, "solver": SOLVER, "seconds": {}, "source": None,
-            "launches": [], "arena_bytes": 0, "without_kernel": without_kernel}
+            "launches": [], "arena_bytes": 0, "live_bytes": 0, "without_kernel": without_kernel}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import ProfileError
 
 VERSION = 1
@@ -171,9 +172,7 @@ def read_profile(path: Path) -> DeviceProfile:
 def write_profile(profile: DeviceProfile, path: Path) -> None:
     """Writes a profile, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(profile.document(), indent=1) + "\n")
-    part.replace(path)
+    write_atomically(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
 
 
 def shipped_profile(name: str) -> DeviceProfile:

@@ -44,7 +44,7 @@ class Analysis:
 
     def document(self) -> dict[str, Any]:
         """As report.json holds it, with the kernels' sources by name."""
-        return self.report.document(None) | {"sources": dict(self.report.sources)}
+        return self.report.document(None) | {"sources": self.report.sources()}
 
     def add(self, graph_id: str, graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> None:
         """Finds the regions of a graph and plans those whose shapes are known.
@@ -91,7 +91,7 @@ class Analysis:
             return
         source = f"region_{number}_0.{'cu' if self._device.is_gpu else 'c'}" if compiled.source else None
         if source is not None:
-            self.report.sources[source] = compiled.source
+            self.report.add_source(source, compiled.source)
         for entry in build_entries(Place(number, 0), graph, list(shapes.values()), compiled, self._device, False,
                                    source, {}, lambda _: None):
             self.report.add(entry)

@@ -51,7 +51,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]
     idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
-                     source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
+                     source, list(_launches(compiled)), compiled.executable.arena_bytes,
+                     compiled.executable.live_bytes, idle)
     patterns = itertools.count()
     predicted = {program: round(predict_us(program, device), 3)  # equal layers have equal programs
                  for program in {kernel.program for kernel in compiled.kernels}}

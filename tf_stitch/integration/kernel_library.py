@@ -55,14 +55,22 @@ class KernelLibrary:
         return HostExecutable(executable, *sorted({self._binaries[_key(device, s)] for s in symbols}))
 
     def device_words(self, executable: Executable, device: DeviceSpec) -> list[int]:
-        """A GPU executable for the native op; its cubins stay in memory."""
+        """A GPU executable for the native op, of kernels that were built here."""
+        with self._lock:
+            cubins = {s: self._binaries[_key(device, s)] for s in _symbols(executable)}
+        return self._words(executable, cubins)
+
+    def words_of(self, executable: Executable, cubin: Path) -> list[int]:
+        """A GPU executable for the native op, all of whose kernels are in one cubin."""
+        return self._words(executable, dict.fromkeys(_symbols(executable), cubin))
+
+    def _words(self, executable: Executable, cubins: Mapping[str, Path]) -> list[int]:
+        """Words with addresses of images and names, which stay in memory."""
         symbols: dict[tuple[int, int], list[str]] = {}
         with self._lock:
-            for step in executable.steps:
-                if isinstance(step, DeviceLaunch):
-                    self._name(step.symbol)
-                    image = self._image(self._binaries[_key(device, step.symbol)])
-                    symbols.setdefault(image, []).append(step.symbol)
+            for symbol, cubin in cubins.items():
+                self._name(symbol)
+                symbols.setdefault(self._image(cubin), []).append(symbol)
             return encode(executable, self._names, symbols)
 
     def _image(self, cubin: Path) -> tuple[int, int]:
@@ -76,6 +84,10 @@ class KernelLibrary:
         if symbol not in self._names:
             self._keep.append(ctypes.create_string_buffer(symbol.encode()))
             self._names[symbol] = ctypes.addressof(self._keep[-1])
+
+
+def _symbols(executable: Executable) -> list[str]:
+    return list(dict.fromkeys(s.symbol for s in executable.steps if isinstance(s, DeviceLaunch)))
 
 
 def _key(device: DeviceSpec, symbol: str) -> tuple[str, str, str]:

@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
@@ -55,7 +56,9 @@ class OriginalNodes:
         arguments = {f"tfs_i{i}": dtype.as_datatype_enum for i, dtype in enumerate(self._inputs)}
         arguments |= {f"tfs_v{i}": tf.resource.as_datatype_enum for i in range(len(self._variables))}
         outputs = [(t, dtype.as_datatype_enum) for t, dtype in zip(self._outputs, self._output_types, strict=True)]
+        place = {name: i for i, name in enumerate(self._members)}
         read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
+        update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)))
         return function_def(name, nodes, arguments, outputs, [m for m in self._members if m not in read])
 
     def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],

@@ -27,7 +27,8 @@ class Prebuilder:
     def __init__(self, prepare: Prepare, workers: int) -> None:
         self._prepare = prepare
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
-        # At exit Python lets a pool finish all that waits, before it calls what atexit registered.
+        # At exit Python lets pools finish all that waits before it calls what atexit registered, and nothing public
+        # comes before that: concurrent.futures itself registers here.
         self._drop = functools.partial(self._pool.shutdown, wait=False, cancel_futures=True)
         threading._register_atexit(self._drop)  # type: ignore[attr-defined]
         self._groups: dict[int, dict[int, RegionGraph]] = {}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
@@ -29,7 +26,7 @@ from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
-from tf_stitch.runtime.executable import DeviceLaunch, Executable, encode
+from tf_stitch.runtime.executable import Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -122,7 +119,6 @@ class RegionBuilder:
         self._built: dict[tuple[object, ...], Built] = {}
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
         self._lock = threading.Lock()
-        self._keep: list[Any] = []  # images and symbol names that the native op points to
         self._compiled: Counter[int] = Counter()
 
     def builds(self, number: int) -> int:
@@ -236,7 +232,8 @@ class RegionBuilder:
         if not compiled.source:
             words = encode(compiled.executable, {})
         elif options.device.is_gpu:
-            words = self._load_device(compiled, build_cuda(compiled.source, options.device.architecture, self._cache))
+            cubin = build_cuda(compiled.source, options.device.architecture, self._cache)
+            words = self._library.words_of(compiled.executable, cubin)
         else:
             host = HostExecutable(compiled.executable,
                                   build_host(compiled.source, options.device.architecture, self._cache))
@@ -244,13 +241,3 @@ class RegionBuilder:
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
                      self._times(place.device), names_of(graph), stem, compiled.seconds)
-
-    def _load_device(self, compiled: CompiledRegion, cubin: Path) -> list[int]:
-        """The executable's words, with a cubin that stays in memory."""
-        data = cubin.read_bytes()
-        image = ctypes.create_string_buffer(data, len(data) + 1)
-        names = {s.symbol for s in compiled.executable.steps if isinstance(s, DeviceLaunch)}
-        symbols = {n: ctypes.create_string_buffer(n.encode()) for n in names}
-        self._keep += [image, *symbols.values()]
-        return encode(compiled.executable, {n: ctypes.addressof(b) for n, b in symbols.items()},
-                      {(ctypes.addressof(image), len(data)): names})

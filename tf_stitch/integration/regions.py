@@ -56,6 +56,7 @@ class RegionRegistry:
         self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._executables: Counter[int] = Counter()
+        self._recorded: set[tuple[int, int, Key]] = set()
         self._prebuilder = Prebuilder(self._prepare, cpu_count())
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
@@ -163,15 +164,22 @@ class RegionRegistry:
     @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:
         """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
-        if number not in self._forms:
+        with self._lock:
+            known = self._forms.get(number)
+        if known is None:
             region = self.region(number)
             graph = with_canonical_symbols(region.graph)
-            self._forms[number] = replace(region, graph=graph), anonymous_text(graph)
-        return self._forms[number]
+            known = replace(region, graph=graph), anonymous_text(graph)
+            with self._lock:
+                self._forms[number] = known
+        return known
 
     @collector_paused()
     def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
+            if (number, device, key) in self._recorded:  # py_function asks at every run
+                return
+            self._recorded.add((number, device, key))
             build = self._executables[number]
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
@@ -179,14 +187,14 @@ class RegionRegistry:
         if built.compiled is None:
             shapes = [list(shape) for shape in key.shapes]
             self._report.add(BuildEntry(number, shapes, True, None, dict(built.seconds), None, [],
-                                        built.executable.arena_bytes, {}))
+                                        built.executable.arena_bytes, built.executable.live_bytes, {}))
             return
         graph = self.bound(number, key.shapes)
         own_names = dict(zip(built.names, names_of(graph), strict=True))
         source = None
         if built.compiled.source:
             source = f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
-            self._report.sources[source] = built.compiled.source
+            self._report.add_source(source, built.compiled.source)
         for entry in build_entries(Place(number, build), graph, key.shapes, built.compiled, built.device, cached,
                                    source, own_names,
                                    lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):

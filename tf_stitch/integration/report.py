@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_stitch import __version__
+from tf_stitch.atomic_file import write_atomically
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
@@ -49,6 +49,29 @@ class GraphEntry:
 
 
 @dataclass
+class CudaGraphs:
+    """CUDA graphs of a region's executables.
+
+    Attributes:
+        graphs: made, one an executable.
+        instances: made of them: one for each set of addresses, up to a few.
+        launches: of instances; the runs before the first one went step by step.
+        updates: nodes that got new addresses.
+        host_us: microseconds that the host spent for a launch, making and updating included; 0.0 without launches.
+        failures: executables whose steps are launched one by one because no graph could be made of them.
+        error: why, the last time; "" if that never happened.
+    """
+
+    graphs: int
+    instances: int
+    launches: int
+    updates: int
+    host_us: float
+    failures: int
+    error: str
+
+
+@dataclass
 class RegionEntry:
     """One region. `wrap` is "native" or "py_function"; the counts are filled in when the report is made.
 
@@ -58,6 +81,7 @@ class RegionEntry:
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.
         builds: times it waited for a compiler: once for its first sizes, once for all others.
+        cuda_graphs: None on a CPU, and where it has not run.
     """
 
     id: int
@@ -73,6 +97,7 @@ class RegionEntry:
     runs: int = 0
     fallbacks: int = 0
     original_runs: int = 0
+    cuda_graphs: CudaGraphs | None = None
 
 
 @dataclass
@@ -131,6 +156,7 @@ class BuildEntry:
     Attributes:
         source: name of the kernels' file in sources/; None where no kernel is needed.
         arena_bytes: device memory for what one kernel hands to another.
+        live_bytes: of that, what has to be there at one time: no arena for these kernels could be smaller.
         without_kernel: why no kernel is theirs -> TensorFlow nodes of the region.
     """
 
@@ -142,6 +168,7 @@ class BuildEntry:
     source: str | None
     launches: list[LaunchEntry]
     arena_bytes: int
+    live_bytes: int
     without_kernel: dict[str, list[str]]
 
 
@@ -166,7 +193,6 @@ class Report:
     """Collects entries from any thread.
 
     Attributes:
-        sources: of the kernels, by file name, for whoever wants to time them.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
@@ -174,9 +200,9 @@ class Report:
     regions: list[RegionEntry] = field(default_factory=list)
     kernels: list[KernelEntry] = field(default_factory=list)
     builds: list[BuildEntry] = field(default_factory=list)
-    sources: dict[str, str] = field(default_factory=dict)
     guard: list[GuardEntry] = field(default_factory=list)
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
+    _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
@@ -187,14 +213,24 @@ class Report:
         with self._lock:
             lists[type(entry)].append(entry)
 
-    def fallback(self, stage: str, where: str, reason: str) -> None:
-        """Counts something that TensorFlow had to do instead, and says it on stderr the first time."""
+    def fallback(self, stage: str, where: str, reason: str, instead: str = "TensorFlow's own ops run instead") -> None:
+        """Counts something that had to be done another way, and says it on stderr the first time."""
         self.note(stage, where, reason)
         with self._lock:
             first = reason not in self._said
             self._said.add(reason)
         if first:
-            print(f"[tf_stitch] {stage}: {where}: {reason}; TensorFlow's own ops run instead", file=sys.stderr)
+            print(f"[tf_stitch] {stage}: {where}: {reason}; {instead}", file=sys.stderr)
+
+    def add_source(self, name: str, text: str) -> None:
+        """Keeps the source of kernels for `sources`."""
+        with self._lock:
+            self._sources[name] = text
+
+    def sources(self) -> dict[str, str]:
+        """Sources of the kernels by file name, for whoever wants to time them."""
+        with self._lock:
+            return dict(self._sources)
 
     def note(self, stage: str, where: str, reason: str, times: int = 1) -> None:
         """Counts something that tf_stitch could not do."""
@@ -222,10 +258,17 @@ class Report:
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
+            launches, host = self._graph_launches()
             given_back = len({g.region for g in self.guard if g.chosen == "original"})
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
                     f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
-                    + (f", {given_back} regions faster as TensorFlow's ops" if given_back else ""))
+                    + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
+                    + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
+
+    def _graph_launches(self) -> tuple[int, float]:
+        """Launches of CUDA graphs, and microseconds of the host for all of them."""
+        found = [region.cuda_graphs for region in self.regions if region.cuda_graphs is not None]
+        return sum(g.launches for g in found), sum(g.launches * g.host_us for g in found)
 
 
 def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],
@@ -238,8 +281,6 @@ def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, s
     (folder / SOURCES).mkdir(parents=True, exist_ok=True)
     for source, text in sources.items():
         (folder / SOURCES / source).write_text(text)
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".report_", suffix=".json", delete=False) as file:
-        json.dump(document, file, indent=1)
     path = folder / name
-    Path(file.name).replace(path)
+    write_atomically(path, json.dumps(document, indent=1).encode(), 0o644)
     return path

@@ -34,11 +34,11 @@ from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import Key, RegionRegistry
-from tf_stitch.integration.report import GraphEntry, GuardEntry, RegionEntry, Report, write_report
+from tf_stitch.integration.report import CudaGraphs, GraphEntry, GuardEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
-from tf_stitch.native.bindings import FallbackCall, OpLibrary
+from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
 from tf_stitch.runtime.host_builder import compiler
 
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
@@ -239,11 +239,22 @@ class Session:
         line = self.report.status_line()
         if self._config.report_dir is not None:
             try:
-                document, sources = self.report.document(counts), dict(self.report.sources)
+                document, sources = self.report.document(counts), self.report.sources()
                 line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"
         print(line, file=sys.stderr)
+
+    def _record_graphs(self, native: OpLibrary) -> None:
+        """CUDA graphs of every region, over all devices."""
+        found: dict[int, list[GraphRecord]] = {}
+        for record in native.graphs():
+            found.setdefault(record.region, []).append(record)
+        for entry in self.report.regions:
+            entry.cuda_graphs = _cuda_graphs(found[entry.id]) if entry.id in found else None
+            if entry.cuda_graphs is not None and entry.cuda_graphs.failures:
+                self.report.fallback("cuda graph", self._where(entry.id), entry.cuda_graphs.error,
+                                     "its steps are launched one by one")
 
     def _report_name(self) -> str:
         """A forked child's report goes beside its parent's."""
@@ -253,11 +264,20 @@ class Session:
         """What the native op counted and decided by itself."""
         for region, reason, count in native.native_fallbacks():
             self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
+        self._record_graphs(native)
         for o in native.guard_outcomes():
             shapes = [list(shape) for shape in Key.parse(o.key).shapes]
             self.report.add(GuardEntry(o.region, "cpu" if o.device == CPU_ORDINAL else "gpu", shapes,
                                        round(o.stitched_us, 3), round(o.original_us, 3),
                                        "original" if o.original else "stitched"))
+
+
+def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
+    launches = sum(r.launches for r in records)
+    host_us = sum(r.host_ns for r in records) / 1e3 / max(launches, 1)
+    return CudaGraphs(sum(r.graphs for r in records), sum(r.instances for r in records), launches,
+                      sum(r.updates for r in records), round(host_us, 3), sum(r.failures for r in records),
+                      next((r.error for r in records if r.error), ""))
 
 
 def _reason(error: Exception) -> str:

@@ -252,7 +252,9 @@ class OpLibrary:
         records = []
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
-            records.append(GraphRecord(region, device, *counts[:6], error.decode(errors="replace")))
+            graphs, instances, launches, updates, host_ns, failures = counts[:6]
+            records.append(GraphRecord(region, device, graphs, instances, launches, updates, host_ns, failures,
+                                       error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records

@@ -216,6 +216,20 @@ class StitchOp final : public tensorflow::OpKernel {
       overwrites |= forwarded >= 0;
       buffers.outputs.push_back(output->data());
     }
+    std::optional<ScopedContext> current;
+    if (on_gpu_) current.emplace(runtime.context());
+    absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      const StatePlan& plan = executable.state[i];
+      if (plan.fresh) {
+        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]));
+      } else {
+        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
+        overwrites = true;
+      }
+      buffers.fresh.push_back(fresh[i].data());
+    }
+    // Scratch memory comes last and goes first: what stays lies before it, and it gets the same addresses every time.
     absl::InlinedVector<Tensor, 8> arena(executable.arena.size());
     for (std::size_t i = 0; i < arena.size(); ++i) {
       TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({executable.arena[i]}), &arena[i]));
@@ -230,19 +244,6 @@ class StitchOp final : public tensorflow::OpKernel {
       buffers.workspace = static_cast<char*>(workspace.data());
     }
 
-    std::optional<ScopedContext> current;
-    if (on_gpu_) current.emplace(runtime.context());
-    absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
-    for (std::size_t i = 0; i < executable.state.size(); ++i) {
-      const StatePlan& plan = executable.state[i];
-      if (plan.fresh) {
-        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]));
-      } else {
-        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
-        overwrites = true;
-      }
-      buffers.fresh.push_back(fresh[i].data());
-    }
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
 
     const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context());

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from tf_stitch.atomic_file import write_atomically
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
@@ -79,10 +78,7 @@ class MeasuredTimes:
         with self._lock:
             self._times = {**self._read(), **self._times, **times}
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".tmp_")
-            with os.fdopen(handle, "w") as file:
-                json.dump(dict(sorted(self._times.items())), file, indent=0)
-            os.replace(name, self._file)
+            write_atomically(self._file, json.dumps(dict(sorted(self._times.items())), indent=0).encode())
 
     def _read(self) -> dict[str, float]:
         try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 PARTS = 8
-"""Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice as
-large as what is asked for, or 128 MiB larger: as one piece 171 MiB took 256."""
+"""Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice
+as large as what is asked for, or 128 MiB larger: as one piece 171 MiB took 256."""
 SMALLEST_PART = 8 << 20
 
 

@@ -97,6 +97,7 @@ class Executable:
         state: (variable number, mode) of every variable that gets a new value.
         binary: shared library (CPU) or cubin (GPU) that holds the kernels.
         arena: bytes of each segment of the memory in which steps leave values for others; no value lies in two.
+        live_bytes: what the arena's values take at one time, at most.
         after: GPU: for each step the earlier ones it has to wait for; None: each waits for the one before it.
     """
 
@@ -108,6 +109,7 @@ class Executable:
     steps: tuple[Step, ...]
     binary: bytes | str | None
     after: tuple[tuple[int, ...], ...] | None = None
+    live_bytes: int = 0
 
     @property
     def arena_bytes(self) -> int:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import BuildError
 
 
@@ -69,8 +70,8 @@ class KernelCache:
         """
         path = self.folder / (key + suffix)
         try:
-            _write_atomically(path, data)
-            _write_atomically(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+            write_atomically(path, data, 0o700)
+            write_atomically(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
         except OSError as error:
             raise BuildError(f"cannot store a built kernel in {self.folder}: {error.strerror or error}") from None
         return path
@@ -85,14 +86,3 @@ def _private_folder(folder: Path) -> Path:
         folder.chmod(0o700)
     with tempfile.TemporaryFile(dir=folder):
         return folder
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp_")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o700)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)  # what was not moved away

@@ -49,6 +49,8 @@ class Region:
 
     Attributes:
         arena: what its kernels hand to each other, in bytes.
+        live: of that, what has to be there at one time.
+        cuda_graphs: as the report has them; None without any.
         measured_us: sum over its kernels, not its library calls; None where one is not known.
         guard: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
         problem: why there is no executable.
@@ -64,6 +66,8 @@ class Region:
     solver: dict[str, Any] | None
     measured_us: float | None
     arena: int
+    live: int
+    cuda_graphs: dict[str, Any] | None
     guard: str | None
     problem: str | None
 
@@ -177,10 +181,10 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     troubles = [f"{f['stage']}: {f['reason']}" for f in document["fallbacks"]
                 if f["where"].partition(" (")[0] == f"region {number}"]  # fmt: skip
     problem = "; ".join(troubles) or (None if last else "has not run, so no kernels were built")
-    build = last[1] if last else {"solver": None, "arena_bytes": 0}
+    build = last[1] if last else {"solver": None, "arena_bytes": 0, "live_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
                   entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
-                  _guard(document, number), problem)  # fmt: skip
+                  build["live_bytes"], entry["cuda_graphs"], _guard(document, number), problem)  # fmt: skip
 
 
 def _guard(document: Document, region: int) -> str | None:

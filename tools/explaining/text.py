@@ -43,7 +43,13 @@ def region_facts(region: Region) -> list[str]:
         parts.append(f"plan {solver['status']} by {solver['solver']}, "
                      f"saves {solver['objective_us']:.1f} us of at most {solver['bound_us']:.1f}")  # fmt: skip
     if region.arena:
-        parts.append(f"{region.arena:,} bytes between kernels")
+        parts.append(f"{region.arena:,} bytes between kernels, {region.live:,} of them at one time")
+    if region.cuda_graphs:
+        graphs = region.cuda_graphs
+        parts.append(f"{graphs['launches']} launches of {graphs['graphs']} CUDA graphs in {graphs['instances']} "
+                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated")
+        if graphs["failures"]:
+            parts.append(f"{graphs['failures']} CUDA graphs could not be made: {graphs['error']}")
     if region.executables > 1:
         parts.append(f"the last of {region.executables} executables")
     parts.append(f"ran {region.runs} times")

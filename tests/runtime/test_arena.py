@@ -1,0 +1,57 @@
+"""Segments of memory shared by lifetimes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tf_stitch.runtime.arena import PARTS, SMALLEST_PART, Lifetime, live_bytes, plan_arena
+
+MIB = 1 << 20
+
+
+def values(seed: int, count: int, largest: int) -> list[Lifetime]:
+    rng = random.Random(seed)
+    firsts = [rng.randrange(200) for _ in range(count)]
+    return [Lifetime(256 * rng.randint(1, largest // 256), first, first + rng.randrange(40)) for first in firsts]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("largest", [4096, 40 * MIB])
+def test_values_there_at_one_time_do_not_overlap_and_none_lies_in_two_segments(seed: int, largest: int) -> None:
+    lifetimes = values(seed, 150, largest)
+    arena = plan_arena(lifetimes)
+    for (i, a), (j, b) in itertools.combinations(enumerate(lifetimes), 2):
+        if a.meets(b):
+            x, y = arena.offsets[i], arena.offsets[j]
+            assert x + a.nbytes <= y or y + b.nbytes <= x
+    starts = list(itertools.accumulate([0, *arena.segments]))
+    for value, offset in zip(lifetimes, arena.offsets, strict=True):
+        segment = max(i for i, start in enumerate(starts[:-1]) if start <= offset)
+        assert offset + value.nbytes <= starts[segment + 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_little_more_than_what_is_alive(seed: int) -> None:
+    lifetimes = values(seed, 400, 8 * MIB)
+    arena = plan_arena(lifetimes)
+    assert live_bytes(lifetimes) <= sum(arena.segments) <= 1.3 * live_bytes(lifetimes)
+    assert len(arena.segments) <= 2 * PARTS
+
+
+def test_live_bytes() -> None:
+    assert live_bytes([]) == 0
+    assert live_bytes([Lifetime(10, 0, 1), Lifetime(20, 1, 2), Lifetime(40, 2, 2)]) == 60, "both ends belong to it"
+    assert live_bytes([Lifetime(10, 0, 0), Lifetime(20, 1, 1)]) == 20
+
+
+def test_small_arenas_are_one_piece() -> None:
+    assert plan_arena([]).segments == ()
+    assert plan_arena([Lifetime(SMALLEST_PART // 4, 0, 9)] * 4).segments == (SMALLEST_PART,)
+
+
+def test_large_arenas_are_not() -> None:
+    assert plan_arena([Lifetime(MIB, 0, 9)] * 160).segments == (20 * MIB,) * 8
+    assert plan_arena([Lifetime(100 * MIB, 0, 9), *[Lifetime(MIB, 0, 9)] * 10]).segments == (100 * MIB, 10 * MIB)

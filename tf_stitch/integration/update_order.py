@@ -1,0 +1,105 @@
+"""Makes an executor that runs nodes one by one update variables as soon as their gradients are there. Left alone it may
+compute the gradients of a whole model before it applies the first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+FEW = 4
+"""Ends (nodes that nobody waits for) that a node may lead to and still belong to an update: those of a variable and of
+its optimizer's state."""
+
+
+def update_early(nodes: Sequence[NodeDef]) -> None:
+    """Adds control inputs that leave one order of the nodes that have inputs, if there are updates among them.
+
+    Args:
+        nodes: without cycles; best in an order in which they could run.
+    """
+    defs = {node.name: node for node in nodes}
+    inputs = {name: [p for p in map(_producer, node.input) if p in defs] for name, node in defs.items()}
+    order = _operands_first(inputs)
+    home = _updates(order, inputs, {name for name in order if _writes(defs[name])})
+    if not home:
+        return
+    chain = [name for name in _sorted(order, inputs, home) if defs[name].input]
+    for before, after in itertools.pairwise(chain):
+        if before not in inputs[after]:
+            defs[after].input.append(f"^{before}")
+
+
+def _producer(tensor: str) -> str:
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def _writes(node: NodeDef) -> bool:
+    return "Assign" in node.op or node.op.startswith("ResourceApply")
+
+
+def _operands_first(inputs: Mapping[str, Sequence[str]]) -> list[str]:
+    found: dict[str, None] = {}
+    for root in inputs:
+        stack = [root]
+        while stack:
+            missing = [p for p in inputs[stack[-1]] if p not in found]
+            if missing:
+                stack += missing
+            else:
+                found[stack.pop()] = None
+    return list(found)
+
+
+def _updates(order: Sequence[str], inputs: dict[str, list[str]], writers: set[str]) -> dict[str, int]:
+    """The update that each node serves alone; nodes that serve more, or a result, are left out."""
+    ends: dict[str, int] = {}  # as bits
+    names: list[str] = []
+    for name in reversed(order):
+        if name not in ends:
+            ends[name] = 1 << len(names)
+            names.append(name)
+        for before in inputs[name]:
+            ends[before] = ends.get(before, 0) | ends[name]
+    leader = list(range(len(names)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            i = leader[i]
+        return i
+
+    few = {name: list(_bits(mask)) for name, mask in ends.items() if mask.bit_count() <= FEW}
+    own = {name: found for name, found in few.items() if all(names[i] in writers for i in found)}
+    for found in own.values():
+        for i in found[1:]:
+            a, b = find(found[0]), find(i)
+            leader[max(a, b)] = min(a, b)
+    return {name: find(found[0]) for name, found in own.items()}
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _sorted(order: Sequence[str], inputs: dict[str, list[str]], home: dict[str, int]) -> list[str]:
+    """An order in which each update runs as soon as all that it needs from elsewhere is there."""
+    members: dict[int, list[str]] = {}
+    for name in order:
+        if name in home:
+            members.setdefault(home[name], []).append(name)
+    place = {name: i for i, name in enumerate(order)}
+    after: dict[int, list[int]] = {}  # place of the last node that an update needs -> updates
+    for update, nodes in members.items():
+        needed = [place[p] for name in nodes for p in inputs[name] if p not in home]
+        after.setdefault(max(needed, default=-1), []).append(update)
+    found: list[str] = []
+    for i in range(-1, len(order)):
+        if i >= 0 and order[i] not in home:
+            found.append(order[i])
+        for update in after.get(i, ()):
+            found += members[update]
+    return found
