@@ -204,3 +204,36 @@ def test_inside_a_function_in_stream_order(regions: Regions) -> None:
         return x
 
     np.testing.assert_array_equal(run(ramp()), np.arange(8) + 50)
+
+
+def test_graphs_are_counted_by_region(regions: Regions) -> None:
+    steps = [increment((INPUT, 0), (ARENA, 0)), increment((ARENA, 0), (ARENA, 256)),
+             increment((ARENA, 256), (OUTPUT, 0))]  # fmt: skip
+    region = regions.add(lambda key: gpu_executable([[8]], steps, arena=(256, 256)))
+    for _ in range(12):
+        np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8) + 3)
+    [record] = [r for r in regions.library.graphs() if r.region == region]
+    assert (record.graphs, record.launches, record.failures, record.error) == (1, 12 - 3, 0, "")
+    assert 1 <= record.instances <= 4
+    assert record.host_ns > 0
+
+
+def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> None:
+    size = 512
+    x = tf.random.normal([size, size])
+    tf.matmul(x, x)  # TensorFlow loads cuBLASLt
+
+    def product(*operands: tuple[int, int]) -> list[int]:
+        return [4, 1, 1, size, size, size, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
+
+    part = size * size * 4
+    steps = [product((INPUT, 0), (INPUT, 0), (ARENA, 0)), product((INPUT, 0), (INPUT, 0), (ARENA, part)),
+             product((ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
+    edges = [0, 0, 2, 0, 1]
+    region = regions.add(lambda key: [*gpu_executable([[size, size]], steps, arena=(part, part)), *edges])
+    square = x.numpy().astype(np.float64) @ x.numpy()
+    for _ in range(12):
+        got = regions.call(region, [x])[0].numpy()
+        assert np.abs(got - square @ square).max() < 2e-2 * np.abs(square @ square).max()
+    [record] = [r for r in regions.library.graphs() if r.region == region]
+    assert (record.graphs, record.failures, record.error) == (1, 0, "")

@@ -53,5 +53,5 @@ def test_small_arenas_are_one_piece() -> None:
 
 
 def test_large_arenas_are_not() -> None:
-    assert plan_arena([Lifetime(MIB, 0, 9)] * 160).segments == (20 * MIB,) * 8
+    assert plan_arena([Lifetime(MIB, 0, 9)] * 160).segments == (10 * MIB,) * 16
     assert plan_arena([Lifetime(100 * MIB, 0, 9), *[Lifetime(MIB, 0, 9)] * 10]).segments == (100 * MIB, 10 * MIB)

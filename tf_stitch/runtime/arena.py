@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-PARTS = 8
+PARTS = 16
 """Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice
 as large as what is asked for, or 128 MiB larger: as one piece 171 MiB took 256."""
-SMALLEST_PART = 8 << 20
+SMALLEST_PART = 2 << 20
 
 
 @dataclass(frozen=True)

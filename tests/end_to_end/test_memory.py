@@ -1,0 +1,38 @@
+"""Peak memory of a train step that is one region, against TensorFlow's own."""
+
+from __future__ import annotations
+
+import json
+
+import tensorflow as tf
+
+from tests.end_to_end.conftest import PROGRAMS, Runner
+
+CALLS = 32
+"""Enough for the guard to have timed both forms."""
+BEFORE_THE_GUARD = 20
+MIB = 1 << 20
+
+
+def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner) -> None:
+    options = {"TF_STITCH_SCOPE": "region", "TF_CPU_ALLOCATOR_USE_BFC": "1"}
+    plain, stitched = (run(PROGRAMS / "peak_memory.py", CALLS, stitch=stitch, **options) for stitch in ("", "1"))
+    assert plain.returncode == stitched.returncode == 0, stitched.stderr[-3000:]
+    assert stitched.report is not None
+    [region] = stitched.report["regions"]
+    assert region["runs"] + region["original_runs"] == CALLS
+    assert region["original_runs"] > 0, "the guard's runs count, too"
+    [build] = stitched.report["builds"]
+    assert 0 < build["live_bytes"] <= build["arena_bytes"] <= 1.02 * build["live_bytes"]
+    wanted, peaks = json.loads(plain.stdout), json.loads(stitched.stdout)
+    print(f"MiB: {max(wanted) / MIB:.1f} by TensorFlow, {max(peaks) / MIB:.1f} stitched, "
+          f"arena {build['arena_bytes'] / MIB:.1f} of at least {build['live_bytes'] / MIB:.1f}")
+    assert max(peaks[:BEFORE_THE_GUARD]) <= max(wanted)
+    assert max(peaks) <= 1.15 * max(wanted), "calls that the guard times find the memory in pieces, as TensorFlow's do"
+    graphs = region["cuda_graphs"]
+    if tf.config.list_physical_devices("GPU"):
+        assert graphs["failures"] == 0, graphs["error"]
+        assert graphs["launches"] > 0
+        assert graphs["instances"] <= 4
+    else:
+        assert graphs is None
