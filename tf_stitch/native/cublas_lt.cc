@@ -40,11 +40,12 @@ struct LtHeuristic {
 enum { kDescTransposeA = 3, kDescTransposeB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
 enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
 enum { kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignment = 5 };
-enum { kEpilogueBias = 4, kEpilogueReluBias = 6 };
+enum { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32 };  // bias joins as a bit
 enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
+constexpr std::uintptr_t kAnyAddress = 4096;              // of a bias, for proposals that only look at its alignment
 constexpr int kProposals = 8;
 constexpr int kTrials = 3;
 
@@ -139,23 +140,25 @@ class LtGemm final : public GpuGemm {
   std::string Prepare() {
     const int type = DataType(spec_.type);
     if (type < 0) return "cuBLASLt has no products of this type";
-    std::string error = NewDesc(&desc_);
-    const auto layout = [&](LtLayout* made, bool transposed, std::int64_t rows, std::int64_t cols) {
-      // Row-major [rows, cols] is column-major [cols, rows]; one stored transposed has its axes exchanged.
-      const std::int64_t fast = transposed ? rows : cols, slow = transposed ? cols : rows;
-      if (error.empty()) error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, fast));
+    std::string error = NewDesc(reinterpret_cast<void*>(kAnyAddress), &desc_);
+    const auto layout = [&](LtLayout* made, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) {
+      // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
+      const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
+      if (error.empty()) {
+        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, stored.stride));
+      }
       if (!error.empty() || spec_.batch == 1) return;
       const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
-      const std::int64_t offset = rows * cols;
       error = Failed("cublasLtMatrixLayoutSetAttribute", lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
       if (error.empty()) {
         error = Failed("cublasLtMatrixLayoutSetAttribute",
-                       lt_.LayoutSet(*made, kLayoutBatchOffset, &offset, sizeof(offset)));
+                       lt_.LayoutSet(*made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
       }
     };
-    layout(&a_, spec_.transpose_a, spec_.m, spec_.k);
-    layout(&b_, spec_.transpose_b, spec_.k, spec_.n);
-    layout(&out_, false, spec_.m, spec_.n);
+    layout(&a_, spec_.a, spec_.m, spec_.k);
+    layout(&b_, spec_.b, spec_.k, spec_.n);
+    layout(&out_, spec_.out, spec_.m, spec_.n);
+    layout(&addend_, {false, spec_.n, spec_.m * spec_.n}, spec_.m, spec_.n);
     return error.empty() ? Propose() : error;
   }
 
@@ -175,20 +178,32 @@ class LtGemm final : public GpuGemm {
   }
 
  private:
-  std::string NewDesc(LtDesc* desc) const {
+  std::int32_t LtEpilogue() const {
+    const std::int32_t bias = spec_.bias ? kEpilogueBias : 0;
+    switch (spec_.activation) {
+      case Activation::kRelu:
+        return kEpilogueRelu | bias;
+      case Activation::kGelu:
+        return kEpilogueGelu | bias;
+      case Activation::kNone:
+        break;
+    }
+    return spec_.bias ? kEpilogueBias : kEpilogueDefault;
+  }
+
+  std::string NewDesc(const void* bias, LtDesc* desc) const {
     const bool wide = spec_.type == tensorflow::DT_DOUBLE;
     const int compute = wide ? kCompute64 : tf32_ && spec_.type == tensorflow::DT_FLOAT ? kCompute32AsTf32 : kCompute32;
     std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(desc, compute, wide ? kReal64 : kReal32));
-    const auto set = [&](int attribute, std::int32_t value) {
-      if (error.empty() && value != 0) {
+    const auto set = [&](int attribute, const auto& value) {
+      if (error.empty()) {
         error = Failed("cublasLtMatmulDescSetAttribute", lt_.DescSet(*desc, attribute, &value, sizeof(value)));
       }
     };
-    set(kDescTransposeA, spec_.transpose_b);
-    set(kDescTransposeB, spec_.transpose_a);
-    if (spec_.epilogue != Epilogue::kNone) {
-      set(kDescEpilogue, spec_.epilogue == Epilogue::kBias ? kEpilogueBias : kEpilogueReluBias);
-    }
+    set(kDescTransposeA, std::int32_t{spec_.b.transposed});
+    set(kDescTransposeB, std::int32_t{spec_.a.transposed});
+    if (LtEpilogue() != kEpilogueDefault) set(kDescEpilogue, LtEpilogue());
+    if (spec_.bias) set(kDescBiasPointer, bias);
     return error;
   }
 
@@ -208,7 +223,7 @@ class LtGemm final : public GpuGemm {
     int found = 0;
     proposals_.resize(kProposals);
     if (error.empty()) {
-      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, out_, out_, preference,
+      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, C(), out_, preference,
                                                                      kProposals, proposals_.data(), &found));
     }
     lt_.PreferenceDestroy(preference);
@@ -246,27 +261,23 @@ class LtGemm final : public GpuGemm {
     // The pointer of the bias is part of the descriptor, which other threads may be using.
     LtDesc desc = desc_;
     std::string error;
-    if (spec_.epilogue != Epilogue::kNone) {
-      error = NewDesc(&desc);
-      if (error.empty()) {
-        error = Failed("cublasLtMatmulDescSetAttribute",
-                       lt_.DescSet(desc, kDescBiasPointer, &arguments[2], sizeof(void*)));
-      }
-    }
+    if (spec_.bias) error = NewDesc(arguments[2], &desc);
     if (error.empty()) {
-      const float one = 1, zero = 0;
-      const double wide_one = 1, wide_zero = 0;
+      const float one = 1, beta = spec_.addend;
+      const double wide_one = 1, wide_beta = spec_.addend;
       const bool wide = spec_.type == tensorflow::DT_DOUBLE;
-      const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
-      const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
       void* out = arguments[spec_.arguments() - 1];
-      error = Failed("cublasLtMatmul", lt_.Matmul(handle_, desc, alpha, arguments[1], b_, arguments[0], a_, beta, out,
-                                                  out_, out, out_, &proposal.algo, workspace, proposal.workspace,
-                                                  stream));
+      const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
+      error = Failed("cublasLtMatmul",
+                     lt_.Matmul(handle_, desc, wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_,
+                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out, out_,
+                                &proposal.algo, workspace, proposal.workspace, stream));
     }
     if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
     return error;
   }
+
+  LtLayout C() const { return spec_.addend ? addend_ : out_; }
 
   const Library& lt_;
   const LtHandle handle_;
@@ -274,7 +285,7 @@ class LtGemm final : public GpuGemm {
   const bool tf32_;
   std::atomic<bool> settled_;
   LtDesc desc_ = nullptr;
-  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr;
+  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr, addend_ = nullptr;
   std::vector<LtHeuristic> proposals_;
   std::size_t chosen_ = 0;
   std::mutex mutex_;

@@ -85,8 +85,7 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
             copied: set[str]) -> None:
     value = assign.operands[0]
-    product = view_of(value).kind is OpKind.DOT  # a library call reads its operands while it writes
-    if product or value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
+    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or _is_by_call(plan, value) \
             or plan.variables[variable] in copied:
         mode = StateMode.FRESH
     else:
@@ -95,6 +94,12 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
     target = BufferRef(Space.VARIABLE, variable) if mode is StateMode.IN_PLACE else \
         BufferRef(Space.FRESH, len(plan.state) - 1)
     _deliver(plan, copies, value, target)
+
+
+def _is_by_call(plan: BufferPlan, value: Node) -> bool:
+    """Whether a library call writes the value: it reads its operands while it does."""
+    source = view_of(value)
+    return any(isinstance(w, LibraryCall) and w.arguments[-1][0] in (value, source) for w in plan.kernels)
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
