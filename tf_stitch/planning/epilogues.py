@@ -22,8 +22,8 @@ class Epilogues:
     take from it at once, for only a kernel that gives up everything saves its launch; else call by call. What is left
     of it may join the kernel that alone uses it.
 
-    A call waits for nothing that its product does not wait for, so that products run side by side as before; and no
-    cycle can arise.
+    A call waits for nothing that its product does not wait for, but kernels that wait for nothing: products run side by
+    side as before, and no cycle can arise.
 
     Args:
         work: nodes that need a kernel or a library call, operands first; positions are places in it.
@@ -74,8 +74,8 @@ class Epilogues:
                 yield frozenset(self._position[n] for n in call.nodes[1:] if n in self._position)
 
     def _is_ready(self, call: FusedProduct, product: int) -> bool:
-        """Whether bias and addend are there when the product can run, at the latest."""
-        return all(self._above[product] >> p & 1 or self._waits_for_nothing(self._home[p])
+        """Whether bias and addend are there when the product can run, or a kernel makes them of inputs."""
+        return all(self._above[product] >> p & 1 or self._is_early_kernel(self._home[p])
                    for operand in (call.bias, call.addend) if operand is not None for p in self._made_by(operand))
 
     def _made_by(self, node: Node) -> Iterator[int]:
@@ -85,8 +85,13 @@ class Epilogues:
             for operand in node.operands:
                 yield from self._made_by(operand)
 
-    def _waits_for_nothing(self, group: int) -> bool:
-        return all(self._home[q] == group for p in self._groups[group] for q in self._needs[p])
+    def _is_kernel(self, group: int) -> bool:
+        return not any(is_large_product(self._work[p]) for p in self._groups[group])
+
+    def _is_early_kernel(self, group: int) -> bool:
+        """Whether a group is a kernel that waits for no other."""
+        return self._is_kernel(group) and \
+            all(self._home[q] == group for p in self._groups[group] for q in self._needs[p])
 
     def _move(self, kernel: int, taken: Mapping[int, Positions]) -> bool:
         """Moves the nodes if they are still there and that gains something."""
@@ -115,7 +120,7 @@ class Epilogues:
         if len(homes) != 1 or any(self._work[p] in self._facts.wanted for p in nodes):
             return None
         home = homes.pop()
-        return None if any(is_large_product(self._work[p]) for p in self._groups[home]) else home
+        return home if self._is_kernel(home) else None
 
     def _gain(self, changed: Mapping[int, Positions]) -> float:
         """Microseconds saved if groups became these; negative if one would be no kernel."""
