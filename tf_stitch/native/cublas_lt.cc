@@ -8,7 +8,8 @@
 #include <map>
 
 #include "gemm.h"
-#include "tensorflow/core/framework/types.pb.h"
+#include "gpu_timer.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
 
@@ -46,8 +47,7 @@ enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
 constexpr std::uintptr_t kAnyAddress = 4096;              // of a bias, for proposals that only look at its alignment
-constexpr int kProposals = 8;
-constexpr int kTrials = 3;
+constexpr int kProposals = 16;
 
 struct Library {
   std::string error = "not loaded";
@@ -104,7 +104,7 @@ struct State {
   std::mutex mutex;
   Library library;
   std::map<CUcontext, LtHandle> handles;
-  std::map<std::tuple<CUcontext, GemmSpec, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+  std::map<std::tuple<CUcontext, GemmSpec, bool, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
 };
 
 State& Global() {
@@ -133,8 +133,8 @@ int DataType(int type) {
 
 class LtGemm final : public GpuGemm {
  public:
-  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, bool tf32, bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), tf32_(tf32), settled_(deterministic) {}
+  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, bool cold, bool tf32, bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), tf32_(tf32), settled_(deterministic) {}
 
   // A row-major product is the column-major product of the exchanged operands.
   std::string Prepare() {
@@ -233,28 +233,29 @@ class LtGemm final : public GpuGemm {
     return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for this product" : error;
   }
 
-  // Keeps the proposal that runs fastest on these buffers; the order of the library where measuring fails.
+  // Keeps the proposal that runs fastest; the library's first one where none can be tried.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (proposals_.size() < 2) return;
-    CUevent start = nullptr, stop = nullptr;
-    if (Cuda().EventCreate(&start, 0) != 0 || Cuda().EventCreate(&stop, 0) != 0) return;
-    float best = std::numeric_limits<float>::max();
+    const GpuTimer timer(stream, cold_);
+    std::vector<void*> operands(arguments, arguments + spec_.arguments());
+    if (spec_.addend && operands[spec_.addend_argument()] == operands.back()) {  // trials must not add it to itself
+      if (ResultBytes() > timer.scratch_bytes()) return;
+      operands.back() = timer.scratch();
+    }
+    float best = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < proposals_.size(); ++i) {
-      bool good = Launch(proposals_[i], stream, arguments, workspace).empty();
-      good = good && Cuda().EventRecord(start, stream) == 0;
-      for (int trial = 0; good && trial < kTrials; ++trial) {
-        good = Launch(proposals_[i], stream, arguments, workspace).empty();
-      }
-      float milliseconds = 0;
-      good = good && Cuda().EventRecord(stop, stream) == 0 && Cuda().EventSynchronize(stop) == 0 &&
-             Cuda().EventElapsedTime(&milliseconds, start, stop) == 0;
-      if (good && milliseconds < best) {
-        best = milliseconds;
+      const float time =
+          timer.Time([&] { return Launch(proposals_[i], stream, operands.data(), workspace).empty(); });
+      if (time < best) {
+        best = time;
         chosen_ = i;
       }
     }
-    Cuda().EventDestroy(start);
-    Cuda().EventDestroy(stop);
+  }
+
+  std::size_t ResultBytes() const {
+    const auto items = static_cast<std::size_t>((spec_.batch - 1) * spec_.out.step + spec_.m * spec_.out.stride);
+    return items * tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
   }
 
   std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
@@ -282,6 +283,7 @@ class LtGemm final : public GpuGemm {
   const Library& lt_;
   const LtHandle handle_;
   const GemmSpec spec_;
+  const bool cold_;
   const bool tf32_;
   std::atomic<bool> settled_;
   LtDesc desc_ = nullptr;
@@ -300,20 +302,20 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   return state.library.error;
 }
 
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, std::shared_ptr<GpuGemm>* gemm) {
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, bool cold, std::shared_ptr<GpuGemm>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, tf32, deterministic}];
+  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, cold, tf32, deterministic}];
   if (known == nullptr) {
     LtHandle& handle = state.handles[context];
     if (handle == nullptr) {
       const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
       if (!error.empty()) return error;
     }
-    auto made = std::make_shared<LtGemm>(state.library, handle, spec, tf32, deterministic);
+    auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, tf32, deterministic);
     const std::string error = made->Prepare();
     if (!error.empty()) return error;
     known = std::move(made);

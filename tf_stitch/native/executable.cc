@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace tf_stitch {
 namespace {
@@ -38,6 +40,10 @@ class Decoder {
       for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
     }
     Require(position_ == words_.size(), "words are left over");
+    executable_.bytes = executable_.arena_bytes;
+    for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
+      executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
+    }
   }
 
  private:

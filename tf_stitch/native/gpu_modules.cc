@@ -9,6 +9,7 @@
 
 #include "cuda_graph.h"
 #include "executable.h"
+#include "gpu_timer.h"
 
 namespace tf_stitch {
 namespace {
@@ -97,9 +98,10 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
     if (!error.empty()) return error;
   }
+  const bool cold = executable->bytes > static_cast<std::int64_t>(CacheBytes());
   for (Step& step : executable->steps) {
     std::string error;
-    if (auto* gemm = std::get_if<Gemm>(&step)) error = FindGpuGemm(context, gemm->spec, &gemm->gpu);
+    if (auto* gemm = std::get_if<Gemm>(&step)) error = FindGpuGemm(context, gemm->spec, cold, &gemm->gpu);
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;

@@ -1,0 +1,42 @@
+// Times short work on a GPU, to choose between kernels.
+#pragma once
+#include <cstddef>
+#include <functional>
+
+#include "cuda_driver.h"
+
+namespace tf_stitch {
+
+// Kernels of a few microseconds are shorter than what the host needs to launch them, so the stream is kept busy in the
+// meantime: memory of twice the cache's size is filled, which also empties the cache.
+class GpuTimer {
+ public:
+  // Of work on `stream`, whose context is current. `cold`: operands come from device memory, as in a program that
+  // touches more than the cache holds; else from the cache.
+  GpuTimer(CUstream stream, bool cold);
+  ~GpuTimer();
+  GpuTimer(const GpuTimer&) = delete;
+  GpuTimer& operator=(const GpuTimer&) = delete;
+
+  // Median of a few runs in milliseconds, infinity if one failed. Waits for the stream.
+  float Time(const std::function<bool()>& enqueue) const;
+
+  // The filled memory: between runs its contents do not matter. Null where the device has none left; then what is
+  // timed includes some of the host's work.
+  void* scratch() const { return reinterpret_cast<void*>(scratch_); }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  bool Prepare(const std::function<bool()>& enqueue) const;
+
+  const CUstream stream_;
+  const bool cold_;
+  CUevent start_ = nullptr, stop_ = nullptr;
+  CUdeviceptr scratch_ = 0;
+  std::size_t scratch_bytes_ = 0;
+};
+
+// Bytes of the second-level cache of the current context's device; 0 if unknown.
+std::size_t CacheBytes();
+
+}  // namespace tf_stitch
