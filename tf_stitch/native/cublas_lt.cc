@@ -104,7 +104,7 @@ struct State {
   std::mutex mutex;
   Library library;
   std::map<CUcontext, LtHandle> handles;
-  std::map<std::tuple<CUcontext, GemmSpec, bool, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+  std::map<std::tuple<CUcontext, GemmSpec, unsigned, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
 };
 
 State& Global() {
@@ -133,7 +133,7 @@ int DataType(int type) {
 
 class LtGemm final : public GpuGemm {
  public:
-  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, bool cold, bool tf32, bool deterministic)
+  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, bool tf32, bool deterministic)
       : lt_(lt), handle_(handle), spec_(spec), cold_(cold), tf32_(tf32), settled_(deterministic) {}
 
   // A row-major product is the column-major product of the exchanged operands.
@@ -236,10 +236,15 @@ class LtGemm final : public GpuGemm {
   // Keeps the proposal that runs fastest; the library's first one where none can be tried.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (proposals_.size() < 2) return;
-    const GpuTimer timer(stream, cold_);
+    const std::size_t bytes[] = {Bytes(spec_.a, spec_.m, spec_.k), Bytes(spec_.b, spec_.k, spec_.n)};
+    std::vector<GpuTimer::Memory> hot;
+    for (int i = 0; i < 2; ++i) {
+      if ((cold_ >> i & 1) == 0) hot.emplace_back(arguments[i], bytes[i]);
+    }
+    const GpuTimer timer(stream, std::move(hot));
     std::vector<void*> operands(arguments, arguments + spec_.arguments());
     if (spec_.addend && operands[spec_.addend_argument()] == operands.back()) {  // trials must not add it to itself
-      if (ResultBytes() > timer.scratch_bytes()) return;
+      if (Bytes(spec_.out, spec_.m, spec_.n) > timer.scratch_bytes()) return;
       operands.back() = timer.scratch();
     }
     float best = std::numeric_limits<float>::infinity();
@@ -253,8 +258,10 @@ class LtGemm final : public GpuGemm {
     }
   }
 
-  std::size_t ResultBytes() const {
-    const auto items = static_cast<std::size_t>((spec_.batch - 1) * spec_.out.step + spec_.m * spec_.out.stride);
+  // What matrices [rows, cols] span.
+  std::size_t Bytes(const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) const {
+    const std::int64_t slow = stored.transposed ? cols : rows, fast = stored.transposed ? rows : cols;
+    const auto items = static_cast<std::size_t>((spec_.batch - 1) * stored.step + (slow - 1) * stored.stride + fast);
     return items * tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
   }
 
@@ -283,7 +290,7 @@ class LtGemm final : public GpuGemm {
   const Library& lt_;
   const LtHandle handle_;
   const GemmSpec spec_;
-  const bool cold_;
+  const unsigned cold_;
   const bool tf32_;
   std::atomic<bool> settled_;
   LtDesc desc_ = nullptr;
@@ -302,7 +309,7 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   return state.library.error;
 }
 
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, bool cold, std::shared_ptr<GpuGemm>* gemm) {
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();

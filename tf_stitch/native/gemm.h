@@ -63,10 +63,10 @@ class GpuGemm {
   virtual std::size_t workspace_bytes() const = 0;
 };
 
-// The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: it
-// is tried with operands in device memory, else in the cache.
+// The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: an
+// operand that is found in device memory rather than in the cache, as bits.
 // Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, bool cold, std::shared_ptr<GpuGemm>* gemm);
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm);
 
 // "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
 std::string LoadCublasLt(const std::vector<std::string>& candidates);

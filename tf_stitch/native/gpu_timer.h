@@ -2,18 +2,22 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "cuda_driver.h"
 
 namespace tf_stitch {
 
 // Kernels of a few microseconds are shorter than what the host needs to launch them, so the stream is kept busy in the
-// meantime: memory of twice the cache's size is filled, which also empties the cache.
+// meantime: memory of twice the cache's size is filled. That also empties the cache.
 class GpuTimer {
  public:
-  // Of work on `stream`, whose context is current. `cold`: operands come from device memory, as in a program that
-  // touches more than the cache holds; else from the cache.
-  GpuTimer(CUstream stream, bool cold);
+  using Memory = std::pair<const void*, std::size_t>;  // address, bytes
+
+  // Of work on `stream`, whose context is current, that finds `hot` in the cache, as far as it has room, and whatever
+  // else it reads in device memory.
+  GpuTimer(CUstream stream, std::vector<Memory> hot);
   ~GpuTimer();
   GpuTimer(const GpuTimer&) = delete;
   GpuTimer& operator=(const GpuTimer&) = delete;
@@ -27,10 +31,10 @@ class GpuTimer {
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  bool Prepare(const std::function<bool()>& enqueue) const;
+  bool FillCache() const;
 
   const CUstream stream_;
-  const bool cold_;
+  const std::vector<Memory> hot_;
   CUevent start_ = nullptr, stop_ = nullptr;
   CUdeviceptr scratch_ = 0;
   std::size_t scratch_bytes_ = 0;
