@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "gemm.h"
+#include "gpu_timer.h"
 #include "tensorflow/core/framework/types.pb.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
@@ -46,8 +46,9 @@ enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
 constexpr std::uintptr_t kAnyAddress = 4096;              // of a bias, for proposals that only look at its alignment
-constexpr int kProposals = 8;
-constexpr int kTrials = 3;
+constexpr int kProposals = 16;
+constexpr float kShortMilliseconds = 0.1f;  // products shorter than this are timed without the host's part
+constexpr int kRepeats = 8;
 
 struct Library {
   std::string error = "not loaded";
@@ -114,6 +115,15 @@ State& Global() {
 
 std::string Failed(const char* call, int status) {
   return status == 0 ? "" : std::string(call) + " failed with status " + std::to_string(status);
+}
+
+std::string Words(const GemmSpec& spec) {
+  std::string words = std::to_string(spec.batch) + " products of " + std::to_string(spec.m) + " x " +
+                      std::to_string(spec.k) + " x " + std::to_string(spec.n);
+  if (spec.bias) words += " with a bias";
+  if (spec.addend) words += " with an addend";
+  if (spec.activation != Activation::kNone) words += " and an activation";
+  return words;
 }
 
 int DataType(int type) {
@@ -230,31 +240,26 @@ class LtGemm final : public GpuGemm {
     proposals_.resize(std::max(found, 0));
     proposals_.erase(std::remove_if(proposals_.begin(), proposals_.end(), [](const auto& p) { return p.state != 0; }),
                      proposals_.end());
-    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for this product" : error;
+    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for " + Words(spec_) : error;
   }
 
   // Keeps the proposal that runs fastest on these buffers; the order of the library where measuring fails.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (proposals_.size() < 2) return;
-    CUevent start = nullptr, stop = nullptr;
-    if (Cuda().EventCreate(&start, 0) != 0 || Cuda().EventCreate(&stop, 0) != 0) return;
-    float best = std::numeric_limits<float>::max();
+    const GpuTimer timer;
+    float best = kNotMeasured;
     for (std::size_t i = 0; i < proposals_.size(); ++i) {
-      bool good = Launch(proposals_[i], stream, arguments, workspace).empty();
-      good = good && Cuda().EventRecord(start, stream) == 0;
-      for (int trial = 0; good && trial < kTrials; ++trial) {
-        good = Launch(proposals_[i], stream, arguments, workspace).empty();
+      const auto launch = [&](CUstream on) { return Launch(proposals_[i], on, arguments, workspace).empty(); };
+      if (!launch(stream)) continue;  // this loads the kernel, too
+      float milliseconds = timer.Time(stream, launch);
+      if (milliseconds < kShortMilliseconds) {
+        milliseconds = std::min(milliseconds, timer.TimeInGraph(stream, kRepeats, launch));
       }
-      float milliseconds = 0;
-      good = good && Cuda().EventRecord(stop, stream) == 0 && Cuda().EventSynchronize(stop) == 0 &&
-             Cuda().EventElapsedTime(&milliseconds, start, stop) == 0;
-      if (good && milliseconds < best) {
+      if (milliseconds < best) {
         best = milliseconds;
         chosen_ = i;
       }
     }
-    Cuda().EventDestroy(start);
-    Cuda().EventDestroy(stop);
   }
 
   std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
