@@ -159,7 +159,8 @@ class LtGemm final : public GpuGemm {
       }
       if (!error.empty() || spec_.batch == 1) return;
       const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
-      error = Failed("cublasLtMatrixLayoutSetAttribute", lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
+      error = Failed("cublasLtMatrixLayoutSetAttribute",
+                     lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
       if (error.empty()) {
         error = Failed("cublasLtMatrixLayoutSetAttribute",
                        lt_.LayoutSet(*made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
@@ -174,7 +175,9 @@ class LtGemm final : public GpuGemm {
 
   bool settled() const override { return settled_.load(std::memory_order_acquire); }
 
-  std::size_t workspace_bytes() const override { return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes; }
+  std::size_t workspace_bytes() const override {
+    return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes;
+  }
 
   std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
     if (!settled()) {
@@ -275,8 +278,8 @@ class LtGemm final : public GpuGemm {
       const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
       error = Failed("cublasLtMatmul",
                      lt_.Matmul(handle_, desc, wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_,
-                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out, out_,
-                                &proposal.algo, workspace, proposal.workspace, stream));
+                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out,
+                                out_, &proposal.algo, workspace, proposal.workspace, stream));
     }
     if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
     return error;
