@@ -61,5 +61,5 @@ def test_calls_take_over_what_follows_their_products(runs: tuple[Run, Run]) -> N
     assert any(k["symbol"].endswith("+ bias relu") for k in taken)
     for k in taken:
         assert k["rule"] == "library"
-        assert 0 < len(k["node_schemes"]) < len(k["nodes"])
+        assert set(k["node_schemes"]) <= set(k["nodes"])
         assert k["pattern"] is not None
