@@ -45,7 +45,6 @@ enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
-constexpr std::uintptr_t kAnyAddress = 4096;              // of a bias, for proposals that only look at its alignment
 constexpr int kProposals = 16;
 constexpr float kShortMilliseconds = 0.1f;  // products shorter than this are timed without the host's part
 constexpr int kRepeats = 8;
@@ -150,7 +149,8 @@ class LtGemm final : public GpuGemm {
   std::string Prepare() {
     const int type = DataType(spec_.type);
     if (type < 0) return "cuBLASLt has no products of this type";
-    std::string error = NewDesc(reinterpret_cast<void*>(kAnyAddress), &desc_);
+    // Proposals look at no more of a bias than the alignment of its address.
+    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{kAlignment}), &desc_);
     const auto layout = [&](LtLayout* made, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) {
       // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
       const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
