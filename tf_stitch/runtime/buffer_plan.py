@@ -58,9 +58,10 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
+    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
+            _assign(plan, copies, node, variables.index(node.attrs.handle), copied, by_calls)
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
     _plan_arena(plan)
@@ -83,10 +84,13 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 
 
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
-            copied: set[str]) -> None:
+            copied: set[str], by_calls: set[Node]) -> None:
+    """Args:
+        by_calls: values that library calls write, which read their operands while they do.
+    """
     value = assign.operands[0]
-    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or _is_by_call(plan, value) \
-            or plan.variables[variable] in copied:
+    if value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or plan.variables[variable] in copied \
+            or not by_calls.isdisjoint((value, view_of(value))):
         mode = StateMode.FRESH
     else:
         mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
@@ -94,12 +98,6 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
     target = BufferRef(Space.VARIABLE, variable) if mode is StateMode.IN_PLACE else \
         BufferRef(Space.FRESH, len(plan.state) - 1)
     _deliver(plan, copies, value, target)
-
-
-def _is_by_call(plan: BufferPlan, value: Node) -> bool:
-    """Whether a library call writes the value: it reads its operands while it does."""
-    source = view_of(value)
-    return any(isinstance(w, LibraryCall) and w.arguments[-1][0] in (value, source) for w in plan.kernels)
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
