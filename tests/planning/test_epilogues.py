@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.differential import patterns as p
-from tests.differential.runner import check_all, compiled, region
+from tests.differential.runner import (
+    check_all,
+    compare,
+    compiled,
+    keys_of,
+    random_values,
+    reference,
+    region,
+    run_kernel_ir,
+)
 from tests.ir.test_activations import exact_gelu, gelu, relu
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.stitch_plan import is_library_call
 
 B, F32 = p.B, DType.F32
@@ -123,3 +133,15 @@ def test_a_variable_that_a_call_adds_to_gets_fresh_memory() -> None:
     w = B.variable("w", F32, (32, 32))
     graph = region("add", [], {"w": B.add(B.dot(B.input("x", F32, (32, 40)), B.input("y", F32, (40, 32))), w)})
     check_all(graph, interpret_cpu=True, interpret_gpu=True)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_fuel_takes_calls_apart(kept: int) -> None:
+    x = B.input("x", F32, (64, 32))
+    graph = region("mlp", [dense(gelu(dense(relu(dense(x, "1")), "2")), "3")])
+    result = compile_region(graph, *keys_of(graph), CompileOptions(H200, patterns=kept))
+    assert len(result.calls) == 3
+    assert sum(len(c.nodes) > 1 for c in result.calls) == kept
+    assert bool(result.kernels) == (kept < 3)
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), f"{kept} patterns")

@@ -58,7 +58,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
         schedule = kernel.schedule
         yield KernelEntry(
             region=place.region, build=place.build,
-            pattern=next((numbers[n] for n, _ in kernel.arguments if n in numbers), None),
+            pattern=next((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers), None),
             device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,

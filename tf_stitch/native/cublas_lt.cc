@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "gemm.h"
@@ -46,7 +45,6 @@ enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
-constexpr std::uintptr_t kAnyAddress = 4096;              // of a bias, for proposals that only look at its alignment
 constexpr int kProposals = 16;
 
 struct Library {
@@ -116,6 +114,15 @@ std::string Failed(const char* call, int status) {
   return status == 0 ? "" : std::string(call) + " failed with status " + std::to_string(status);
 }
 
+std::string Words(const GemmSpec& spec) {
+  std::string words = std::to_string(spec.batch) + " products of " + std::to_string(spec.m) + " x " +
+                      std::to_string(spec.k) + " x " + std::to_string(spec.n);
+  if (spec.bias) words += " with a bias";
+  if (spec.addend) words += " with an addend";
+  if (spec.activation != Activation::kNone) words += " and an activation";
+  return words;
+}
+
 int DataType(int type) {
   switch (type) {
     case tensorflow::DT_FLOAT:
@@ -140,7 +147,8 @@ class LtGemm final : public GpuGemm {
   std::string Prepare() {
     const int type = DataType(spec_.type);
     if (type < 0) return "cuBLASLt has no products of this type";
-    std::string error = NewDesc(reinterpret_cast<void*>(kAnyAddress), &desc_);
+    // Proposals look at no more of a bias than the alignment of its address.
+    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{kAlignment}), &desc_);
     const auto layout = [&](LtLayout* made, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) {
       // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
       const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
@@ -149,7 +157,8 @@ class LtGemm final : public GpuGemm {
       }
       if (!error.empty() || spec_.batch == 1) return;
       const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
-      error = Failed("cublasLtMatrixLayoutSetAttribute", lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
+      error = Failed("cublasLtMatrixLayoutSetAttribute",
+                     lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
       if (error.empty()) {
         error = Failed("cublasLtMatrixLayoutSetAttribute",
                        lt_.LayoutSet(*made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
@@ -164,7 +173,9 @@ class LtGemm final : public GpuGemm {
 
   bool settled() const override { return settled_.load(std::memory_order_acquire); }
 
-  std::size_t workspace_bytes() const override { return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes; }
+  std::size_t workspace_bytes() const override {
+    return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes;
+  }
 
   std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
     if (!settled()) {
@@ -230,7 +241,7 @@ class LtGemm final : public GpuGemm {
     proposals_.resize(std::max(found, 0));
     proposals_.erase(std::remove_if(proposals_.begin(), proposals_.end(), [](const auto& p) { return p.state != 0; }),
                      proposals_.end());
-    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for this product" : error;
+    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for " + Words(spec_) : error;
   }
 
   // Keeps the proposal that runs fastest; the library's first one where none can be tried.
@@ -242,15 +253,10 @@ class LtGemm final : public GpuGemm {
       if ((cold_ >> i & 1) == 0) hot.emplace_back(arguments[i], bytes[i]);
     }
     const GpuTimer timer(stream, std::move(hot));
-    std::vector<void*> operands(arguments, arguments + spec_.arguments());
-    if (spec_.addend && operands[spec_.addend_argument()] == operands.back()) {  // trials must not add it to itself
-      if (Bytes(spec_.out, spec_.m, spec_.n) > timer.scratch_bytes()) return;
-      operands.back() = timer.scratch();
-    }
     float best = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < proposals_.size(); ++i) {
       const float time =
-          timer.Time([&] { return Launch(proposals_[i], stream, operands.data(), workspace).empty(); });
+          timer.Time([&] { return Launch(proposals_[i], stream, arguments, workspace).empty(); });
       if (time < best) {
         best = time;
         chosen_ = i;
@@ -278,8 +284,8 @@ class LtGemm final : public GpuGemm {
       const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
       error = Failed("cublasLtMatmul",
                      lt_.Matmul(handle_, desc, wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_,
-                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out, out_,
-                                &proposal.algo, workspace, proposal.workspace, stream));
+                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out,
+                                out_, &proposal.algo, workspace, proposal.workspace, stream));
     }
     if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
     return error;

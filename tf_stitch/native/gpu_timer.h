@@ -22,13 +22,9 @@ class GpuTimer {
   GpuTimer(const GpuTimer&) = delete;
   GpuTimer& operator=(const GpuTimer&) = delete;
 
-  // Median of a few runs in milliseconds, infinity if one failed. Waits for the stream.
+  // Median of a few runs in milliseconds, infinity if one failed. Waits for the stream. Where the device has no memory
+  // left to fill, what is timed includes some of the host's work.
   float Time(const std::function<bool()>& enqueue) const;
-
-  // The filled memory: between runs its contents do not matter. Null where the device has none left; then what is
-  // timed includes some of the host's work.
-  void* scratch() const { return reinterpret_cast<void*>(scratch_); }
-  std::size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
   bool FillCache() const;

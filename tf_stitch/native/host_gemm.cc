@@ -35,10 +35,10 @@ struct Operands {
 template <typename T, typename Matrix>
 void Activate(Activation activation, Matrix&& x) {
   if (activation == Activation::kRelu) {
-    x = x.template cwiseMax<Eigen::PropagateNaN>(T(0)).eval();
+    x = x.template cwiseMax<Eigen::PropagateNaN>(T(0));
   } else if (activation == Activation::kGelu) {
     const auto v = x.array();
-    x = (T(0.5) * v * (T(1) + (T(0.7978845608028654) * (v + T(0.044715) * v * v * v)).tanh())).matrix().eval();
+    x = (T(0.5) * v * (T(1) + (T(0.7978845608028654) * (v + T(0.044715) * v * v * v)).tanh())).matrix();
   }
 }
 

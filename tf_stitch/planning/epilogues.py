@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tf_stitch.ir.fused_products import FusedProduct, fused_products
 from tf_stitch.ir.graph import Node
-from tf_stitch.planning.part import PatternTimes, RegionFacts, reachable
+from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import is_large_product, make_pattern
 
 LEAST_GAIN_US = 0.2
@@ -41,7 +41,6 @@ class Epilogues:
         self._groups = [frozenset(group) for group in groups]
         self._home = {p: g for g, group in enumerate(groups) for p in group}
         self._position = {n: p for p, n in enumerate(work)}
-        self._above = reachable(needs, range(len(work)))
         self._users: list[list[int]] = [[] for _ in work]
         for user, before in enumerate(needs):
             for p in before:
@@ -75,7 +74,7 @@ class Epilogues:
 
     def _is_ready(self, call: FusedProduct, product: int) -> bool:
         """Whether bias and addend are there when the product can run, or a kernel makes them of inputs."""
-        return all(self._above[product] >> p & 1 or self._is_early_kernel(self._home[p])
+        return all(self._is_early_kernel(self._home[p]) or self._waits_for(product, p)
                    for operand in (call.bias, call.addend) if operand is not None for p in self._made_by(operand))
 
     def _made_by(self, node: Node) -> Iterator[int]:
@@ -84,6 +83,17 @@ class Epilogues:
         else:
             for operand in node.operands:
                 yield from self._made_by(operand)
+
+    def _waits_for(self, later: int, earlier: int) -> bool:
+        """Whether a node needs another, maybe through others: all of them have their places between the two."""
+        seen, stack = {later}, [later]
+        while stack:
+            fresh = {p for p in self._needs[stack.pop()] if p >= earlier} - seen
+            if earlier in fresh:
+                return True
+            seen |= fresh
+            stack += fresh
+        return False
 
     def _is_kernel(self, group: int) -> bool:
         return not any(is_large_product(self._work[p]) for p in self._groups[group])

@@ -62,8 +62,8 @@ class Part:
             self.after[a].append(b)
         self._near = [mask_of(a) | mask_of(b) for a, b in zip(self.before, self.after, strict=True)]
         self._traffic = _Traffic(self.nodes, facts)
-        self._above = reachable(self.before, range(len(self.nodes)))
-        self._below = reachable(self.after, reversed(range(len(self.nodes))))
+        self._above = _reachable(self.before, range(len(self.nodes)))
+        self._below = _reachable(self.after, reversed(range(len(self.nodes))))
 
     @property
     def everything(self) -> int:
@@ -245,7 +245,7 @@ def mask_of(positions: Iterable[int]) -> int:
     return mask
 
 
-def reachable(neighbours: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
+def _reachable(neighbours: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
     """Masks of what each node reaches; `order` has neighbours first."""
     reached = [0] * len(neighbours)
     for i in order:

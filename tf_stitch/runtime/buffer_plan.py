@@ -62,9 +62,10 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
+    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
+            _assign(plan, copies, node, variables.index(node.attrs.handle), copied, by_calls)
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
     _plan_arena(plan, [node for _, node in copies])
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
@@ -87,9 +88,13 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 
 
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
-            copied: set[str]) -> None:
+            copied: set[str], by_calls: set[Node]) -> None:
+    """Args:
+        by_calls: values that library calls write, which read their operands while they do.
+    """
     value = assign.operands[0]
-    outside = value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) or _is_by_call(plan, value)
+    outside = value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
+        or not by_calls.isdisjoint((value, view_of(value)))
     in_place = BufferRef(Space.VARIABLE, variable)
     if plan.variables[variable] not in copied and not outside:
         if _update_in_place(plan, value, variable):
@@ -101,12 +106,6 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
             return None
     plan.state.append((variable, StateMode.FRESH))
     return _deliver(plan, copies, value, BufferRef(Space.FRESH, len(plan.state) - 1))
-
-
-def _is_by_call(plan: BufferPlan, value: Node) -> bool:
-    """Whether a library call writes the value: it reads its operands while it does."""
-    source = view_of(value)
-    return any(isinstance(w, LibraryCall) and w.arguments[-1][0] in (value, source) for w in plan.kernels)
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
