@@ -224,7 +224,8 @@ def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> Non
     tf.matmul(x, x)  # TensorFlow loads cuBLASLt
 
     def product(*operands: tuple[int, int]) -> list[int]:
-        return [4, 1, 1, size, size, size, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
+        layouts = [0, size, size * size] * 3
+        return [4, 1, 1, size, size, size, *layouts, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
 
     part = size * size * 4
     steps = [product((INPUT, 0), (INPUT, 0), (ARENA, 0)), product((INPUT, 0), (INPUT, 0), (ARENA, part)),

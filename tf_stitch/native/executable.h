@@ -78,6 +78,7 @@ using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
 
 struct Executable {
   std::vector<std::int64_t> arena;  // bytes of each segment
+  std::int64_t bytes = 0;  // of everything a run touches
   std::vector<OutputPlan> outputs;
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
