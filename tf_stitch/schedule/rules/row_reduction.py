@@ -27,7 +27,8 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     """Row schedules, best first.
 
     Raises:
-        ScheduleError: no reduction, or reductions of different extents.
+        ScheduleError: no reduction, reductions of different extents, or an output that is neither a row's nor an
+            element's.
     """
     reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
     if not reductions:
@@ -38,6 +39,9 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     domain = domains.pop()
     dominant = _dominant(reductions)
     elements = domain.rows * domain.cols
+    for node in pattern.outputs:  # asked here already: the planner grows patterns by what is proposed
+        if node.type.numel not in (domain.rows, elements):
+            raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
     if device.is_gpu:
         return [_gpu(pattern, dominant, domain, device, aligned)]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
