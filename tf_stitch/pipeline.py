@@ -24,6 +24,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.joining import join_kernels
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
@@ -34,7 +35,7 @@ from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
+from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
@@ -149,8 +150,12 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     if known is None and options.patterns is not None:
         plan = keep_patterns(plan, options.patterns)
     work = _work(plan, compiler)
-    if known is None and options.plans is not None:
-        options.plans.keep(plan)
+    if options.plans is not None:
+        if known is None:
+            options.plans.keep(plan)
+        return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
+    if options.device.is_gpu and options.plan.barriers:
+        work = join_kernels(plan, work, options.device, _footprint(graph))
     return plan, work
 
 
@@ -227,9 +232,12 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
         names |= dict.fromkeys(group, launch.name)
         kernels = [programs[number][1] for number in members]
+        args = [a for i in group for a in _args(buffers, buffers.kernels[i])]
+        if cooperative := kernels[0].cooperative:
+            args.append(BufferRef(Space.BARRIER, len(steps)))
         steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
-                                  max(dynamic_shared_bytes(program) for program in kernels),
-                                  tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
+                                  max(dynamic_shared_bytes(program) for program in kernels), tuple(args),
+                                  cooperative=cooperative))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
 
@@ -287,7 +295,7 @@ def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_P
             continue
         if not work.program.grid:  # no elements: no work
             continue
-        alone = i if dynamic_shared_bytes(work.program) else -1
+        alone = i if dynamic_shared_bytes(work.program) or work.program.cooperative else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
         if packs[-1] and (sum(len(one.arguments) for one in together) > most

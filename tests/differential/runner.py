@@ -166,10 +166,11 @@ def compare(graph: TensorGraph, got: Values, want: Values, allowed: Values, what
 
 
 # Levels.
-def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp") -> CompiledRegion:
+def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp",
+             barriers: bool = True) -> CompiledRegion:
     """The region compiled down to source, every stage verified."""
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, PlanOptions(solver), aligned)
+    options = CompileOptions(device, PlanOptions(solver, barriers=barriers), aligned)
     result = compile_region(graph, inputs, variables, options,
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
     for kernel in result.kernels:
@@ -208,6 +209,9 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
             members, args = [], list(step.args)
             for program in region.programs[step.symbol]:
                 refs, args = args[:len(program.parameters)], args[len(program.parameters):]
+                if program.cooperative:
+                    barrier, args = args[0], args[1:]
+                    assert barrier.space is Space.BARRIER
                 members.append((program, {b.name: memory(r, b.size * b.dtype.size).view(b.dtype.numpy)
                                           for b, r in zip(program.parameters, refs, strict=True)}))
             assert not args

@@ -80,7 +80,7 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
         buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
         grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
-        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -113,6 +113,7 @@ class LaunchEntry:
 
     Attributes:
         buffers: dtype, elements, and whether it is read, of every parameter.
+        cooperative: its blocks wait for each other, at a counter that its last parameter points to.
     """
 
     symbol: str
@@ -120,6 +121,7 @@ class LaunchEntry:
     threads: int
     shared_bytes: int
     buffers: list[tuple[str, int, bool]]
+    cooperative: bool = False
 
 
 @dataclass

@@ -8,7 +8,7 @@ of their group. Slow; for small tests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
 
     Raises:
         VerifyError: an access out of bounds, a read of an array element never written, a barrier or reduction
-            that not all threads reach, two blocks that write different values to one element.
+            that not all threads reach, two blocks that write different values to one element, a block that reads what
+            another wrote with no grid barrier between.
         KernelFailure: a Fail statement fired.
     """
     program = instantiate(program)
@@ -44,15 +45,36 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
     for b in program.buffers:
         if state[b.name].shape != (b.size,):
             raise VerifyError(f"buffer {b.name} has {state[b.name].shape}, not ({b.size},)")
-    writers: dict[tuple[str, int], tuple[int, Any]] = {}
-    for block in range(program.grid):
-        _Block(program, state, block, writers).run()
+    writers: _Writers = {}
+    scratch: dict[tuple[str, int], int] = {}
+    phases = program.phases()
+    for stmt in program.body if program.cooperative else (k.GridLoop(program.grid, program.body),):
+        if isinstance(stmt, k.GridBarrier):
+            _pass_grid_barrier(writers, scratch)
+        elif isinstance(stmt, k.GridLoop):
+            phase = next(phases)
+            for block in reversed(range(phase.grid)) if stmt.backwards else range(phase.grid):
+                _Block(phase, state, block, writers, scratch).run()
+        elif not isinstance(stmt, k.Comment):
+            raise VerifyError(f"{type(stmt).__name__} beside grid loops")
+
+
+_Writers: TypeAlias = dict[tuple[str, int], tuple[int, Any]]
+"""Elements written since the last grid barrier, by whom and with what."""
+
+
+def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int]) -> None:
+    scratch.update({element: block for element, (block, _) in writers.items()})
+    writers.clear()
 
 
 class _Block:
-    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int,
-                 writers: dict[tuple[str, int], tuple[int, Any]]) -> None:
+    """One block of one phase. `scratch` holds the elements that earlier phases wrote."""
+
+    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: _Writers,
+                 scratch: dict[tuple[str, int], int]) -> None:
         self.program, self.buffers, self.block, self.writers = program, buffers, block, writers
+        self.scratch = scratch
         self.modes = {b.name: b.mode for b in program.buffers}
         self.threads = program.threads
         self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
@@ -217,6 +239,8 @@ class _Block:
             raise VerifyError(f"{name}[{index}] is read; it has {len(buffer)} elements")
         if self.modes[name] is k.Mode.WRITE:
             raise VerifyError(f"{name} is read but declared as written only")
+        if self.modes[name] is k.Mode.SCRATCH and (name, index) not in self.scratch:
+            raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
         return buffer[index].astype(DType.of(buffer.dtype).compute.numpy)
 
     def _store(self, name: str, index: int, value: Any) -> None:

@@ -58,6 +58,8 @@ struct CudaDriver {
   CUresult (*LaunchCooperativeKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                       CUstream, void**);
   CUresult (*OccupancyMaxActiveBlocks)(int*, CUfunction, int, std::size_t);
+  CUresult (*MemAlloc)(CUdeviceptr*, std::size_t);
+  CUresult (*MemFree)(CUdeviceptr);
   CUresult (*MemsetD8Async)(CUdeviceptr, unsigned char, std::size_t, CUstream);
   CUresult (*MemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
   CUresult (*MemcpyDtoH)(void*, CUdeviceptr, std::size_t);

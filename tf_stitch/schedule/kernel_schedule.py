@@ -18,14 +18,16 @@ class Rule(Enum):
     TRANSPOSE = "transpose"
     ELEMENTWISE = "elementwise"
     SCAN = "scan"
+    GROUPS = "groups"
 
 
 class Scheme(Enum):
-    """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1); values between kernels go
-    through the arena. The global scheme, device memory inside one kernel, is not there yet."""
+    """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1): in registers, in memory of
+    the block, or in device memory across a grid barrier. Values between kernels go through the arena."""
 
     LOCAL = "local"
     REGIONAL = "regional"
+    GLOBAL = "global"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class KernelSchedule:
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
         row_room: elements of an array that holds a staged row; 0 for those of the row.
         schemes: the scheme of each value that one node of the pattern hands to another.
+        groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
+            pattern, those of one tuple side by side. All have the threads of `mapping`.
+        resident: blocks that a processor holds at once, where there are grid barriers.
     """
 
     rule: Rule
@@ -95,6 +100,8 @@ class KernelSchedule:
     last_resort: bool = False
     row_room: int = 0
     schemes: dict[Node, Scheme] = field(default_factory=dict, compare=False)
+    groups: tuple[tuple[KernelSchedule, ...], ...] = ()
+    resident: int = 0
 
     def text(self) -> str:
         """One line a fact, for goldens and reports."""
@@ -103,5 +110,8 @@ class KernelSchedule:
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
                  f" vector={m.vector} items={m.items}"]
+        for i, together in enumerate(self.groups):
+            lines += ["  grid barrier"] * (i > 0)
+            lines += [f"  {line}" for group in together for line in group.text().splitlines()]
         lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]
         return "\n".join(lines)

@@ -10,8 +10,11 @@ WARP = 32
 
 
 def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
-    """How each value that one node of the pattern hands to another gets there: through registers (local), or through
-    memory of the block (regional): staged rows that do not fit registers, and reductions that several warps share."""
+    """How each value that one node of the pattern hands to another gets there: through registers (local), through
+    memory of the block (regional): staged rows that do not fit registers, and reductions that several warps share;
+    from one group to the next through device memory (global)."""
+    if schedule.groups:
+        return _group_schemes(schedule)
     staged = {s.node: s.scheme for s in schedule.staged}
     schemes: dict[Node, Scheme] = {}
     for node in schedule.pattern.nodes:
@@ -21,6 +24,15 @@ def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
             elif schedule.pattern.holds(operand):
                 shared = operand.category is Category.REDUCTION and _shared_by_warps(schedule)
                 schemes[operand] = Scheme.REGIONAL if shared else Scheme.LOCAL
+    return schemes
+
+
+def _group_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
+    groups = [group for together in schedule.groups for group in together]
+    schemes = {node: scheme for group in groups for node, scheme in value_schemes(group).items()}
+    home = {node: i for i, group in enumerate(groups) for node in group.pattern.nodes}
+    for i, group in enumerate(groups):
+        schemes |= {node: Scheme.GLOBAL for node in group.pattern.reads() if home.get(node, i) != i}
     return schemes
 
 

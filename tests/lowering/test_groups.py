@@ -1,0 +1,74 @@
+"""Kernels joined by grid barriers, on a device small enough for the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import build_cubin, compare, compiled, random_values, reference, region, run_kernel_ir
+from tf_stitch.device.spec import H200
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.runtime.executable import DeviceLaunch, Space
+from tf_stitch.schedule.kernel_schedule import Rule, Scheme
+
+B, F32 = p.B, DType.F32
+SMALL = replace(H200, processors=4)
+
+
+def x(*shape: int) -> Node:
+    return B.input("x:0", F32, shape)
+
+
+def batchnorm(n: int, channels: int) -> list[Node]:
+    per_channel = [B.input(f"{name}:0", F32, (channels,)) for name in ("gamma", "beta", "mean", "variance")]
+    return p.batchnorm_training(x(n, channels), *per_channel)[0]
+
+
+CASES = {"softmax": lambda: [p.softmax(x(1, 8192))], "sum": lambda: [B.sum(x(2, 12288), [1])],
+         "batchnorm": lambda: batchnorm(512, 64)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_cooperative_launch_computes_the_same(name: str) -> None:
+    graph = region(name, CASES[name]())
+    built = compiled(graph, SMALL)
+    (step,) = built.executable.steps
+    assert isinstance(step, DeviceLaunch)
+    assert step.cooperative
+    assert step.args[-1].space is Space.BARRIER
+    (kernel,) = built.kernels
+    assert kernel.schedule.rule is Rule.GROUPS
+    assert step.grid <= kernel.program.resident * SMALL.processors
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
+    build_cubin(built)
+
+
+def test_values_between_groups_are_global() -> None:
+    """A3: sums of parts cross the grid barrier, what is element-wise stays in registers."""
+    (kernel,) = compiled(region("batchnorm", batchnorm(512, 64)), SMALL).kernels
+    found = {node.kind.value: scheme for node, scheme in kernel.schedule.schemes.items()}
+    assert found["sum"] is Scheme.GLOBAL
+    assert found["mul"] is Scheme.LOCAL
+    scratch = [b for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH]
+    assert len(scratch) >= 4, "sums of parts of x and its square, mean, scale"
+
+
+def test_large_sweeps_turn_round() -> None:
+    """What a sweep over a tensor touched last is in the cache: the next one starts there."""
+    graph = region("batchnorm", batchnorm(1 << 16, 256))
+    (kernel,) = compiled(graph, H200).kernels
+    loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
+    large = [s.backwards for s in loops if s.blocks > kernel.program.grid]
+    assert large == [False, True]
+
+
+def test_grid_barriers_can_be_left_out() -> None:
+    built = compiled(region("batchnorm", batchnorm(512, 64)), SMALL, barriers=False)
+    assert len(built.executable.steps) >= 3
+    assert not any(kernel.program.cooperative for kernel in built.kernels)
