@@ -37,8 +37,6 @@ USUAL_THREADS = 512
 """Of a block: the fewer blocks there are, the sooner they have met."""
 IN_FLIGHT = 4
 """Accesses that a thread of an elementwise group has under way: fewer threads are resident than in its own kernel."""
-LARGE_UPDATE = 1 << 16
-"""Bytes of a variable from which it matters that it is updated in place, which a kernel of groups does not do."""
 RULES = (Rule.ELEMENTWISE, Rule.ROW, Rule.COLUMN, Rule.MIXED)
 STATIC_SLOTS = 8192
 """Bytes of shared memory that reductions over several warps may take beside the arrays."""
@@ -60,7 +58,7 @@ def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, fo
     joiner = _Joiner(plan, works, device, footprint)
     joined: list[tuple[list[int], LoweredKernel]] = []
     groups = AcyclicContraction(range(len(works)), edges)
-    for part in _parts(plan.graph, works, data):
+    for part in _parts(works, data):
         for members, kernel in joiner.kernels(part):
             trial = AcyclicContraction(range(len(works)), edges)
             sets = [members, *(known for known, _ in joined)]
@@ -91,12 +89,9 @@ def _update_edges(graph: TensorGraph, works: Sequence[Work]) -> Iterator[Edge]:
                 yield i, news[node.attrs.handle]
 
 
-def _parts(graph: TensorGraph, works: Sequence[Work], edges: Sequence[Edge]) -> Iterator[Levels]:
+def _parts(works: Sequence[Work], edges: Sequence[Edge]) -> Iterator[Levels]:
     """Connected kernels that can be groups, by level."""
-    updated = {n.operands[0] for _, n in graph.outputs
-               if isinstance(n.attrs, AssignAttrs) and n.operands[0].type.nbytes >= LARGE_UPDATE}
-    able = {i for i, work in enumerate(works) if isinstance(work, LoweredKernel) and _can_be_group(work)
-            and not any(node in updated for node, mode in work.arguments if mode is not Mode.READ)}
+    able = {i for i, work in enumerate(works) if isinstance(work, LoweredKernel) and _can_be_group(work)}
     between = nx.DiGraph((a, b) for a, b in edges if a in able and b in able)
     for part in nx.weakly_connected_components(between):
         if len(part) <= MOST_KERNELS:
