@@ -38,6 +38,8 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.schedule.rules.row_reduction import shared_rows
+from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -100,7 +102,8 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
         SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
                         column_tile=128 if device.is_gpu else 512,
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
-                        pad=device.is_gpu),  # on a CPU the test of the rim would cost the vector loop
+                        pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
+                        shared=shared_rows(device)),
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
@@ -156,7 +159,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.is_gpu and options.plan.barriers:
         work = join_kernels(plan, work, options.device, _footprint(graph))
-    return plan, work
+    return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
 
 
 def _footprint(graph: TensorGraph) -> int:
@@ -231,15 +234,22 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
         names |= dict.fromkeys(group, launch.name)
-        kernels = [programs[number][1] for number in members]
-        args = [a for i in group for a in _args(buffers, buffers.kernels[i])]
-        if cooperative := kernels[0].cooperative:
-            args.append(BufferRef(Space.BARRIER, len(steps)))
-        steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
-                                  max(dynamic_shared_bytes(program) for program in kernels), tuple(args),
-                                  cooperative=cooperative))
+        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
+        steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
+
+
+def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferRef, ...], before: Sequence[Step],
+                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
+    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
+    grid = int(sum(program.grid for program in programs))
+    cooperative = programs[0].cooperative
+    if cooperative:
+        used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
+        args = (*args, BufferRef(Space.BARRIER, used))
+    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(dynamic_shared_bytes, programs)), args, sizes,
+                        cooperative)
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
@@ -276,8 +286,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)
         if is_gpu:
-            steps.append(DeviceLaunch(kernel.symbol, int(sum(p.grid for p in programs)), programs[0].threads,
-                                      max(map(dynamic_shared_bytes, programs)), args, kernel.sizes))
+            steps.append(_device_launch(kernel.symbol, programs, args, steps, kernel.sizes))
         else:
             steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}

@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "pattern_compiler": {"ir", "transforms", "device", "planning", "schedule", "lowering"},
     "joining": {"ir", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime"},
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
-                 "pass_manager", "pattern_compiler", "joining"},
+                 "pass_manager", "pattern_compiler", "joining", "sweep_order"},
+    "sweep_order": {"ir", "device", "kernel_ir", "lowering", "runtime"},
     "native": {"runtime", "device", "ir"},
 }
 TOP = {"integration", "__main__", "_autoload"}  # on top of everything

@@ -43,9 +43,9 @@ def batchnorm(x: Node) -> list[Node]:
 
 
 @pytest.mark.parametrize(("name", "shape"), [
-    ("softmax", (1, 200_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)), ("softmax", (64, 500_000)),
-    ("sum", (1, 5_000_000)), ("sum", (64, 300_000)), ("batchnorm", (3000, 64)), ("batchnorm", (20_000, 256))])
-def test_groups_that_meet_at_grid_barriers(name: str, shape: tuple[int, int]) -> None:
+    ("softmax", (1, 200_000)), ("softmax", (1, 3_000_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)), ("softmax", (64, 500_000)),
+    ("sum", (1, 5_000_000)), ("sum", (64, 200_000)), ("batchnorm", (3000, 64)), ("batchnorm", (20_000, 256))])
+def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tuple[int, int]) -> None:
     """One cooperative launch; run again and again on the same counter."""
     groups = {"softmax": lambda x: [p.softmax(x)], "sum": lambda x: [B.sum(x, [1])], "batchnorm": batchnorm}
     x = B.input("x:0", DType.F32, shape)
@@ -56,6 +56,13 @@ def test_groups_that_meet_at_grid_barriers(name: str, shape: tuple[int, int]) ->
     assert [s.cooperative for s in launches] == [True]
     want, allowed = reference(graph, values)
     compare(graph, run_gpu(graph, built, values, runs=5), want, allowed, "H200")
+
+
+@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (5, 16_389), (130, 70_001)])
+def test_rows_that_blocks_share(shape: tuple[int, int]) -> None:
+    x = B.input("x:0", DType.F32, shape)
+    per_column = [B.input(f"{name}:0", DType.F32, shape[1:]) for name in ("gamma", "beta")]
+    check(region("rows", [p.softmax(x), p.layernorm(x, *per_column)]))
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])

@@ -18,6 +18,9 @@ from tf_stitch.kernel_ir import nodes as k
 STATIC_SHARED_BYTES = 40 * 1024
 """Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
 
+COUNTER_WORDS = 16
+"""Between the counters of group barriers: each in a cache line of its own."""
+
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
 
@@ -126,6 +129,7 @@ class _Cuda(CFamily):
             max(phase.grid for phase in program.phases()) * program.threads * 16 >= 1 << 31)
         self.index_type = "int64_t" if wide else "int"
         self._offset = 0 if dynamic_shared_bytes(program) else None
+        self._group = 1
 
     def function(self, name: str) -> Lines:
         p = self.program
@@ -136,7 +140,7 @@ class _Cuda(CFamily):
                             *(f"long long {n}_" for n in sizes)])
         params += ", unsigned int* barrier" if p.cooperative else ""
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
-        yield f"  const {self.index_type} {'first_' if p.cooperative else ''}block = ({self.index_type})block_;"
+        yield f"  const {self.index_type} {'first_' if p.looped else ''}block = ({self.index_type})block_;"
         yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
         yield "  const int thread = threadIdx.x;"
         yield "  int turn = 0;"
@@ -145,7 +149,7 @@ class _Cuda(CFamily):
         if self._offset is not None:
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from body
-        yield f"  (void){'first_' if p.cooperative else ''}block; (void)thread; (void)turn;"
+        yield f"  (void){'first_' if p.looped else ''}block; (void)thread; (void)turn;"
         yield "}"
 
     def for_loop(self, stmt: k.For) -> Lines:
@@ -160,8 +164,9 @@ class _Cuda(CFamily):
         yield "}"
 
     def grid_loop(self, stmt: k.GridLoop) -> Lines:
-        t, start = self.index_type, self._offset
-        self._offset = None if start is None else 0  # phases use the same memory
+        t = self.index_type
+        self._group = stmt.group
+        self._offset = None if self._offset is None else 0  # phases use the same memory
         yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
         yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
         yield from self.block(stmt.body)
@@ -192,7 +197,10 @@ class _Cuda(CFamily):
         elif isinstance(stmt, k.Barrier):
             yield "__syncthreads();"
         elif isinstance(stmt, k.GridBarrier):
-            yield "tfs_grid_barrier(barrier);"
+            yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
+        elif isinstance(stmt, k.GroupBarrier):  # each group has a counter
+            n = self._group
+            yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
         elif isinstance(stmt, k.StoreVector):

@@ -266,11 +266,13 @@ class GridLoop:
 
     Attributes:
         backwards: the last block first: what the loop before touched last is still in the cache.
+        group: so many neighbouring blocks wait for each other at group barriers; divides `blocks` and the grid.
     """
 
     blocks: int
     body: tuple[Stmt, ...]
     backwards: bool = False
+    group: int = 1
 
 
 @dataclass(frozen=True)
@@ -279,9 +281,14 @@ class GridBarrier:
     program, between grid loops: no thread can miss it."""
 
 
+@dataclass(frozen=True)
+class GroupBarrier:
+    """As GridBarrier for the blocks of a group. Stands at the top of a grid loop's body: no thread can miss it."""
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
                    | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier)
+                   | GridBarrier | GroupBarrier)
 
 
 class Mode(Enum):
@@ -337,9 +344,14 @@ class Program:
         return tuple(b for b in self.buffers if b.constant is None)
 
     @property
+    def looped(self) -> bool:
+        """Whether blocks come from grid loops."""
+        return any(isinstance(s, GridLoop) for s in self.body)
+
+    @property
     def cooperative(self) -> bool:
         """Whether blocks wait for each other: all of them have to be resident at once."""
-        return any(isinstance(s, GridBarrier) for s in self.body)
+        return any(isinstance(s, GridBarrier) or (isinstance(s, GridLoop) and s.group > 1) for s in self.body)
 
     def phases(self) -> Iterator[Program]:
         """Each grid loop as a program of its own; a program without any is one."""

@@ -24,7 +24,8 @@ def verify_program(program: k.Program) -> None:
     _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
     verifier = _Verifier(program)
     for phase in program.phases():
-        verifier.body(phase.body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
+        body = [s for s in phase.body if not isinstance(s, k.GroupBarrier)]  # here they may stand
+        verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
     if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
         _verify_grid_barriers(program)
 
@@ -34,18 +35,34 @@ def _verify_grid_barriers(program: k.Program) -> None:
     written in one loop is read only behind a barrier."""
     written: set[str] = set()
     fresh: set[str] = set()  # written since the last barrier
+    scratch = {b.name for b in program.buffers if b.mode is k.Mode.SCRATCH}
     for stmt in program.body:
         _require(isinstance(stmt, k.GridLoop | k.GridBarrier | k.Comment),
                  f"{type(stmt).__name__} beside grid loops")
         if isinstance(stmt, k.GridBarrier):
             fresh.clear()
         elif isinstance(stmt, k.GridLoop):
+            _require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
+                     f"{stmt.blocks} blocks on a grid of {program.grid}, {stmt.group} together")
             reads, writes = buffers_touched(stmt.body)
-            scratch = {b.name for b in program.buffers if b.mode is k.Mode.SCRATCH}
             _require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
-            _require(reads & scratch <= written, f"{reads & scratch - written} is read before it is written")
-            written |= writes
-            fresh |= writes
+            for part in between_barriers(stmt):
+                reads, writes = buffers_touched(part)
+                _require(reads & scratch <= written, f"{reads & scratch - written} is read before it is written")
+                written |= writes
+                fresh |= writes
+
+
+def between_barriers(loop: k.GridLoop) -> Iterator[tuple[k.Stmt, ...]]:
+    """What the blocks of a group do between group barriers."""
+    part: list[k.Stmt] = []
+    for stmt in loop.body:
+        if isinstance(stmt, k.GroupBarrier):
+            yield tuple(part)
+            part = []
+        else:
+            part.append(stmt)
+    yield tuple(part)
 
 
 def buffers_touched(body: Sequence[k.Stmt]) -> tuple[set[str], set[str]]:
@@ -135,7 +152,8 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
-        _require(not isinstance(stmt, k.GridLoop | k.GridBarrier), f"{type(stmt).__name__} inside a grid loop")
+        _require(not isinstance(stmt, k.GridLoop | k.GridBarrier | k.GroupBarrier),
+                 f"{type(stmt).__name__} inside a grid loop")
         if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
             _require(not parted, f"{type(stmt).__name__} where threads part")
         if isinstance(stmt, k.AllReduce | k.ArgAllReduce):

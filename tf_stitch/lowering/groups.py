@@ -36,6 +36,17 @@ def join_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKerne
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, buffers.arguments)
 
 
+def in_groups(kernel: LoweredKernel) -> LoweredKernel:
+    """A kernel whose rows are shared by several blocks, as a grid loop: those of a row are resident together."""
+    schedule, program = kernel.schedule, kernel.program
+    group = schedule.mapping.row_blocks
+    body = program.body
+    if any(isinstance(s, k.Array) and s.space is k.Space.SHARED for s in body):
+        body += (k.Barrier(),)
+    loop = k.GridLoop(program.grid, body, group=group)
+    return replace(kernel, program=replace(program, grid=schedule.launched, body=(loop,), resident=schedule.resident))
+
+
 class _SharedBuffers:
     """The parameters of a kernel of groups: one for each value, whichever groups write and read it."""
 

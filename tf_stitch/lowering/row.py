@@ -19,8 +19,9 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
+from tf_stitch.lowering.groups import in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.reduce import ARG_KINDS, accumulator
+from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
@@ -52,6 +53,7 @@ class RowLowering:
         self.arrays: dict[Node, str] = {}
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
+        self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
@@ -59,7 +61,8 @@ class RowLowering:
         with self.out.loop(Var("wave", self.mapping.waves), k.Loop.UNROLL):
             row, valid = self._row()
             self.rows(phases, row, valid)
-        return finish(self.schedule, self.out, self.buffers)
+        kernel = finish(self.schedule, self.out, self.buffers)
+        return kernel if self.mapping.row_blocks == 1 else in_groups(kernel)
 
     def find_row_outputs(self, phases: list[Phase]) -> None:
         """Outputs that no phase writes are one number a row."""
@@ -77,7 +80,7 @@ class RowLowering:
             self._phase(phase, row, valid)
         if not self.row_outputs:
             return
-        thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads
+        thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads + self.part * self.mapping.threads
         with self.out.when(_both(first_of(thread), valid)):
             for node in self.row_outputs:
                 store_row_value(self.evaluator, node, self.writing(node), row)
@@ -91,7 +94,7 @@ class RowLowering:
         m = self.mapping
         block = var(Var(k.BLOCK, m.grid))
         if m.rows_per_block == 1:
-            return block, None
+            return block // m.row_blocks, None
         wave = var(Var("wave", m.waves)) * (m.rows_per_block // m.waves)
         raw = block * m.rows_per_block + wave + var(Var(k.THREAD, m.threads)) // m.row_threads
         if divides(m.rows_per_block, self.domain.rows):
@@ -123,19 +126,43 @@ class RowLowering:
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and self.mapping.row_threads > 1:
             self.out.emit(k.AllReduce(together, self.mapping.row_threads))
+        if together and self.mapping.row_blocks > 1:
+            self._meet_other_blocks({name: node for node, name in names.items()}, row)
         for node, name in names.items():
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
         self.evaluator.later.clear()
 
+    def _meet_other_blocks(self, nodes: dict[str, Node], row: Index) -> None:
+        """Partial results of the blocks of a row, combined by each of them in the same order."""
+        blocks, threads, out = self.mapping.row_blocks, self.mapping.threads, self.out
+        thread = var(Var(k.THREAD, threads))
+        parts = {name: self.buffers.scratch(node.operands[0].type.dtype.compute, self.domain.rows * blocks)
+                 for name, node in nodes.items()}
+        with out.when(first_of(thread)):
+            for name, buffer in parts.items():
+                out.emit(k.Store(buffer, row * blocks + self.part, k.Local(name, nodes[name].operands[0].type.dtype)))
+        out.emit(k.GroupBarrier())
+        for name, node in nodes.items():
+            out.emit(k.Assign(name, k.Literal(initial(node), node.operands[0].type.dtype.compute)))
+        turn = Var("other", ceil_div(blocks, threads))
+        other = var(turn) * threads + thread
+        inside = None if divides(threads, blocks) else k.InRange(other, 0, blocks)
+        with out.loop(turn, k.Loop.UNROLL), out.when(inside):
+            at = row * blocks + (other if inside is None else out.clamped("part", other, blocks))
+            for name, buffer in parts.items():
+                dtype = nodes[name].operands[0].type.dtype.compute
+                out.emit(k.Update(name, nodes[name].kind, k.Load(buffer, at, dtype)))
+        out.emit(k.AllReduce(tuple((name, node.kind) for name, node in nodes.items()), threads))
+
     @contextmanager
     def columns(self) -> Iterator[tuple[Index, Index]]:
         """A pass over the row: this thread's first column of an access, and the number of the access."""
         m = self.mapping
-        per_pass = m.row_threads * m.vector
+        per_pass = m.row_blocks * m.row_threads * m.vector
         item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
         kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
-        chunk = var(item) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
+        chunk = (var(item) * m.row_blocks + self.part) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
         chunks = self.domain.cols // m.vector
         inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
         with self.out.loop(item, kind), self.out.when(inside):

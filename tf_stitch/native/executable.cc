@@ -12,7 +12,7 @@ using Words = std::vector<std::int64_t>;
 constexpr std::int64_t kAbi = 1;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
-constexpr std::int64_t kMaxBarriers = 1 << 16;
+constexpr std::int64_t kMaxBarriers = 1 << 20;
 
 void Require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
@@ -147,6 +147,10 @@ class Decoder {
     launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
+    for (const Operand& operand : launch.args) {  // a counter for each block at most
+      if (operand.space != Space::kBarrier) continue;
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+    }
     launch.sizes = Sizes();
     return launch;
   }

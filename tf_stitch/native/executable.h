@@ -17,7 +17,7 @@ class StepGraph;
 // Where a kernel operand lives; the numbers are part of the encoding.
 enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4, kBarrier = 5 };
 
-constexpr std::int64_t kBarrierBytes = 64;  // between counters: each in a line of its own
+constexpr std::int64_t kBarrierBytes = 64;  // of a counter: each in a cache line of its own
 
 struct Operand {
   Space space;

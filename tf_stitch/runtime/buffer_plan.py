@@ -120,9 +120,9 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
 def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
     """Whether every element of `names` is last read in the iteration that writes it, before it does. What groups read
     that a grid barrier separates from the writing one is read in time."""
-    loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
-    if not loops:
+    if not kernel.schedule.groups:
         return _reads_before_it_writes(kernel.program.body, kernel.schedule.rule, names)
+    loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
     groups = [(phase, group.rule) for phase, together in enumerate(kernel.schedule.groups) for group in together]
     touching = [(phase, rule, loop) for (phase, rule), loop in zip(groups, loops, strict=True)
                 if _accesses(loop.body, names)]
@@ -152,7 +152,7 @@ def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool
     element."""
     found: list[tuple[Index, bool]] = []
     for stmt in body:
-        if isinstance(stmt, k.For):
+        if isinstance(stmt, k.For | k.GridLoop):
             found += _accesses(stmt.body, names)
         elif isinstance(stmt, k.If):
             found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)

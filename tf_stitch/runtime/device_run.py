@@ -12,7 +12,7 @@ import numpy as np
 
 from tf_stitch.errors import BuildError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, Executable, Space, StateMode
+from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, Executable, Space, StateMode
 from tf_stitch.runtime.timed_kernel import TimedKernel
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -50,7 +50,8 @@ class DeviceExecutable:
         import cupy
         self._module = cupy.RawModule(path=str(cubin)) if cubin else None
         self._arena = _garbage(executable.arena_bytes)
-        self._counters = cupy.zeros(len(executable.steps), cupy.uint32)
+        counters = sum(step.grid for step in executable.steps if isinstance(step, DeviceLaunch) and step.cooperative)
+        self._counters = cupy.zeros(counters * COUNTER_BYTES, cupy.uint8)
         self.outputs = [_garbage(t.nbytes) for t in executable.outputs]
         current = [variables[name] for name in executable.variables]
         fresh = [_garbage(current[number].nbytes) for number, _ in executable.state]
@@ -69,7 +70,7 @@ class DeviceExecutable:
         if ref.space is Space.ARENA:
             return int(self._arena.data.ptr) + ref.index
         if ref.space is Space.BARRIER:
-            return int(self._counters[ref.index:].data.ptr)
+            return int(self._counters.data.ptr) + ref.index * COUNTER_BYTES
         return int(self._arrays[ref.space][ref.index].data.ptr)
 
     def _bind(self, step: object) -> Callable[[], None]:
@@ -186,7 +187,7 @@ def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
         try:
             memory = [random_memory(*buffer) for buffer in kernel.buffers]
             if kernel.cooperative:
-                memory.append(cupy.zeros(1, cupy.uint32))
+                memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
             times.append(queued_us(bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes,
                                                [int(m.data.ptr) for m in memory], kernel.cooperative)))
         except cupy.cuda.memory.OutOfMemoryError:

@@ -12,6 +12,8 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.runtime.library_calls import Gemm
 
 ABI_VERSION = 1
+COUNTER_BYTES = 64
+"""Of the counter of a grid barrier."""
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
 
@@ -34,8 +36,8 @@ class Space(IntEnum):
 @dataclass(frozen=True)
 class BufferRef:
     """A buffer: a number within its space, or a byte offset into the arena. The counters of grid barriers are numbered
-    too: words of memory that an executable keeps from run to run, zero at first. Its runs follow each other in one
-    stream, and no two of its steps share a counter."""
+    too: memory that an executable keeps from run to run, zero at first. Its runs follow each other in one stream, and
+    no two of its steps share a counter. A step may use as many as it has blocks, from the one it is given on."""
 
     space: Space
     index: int

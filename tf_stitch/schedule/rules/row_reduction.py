@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.vector_width import vector_width
 
+ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
 REGISTER_ELEMENTS = 32
 """Elements of one staged row value that a thread keeps in registers."""
 REGISTER_BUDGET = 64
@@ -19,6 +22,11 @@ REGISTER_BUDGET = 64
 MAX_THREADS = 1024
 SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
+LONG_ROW = 1 << 14
+"""Elements of a row from which blocks that share it win more than they wait for each other."""
+SHARING_BLOCKS, SHARING_THREADS, SHARED_ELEMENTS = 2, 512, 16
+"""Resident blocks of a processor that shares rows: while one waits, the other works. What fits the registers then, of
+one row in a thread."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -43,7 +51,9 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
         if node.type.numel not in (domain.rows, elements):
             raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
     if device.is_gpu:
-        return [_gpu(pattern, dominant, domain, device, aligned)]
+        single = _gpu(pattern, dominant, domain, device, aligned)
+        shared = split_rows(single, reductions, device)
+        return [single] if shared is None else [shared, single]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
     column_bytes = sum(n.type.dtype.compute.size for n in kept)
     fits = column_bytes * domain.cols <= device.row_buffer_bytes
@@ -86,6 +96,42 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
     room = _power_of_two(domain.cols) if changes else domain.cols
     return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged, row_room=room)
+
+
+def shared_rows(device: DeviceSpec) -> tuple[int, int]:
+    """Shortest and longest rows that several blocks may share (see split_rows); nothing on a CPU."""
+    longest = SHARING_BLOCKS * device.processors * SHARING_THREADS * SHARED_ELEMENTS
+    return (LONG_ROW, longest) if device.is_gpu else (0, 0)
+
+
+def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
+    """Long rows, each shared by several blocks that keep it in their registers; None where a block has room for a row
+    and there are rows enough, or where no number of blocks has.
+
+    Args:
+        single: the schedule of a block for each row.
+    """
+    domain, mapping = single.domain, single.mapping
+    sizes = (domain.rows, domain.cols)
+    if any(isinstance(n, Size) for n in sizes) or any(n.kind in ARG_KINDS for n in reductions):
+        return None
+    kept = values_to_stage(single.pattern, split_phases(single.pattern, domain.rows * domain.cols),
+                           domain.rows * domain.cols, loads=True)
+    has_room = mapping.items > 0 or bool(single.staged) or not kept
+    if domain.cols < LONG_ROW or (has_room and domain.rows > device.processors):
+        return None
+    slots = SHARING_BLOCKS * device.processors
+    chunks = ceil_div(domain.cols, mapping.vector)
+    fewest = ceil_div(chunks, SHARING_THREADS * (SHARED_ELEMENTS // mapping.vector))
+    if fewest > slots:
+        return None
+    at_once = min(slots // fewest, domain.rows)
+    blocks = min(slots // at_once, ceil_div(chunks, SHARING_THREADS))
+    threads = SHARING_THREADS
+    shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector,
+                           ceil_div(chunks, threads * blocks), blocks)
+    return replace(single, mapping=shared, staged=tuple(Staged(n, Scheme.LOCAL) for n in kept), row_room=0,
+                   resident=SHARING_BLOCKS, launched=at_once * blocks)
 
 
 def _power_of_two(n: int) -> int:
