@@ -43,8 +43,9 @@ def batchnorm(x: Node) -> list[Node]:
 
 
 @pytest.mark.parametrize(("name", "shape"), [
-    ("softmax", (1, 200_000)), ("softmax", (1, 3_000_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)), ("softmax", (64, 500_000)),
-    ("sum", (1, 5_000_000)), ("sum", (64, 200_000)), ("batchnorm", (3000, 64)), ("batchnorm", (20_000, 256))])
+    ("softmax", (1, 200_000)), ("softmax", (1, 3_000_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)),
+    ("softmax", (64, 500_000)), ("sum", (1, 5_000_000)), ("sum", (64, 200_000)), ("batchnorm", (3000, 64)),
+    ("batchnorm", (20_000, 256))])
 def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tuple[int, int]) -> None:
     """One cooperative launch; run again and again on the same counter."""
     groups = {"softmax": lambda x: [p.softmax(x)], "sum": lambda x: [B.sum(x, [1])], "batchnorm": batchnorm}
