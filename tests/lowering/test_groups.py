@@ -94,7 +94,7 @@ def test_blocks_of_a_kernel_may_run_backwards() -> None:
     compare(graph, run_kernel_ir(graph, turned, values), want, allowed, "kernel IR")
 
 
-SHARED = {"softmax": lambda: [p.softmax(x(3, 16400))], "odd": lambda: [p.softmax(x(2, 16389))],
+SHARED = {"softmax": lambda: [p.softmax(x(2, 16400))], "odd": lambda: [p.softmax(x(2, 16389))],
           "layernorm": lambda: [p.layernorm(x(1, 20000), B.input("gamma:0", F32, (20000,)),
                                             B.input("beta:0", F32, (20000,)))]}
 

@@ -118,7 +118,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     kept = values_to_stage(single.pattern, split_phases(single.pattern, domain.rows * domain.cols),
                            domain.rows * domain.cols, loads=True)
     has_room = mapping.items > 0 or bool(single.staged) or not kept
-    if domain.cols < LONG_ROW or (has_room and domain.rows > device.processors):
+    if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
     slots = SHARING_BLOCKS * device.processors
     chunks = ceil_div(domain.cols, mapping.vector)
