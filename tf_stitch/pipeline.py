@@ -38,6 +38,7 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
@@ -59,6 +60,7 @@ class CompileOptions:
         aligned: every buffer starts at a multiple of 16 bytes.
         measured: times that go before predicted ones.
         patterns: how many patterns of more than one node are kept, the first ones; None: all.
+        reuse: how far kernels reuse values; less than all is for experiments.
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
     """
@@ -69,6 +71,7 @@ class CompileOptions:
     measured: MeasuredTimes | None = None
     patterns: int | None = None
     plans: PlanMemory | None = None
+    reuse: Reuse = Reuse.MERGED
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class CompiledRegion:
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
 
 
-def passes(device: DeviceSpec) -> tuple[Pass, ...]:
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
     """Tensor passes in order."""
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
@@ -103,7 +106,7 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
                         column_tile=128 if device.is_gpu else 512,
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
-                        shared=shared_rows(device)),
+                        shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
@@ -121,9 +124,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         ScheduleError: a node that no schedule rule takes.
     """
     start = time.perf_counter()
-    graph = run_passes(graph, passes(options.device), instrument)
+    graph = run_passes(graph, passes(options.device, options.reuse), instrument)
     verify_graph(graph, static=True)
-    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured)
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
+                               options.reuse)
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -157,7 +161,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         if known is None:
             options.plans.keep(plan)
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
-    if options.device.is_gpu and options.plan.barriers:
+    if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = join_kernels(plan, work, options.device, _footprint(graph))
     return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
 

@@ -31,6 +31,7 @@ from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_emp
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.library_calls import multiply
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.schedule.reuse import Reuse
 
 Array = NDArray[Any]
 Values = dict[str, Array]
@@ -167,10 +168,10 @@ def compare(graph: TensorGraph, got: Values, want: Values, allowed: Values, what
 
 # Levels.
 def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp",
-             barriers: bool = True) -> CompiledRegion:
+             barriers: bool = True, reuse: Reuse = Reuse.MERGED) -> CompiledRegion:
     """The region compiled down to source, every stage verified."""
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, PlanOptions(solver, barriers=barriers), aligned)
+    options = CompileOptions(device, PlanOptions(solver, barriers=barriers), aligned, reuse=reuse)
     result = compile_region(graph, inputs, variables, options,
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
     for kernel in result.kernels:

@@ -26,6 +26,7 @@ from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.types import Symbol
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.schedule.reuse import Reuse
 
 
 class Analysis:
@@ -85,7 +86,8 @@ class Analysis:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, tuple(f"i{i}" for i in range(len(region.inputs))),
                                       tuple(f"v{i}" for i in range(len(region.handles))),
-                                      CompileOptions(self._device, self._plan_options, patterns=patterns))
+                                      CompileOptions(self._device, self._plan_options, patterns=patterns,
+                                                     reuse=Reuse(self._config.reuse)))
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return
