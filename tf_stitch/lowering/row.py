@@ -53,6 +53,7 @@ class RowLowering:
         self.arrays: dict[Node, str] = {}
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
+        self.inside: k.Expr | None = None  # whether this access is of the row, inside a pass
         self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
     def run(self) -> LoweredKernel:
@@ -121,7 +122,7 @@ class RowLowering:
             with self.lanes(start) as (col, slot):
                 self._element(phase, names, outputs, arrays, row, col, slot, valid)
             if outputs:
-                with self.out.when(valid):
+                with self.out.when(_both(valid, self.inside)):
                     self.stores.flush()
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and self.mapping.row_threads > 1:
@@ -157,7 +158,9 @@ class RowLowering:
 
     @contextmanager
     def columns(self) -> Iterator[tuple[Index, Index]]:
-        """A pass over the row: this thread's first column of an access, and the number of the access."""
+        """A pass over the row: this thread's first column of an access, and the number of the access. On a GPU threads
+        beyond the row read its end again, so that no branch keeps loads from being under way together; `inside` guards
+        what they may not do."""
         m = self.mapping
         per_pass = m.row_blocks * m.row_threads * m.vector
         item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
@@ -165,8 +168,10 @@ class RowLowering:
         chunk = (var(item) * m.row_blocks + self.part) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
         chunks = self.domain.cols // m.vector
         inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
-        with self.out.loop(item, kind), self.out.when(inside):
+        self.inside = inside if m.threads > 1 else None
+        with self.out.loop(item, kind), self.out.when(None if m.threads > 1 else inside):
             yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
+        self.inside = None
 
     @contextmanager
     def lanes(self, at: tuple[Index, Index]) -> Iterator[tuple[Index, Index]]:
@@ -175,8 +180,18 @@ class RowLowering:
         lane = var(self.lane) if self.lane else constant(0)
         with self.out.loop(self.lane or Var("lane", 1), k.Loop.UNROLL):
             self.evaluator.lane = self.lane
-            yield start + lane, item * self.mapping.vector + lane if self.mapping.items else start + lane
+            yield start + lane, self._slot(start, item) + lane
             self.evaluator.lane = None
+
+    def _slot(self, start: Index, item: Index) -> Index:
+        """Where an access that begins at column `start` is kept: in an array of the thread, of this block's part of the
+        row, or of the row."""
+        m = self.mapping
+        if m.items:
+            return item * m.vector
+        if m.row_blocks > 1:
+            return (item * m.threads + var(Var(k.THREAD, m.threads))) * m.vector
+        return start
 
     def _element(self, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
                  arrays: dict[str, str], row: Index, col: Index, slot: Index, valid: k.Expr | None) -> None:
@@ -191,16 +206,21 @@ class RowLowering:
             value = self.evaluator.value(operand, self._operand_index(node, row, col))
             self._keep(slot, flat)
             if node.kind in ARG_KINDS:
-                self.out.emit(k.ArgUpdate(names[node], f"{names[node]}_at", node.kind, value, col))
+                with self.out.when(self.inside):
+                    self.out.emit(k.ArgUpdate(names[node], f"{names[node]}_at", node.kind, value, col))
             else:
-                self.out.emit(k.Update(names[node], node.kind, value))
+                self.out.emit(k.Update(names[node], node.kind, self._or_neutral(node, value)))
         for node, buffer in outputs:
-            if self.lane is None or valid is None:
-                with self.out.when(valid):
-                    self.stores.store(node, buffer, flat, self.lane, arrays)
-            else:
+            with self.out.when(_both(valid, self.inside) if self.lane is None else None):
                 self.stores.store(node, buffer, flat, self.lane, arrays)
         self._keep(slot, flat)
+
+    def _or_neutral(self, node: Node, value: k.Expr) -> k.Expr:
+        """What a thread beyond the row adds to a reduction is nothing."""
+        if self.inside is None:
+            return value
+        nothing = k.Literal(initial(node), value.dtype)
+        return k.Apply(OpKind.SELECT, (self.inside, value, nothing), value.dtype)
 
     def _keep(self, slot: Index, flat: Index) -> None:
         """Copies staged values that were just computed into their arrays."""
@@ -209,7 +229,9 @@ class RowLowering:
                 continue
             value = self.out.lookup((node, delinearize(flat, node.type.dims)))
             if value is not None:
-                self.out.emit(k.SetElement(array, slot, value))
+                apart = self.mapping.items or self.mapping.row_blocks > 1  # threads have places of their own
+                with self.out.when(None if apart else self.inside):
+                    self.out.emit(k.SetElement(array, slot, value))
                 self.filled.add(node)
                 self.evaluator.later[node] = (array, slot, flat)
 

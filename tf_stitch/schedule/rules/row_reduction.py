@@ -24,9 +24,10 @@ SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
 LONG_ROW = 1 << 14
 """Elements of a row from which blocks that share it win more than they wait for each other."""
-SHARING_BLOCKS, SHARING_THREADS, SHARED_ELEMENTS = 2, 512, 16
-"""Resident blocks of a processor that shares rows: while one waits, the other works. What fits the registers then, of
-one row in a thread."""
+SHARING_BLOCKS, SHARING_THREADS = 2, 512
+"""Resident blocks of a processor that shares rows: while one waits, the other works."""
+SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
+"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -100,38 +101,43 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
 
 def shared_rows(device: DeviceSpec) -> tuple[int, int]:
     """Shortest and longest rows that several blocks may share (see split_rows); nothing on a CPU."""
-    longest = SHARING_BLOCKS * device.processors * SHARING_THREADS * SHARED_ELEMENTS
+    longest = SHARING_BLOCKS * device.processors * SHARING_BYTES // 4
     return (LONG_ROW, longest) if device.is_gpu else (0, 0)
 
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
-    """Long rows, each shared by several blocks that keep it in their registers; None where a block has room for a row
-    and there are rows enough, or where no number of blocks has.
+    """Long rows, each shared by several blocks that keep its parts: in registers if all rows fit at once, else in
+    shared memory. None where a block has room for a row and there are rows enough, or where no number of blocks has.
 
     Args:
         single: the schedule of a block for each row.
     """
     domain, mapping = single.domain, single.mapping
-    sizes = (domain.rows, domain.cols)
-    if any(isinstance(n, Size) for n in sizes) or any(n.kind in ARG_KINDS for n in reductions):
+    if any(isinstance(n, Size) for n in (domain.rows, domain.cols)) or any(n.kind in ARG_KINDS for n in reductions):
         return None
-    kept = values_to_stage(single.pattern, split_phases(single.pattern, domain.rows * domain.cols),
-                           domain.rows * domain.cols, loads=True)
+    elements = domain.rows * domain.cols
+    kept = values_to_stage(single.pattern, split_phases(single.pattern, elements), elements, loads=True)
     has_room = mapping.items > 0 or bool(single.staged) or not kept
     if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
-    slots = SHARING_BLOCKS * device.processors
+    slots, threads = SHARING_BLOCKS * device.processors, SHARING_THREADS
     chunks = ceil_div(domain.cols, mapping.vector)
-    fewest = ceil_div(chunks, SHARING_THREADS * (SHARED_ELEMENTS // mapping.vector))
+    fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
+    in_registers = fewest * domain.rows <= slots
+    if not in_registers:
+        kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
+        width = sum(n.type.dtype.compute.size for n in kept) * threads * mapping.vector
+        fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
     if fewest > slots:
         return None
     at_once = min(slots // fewest, domain.rows)
-    blocks = min(slots // at_once, ceil_div(chunks, SHARING_THREADS))
-    threads = SHARING_THREADS
-    shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector,
-                           ceil_div(chunks, threads * blocks), blocks)
-    return replace(single, mapping=shared, staged=tuple(Staged(n, Scheme.LOCAL) for n in kept), row_room=0,
-                   resident=SHARING_BLOCKS, launched=at_once * blocks)
+    blocks = min(slots // at_once, ceil_div(chunks, threads))
+    items = ceil_div(chunks, threads * blocks)
+    shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector, items if in_registers else 0,
+                           blocks)
+    scheme = Scheme.LOCAL if in_registers else Scheme.REGIONAL
+    return replace(single, mapping=shared, staged=tuple(Staged(n, scheme) for n in kept),
+                   row_room=items * threads * mapping.vector, resident=SHARING_BLOCKS, launched=at_once * blocks)
 
 
 def _power_of_two(n: int) -> int:
