@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 
 WARP = 32
@@ -32,8 +34,18 @@ def _group_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
     schemes = {node: scheme for group in groups for node, scheme in value_schemes(group).items()}
     home = {node: i for i, group in enumerate(groups) for node in group.pattern.nodes}
     for i, group in enumerate(groups):
-        schemes |= {node: Scheme.GLOBAL for node in group.pattern.reads() if home.get(node, i) != i}
+        for node in group.pattern.reads():
+            if home.get(node, i) != i:
+                schemes |= dict.fromkeys(_in_memory_as(node), Scheme.GLOBAL)
     return schemes
+
+
+def _in_memory_as(node: Node) -> Iterator[Node]:
+    """The node, and what lies in memory as it does."""
+    yield node
+    while node.kind is OpKind.RESHAPE:
+        node = node.operands[0]
+        yield node
 
 
 def _shared_by_warps(schedule: KernelSchedule) -> bool:
