@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
@@ -52,19 +51,22 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
-    patterns = itertools.count()
+    planned = [p for p in compiled.plan.patterns if len(p.nodes) > 1]
+    number = {node: i for i, pattern in enumerate(planned) for node in pattern.outputs}
     for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
         yield KernelEntry(
             region=place.region, build=place.build,
-            pattern=next(patterns) if len(schedule.pattern.nodes) > 1 else None,
+            pattern=min((number[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in number),
+                        default=None),
             device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
-            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
+            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
+            requested_bytes=int(requested_bytes(kernel.program)))
     for call, name in zip(compiled.calls, calls, strict=True):
         gemm = call.gemm
         yield KernelEntry(

@@ -67,8 +67,14 @@ def buffer_bytes(program: k.Program) -> int:
 
 
 def array_bytes(program: k.Program) -> int:
-    """Bytes of the arrays that one block works in: shared memory, and its threads' own."""
+    """Bytes of the arrays that one block works in: shared memory, and its threads' own. Phases follow each other in the
+    same memory."""
     return max(_array_bytes(phase.body, program.threads) for phase in program.phases())
+
+
+def requested_bytes(program: k.Program) -> int:
+    """As array_bytes, if every phase had memory of its own."""
+    return sum(_array_bytes(phase.body, program.threads) for phase in program.phases())
 
 
 def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:
