@@ -196,6 +196,14 @@ class StoreVector:
     width: int
 
 
+@dataclass(frozen=True)
+class Prefetch:
+    """A hint: buffer[index] will be read soon."""
+
+    buffer: str
+    index: Index
+
+
 class Loop(Enum):
     """How iterations relate: in order; independent but for reductions; written out."""
 
@@ -288,7 +296,7 @@ class GroupBarrier:
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
                    | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier | GroupBarrier)
+                   | GridBarrier | GroupBarrier | Prefetch)
 
 
 class Mode(Enum):

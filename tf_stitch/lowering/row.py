@@ -53,6 +53,7 @@ class RowLowering:
         self.arrays: dict[Node, str] = {}
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
+        self.fetched: set[Node] = set()  # values read ahead
         self.inside: k.Expr | None = None  # whether this access is of the row, inside a pass
         self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
@@ -124,6 +125,8 @@ class RowLowering:
             if outputs:
                 with self.out.when(_both(valid, self.inside)):
                     self.stores.flush()
+        if not phase.outputs:  # what comes first only reads: until the next phase memory has nothing to do
+            self._fetch_ahead()
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and self.mapping.row_threads > 1:
             self.out.emit(k.AllReduce(together, self.mapping.row_threads))
@@ -133,6 +136,22 @@ class RowLowering:
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
         self.evaluator.later.clear()
+
+    def _fetch_ahead(self) -> None:
+        """Where blocks share rows: the row this block takes next comes into the cache while it waits for the others."""
+        m, step = self.mapping, self.schedule.launched
+        outside = [s.node for s in self.schedule.staged if not self.schedule.pattern.holds(s.node)]
+        ahead = [n for n in outside if n not in self.fetched]
+        if m.row_blocks == 1 or step >= m.grid or not ahead:
+            return
+        self.fetched.update(ahead)
+        later = var(Var(k.BLOCK, m.grid)) + step
+        with self.out.when(k.InRange(later, 0, m.grid)):
+            row = self.out.clamped("later", later, m.grid) // m.row_blocks
+            with self.columns() as (start, _):
+                _, flat = self._dominant_index(row, start)
+                for node in ahead:
+                    self.out.emit(k.Prefetch(self.buffers.reading(node), flat))
 
     def _meet_other_blocks(self, nodes: dict[str, Node], row: Index) -> None:
         """Partial results of the blocks of a row, combined by each of them in the same order."""
@@ -158,9 +177,10 @@ class RowLowering:
 
     @contextmanager
     def columns(self) -> Iterator[tuple[Index, Index]]:
-        """A pass over the row: this thread's first column of an access, and the number of the access. On a GPU threads
-        beyond the row read its end again, so that no branch keeps loads from being under way together; `inside` guards
-        what they may not do."""
+        """A pass over the row: this thread's first column of an access, and the number of the access. In rows that
+        blocks share, threads beyond the row read its end again, so that no branch keeps loads from being under way
+        together; `inside` guards what they may not do. (In other rows that cost registers: softmax 4096x32000 on an
+        H200 took 303 us without branches, 258 with them.)"""
         m = self.mapping
         per_pass = m.row_blocks * m.row_threads * m.vector
         item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
@@ -168,8 +188,9 @@ class RowLowering:
         chunk = (var(item) * m.row_blocks + self.part) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
         chunks = self.domain.cols // m.vector
         inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
-        self.inside = inside if m.threads > 1 else None
-        with self.out.loop(item, kind), self.out.when(None if m.threads > 1 else inside):
+        branches = m.row_blocks == 1
+        self.inside = None if branches else inside
+        with self.out.loop(item, kind), self.out.when(inside if branches else None):
             yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
         self.inside = None
 

@@ -95,7 +95,7 @@ def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes:
         BuildError: a cooperative launch of more blocks than the device holds: its grid barrier would never end.
     """
     kernel = module.get_function(symbol)
-    if shared_bytes > STATIC_SHARED_BYTES:
+    if shared_bytes + kernel.shared_size_bytes > STATIC_SHARED_BYTES:
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     arguments = tuple(np.uint64(address) for address in addresses)
     function = kernel.kernel
