@@ -37,6 +37,9 @@ USUAL_THREADS = 512
 """Of a block: the fewer blocks there are, the sooner they have met."""
 IN_FLIGHT = 4
 """Accesses that a thread of an elementwise group has under way: fewer threads are resident than in its own kernel."""
+GRAPH_LAUNCHES, GRAPH_NODE_US = 3, 0.51
+"""Launches from which a region runs as a CUDA graph (native/cuda_graph.cc), and what a kernel node of one costs, an
+empty one on an H200. A grid barrier costs more."""
 RULES = (Rule.ELEMENTWISE, Rule.ROW, Rule.COLUMN, Rule.MIXED)
 STATIC_SLOTS = 8192
 """Bytes of shared memory that reductions over several warps may take beside the arrays."""
@@ -53,9 +56,25 @@ def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, fo
         works: kernels and library calls in an order in which they can run.
         footprint: see ModelCost.
     """
+    few = _joined(plan, works, device, footprint, device.profile.launch_us)
+    if _launches(few) < GRAPH_LAUNCHES:
+        return few
+    return _joined(plan, works, device, footprint, min(device.profile.launch_us, GRAPH_NODE_US))
+
+
+def _launches(works: Sequence[Work]) -> int:
+    """At least so many, what does not depend on each other being launched together."""
+    waits = nx.DiGraph(_data_edges(works))
+    waits.add_nodes_from(range(len(works)))
+    return sum(1 for _ in nx.topological_generations(waits))
+
+
+def _joined(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int, launch_us: float
+            ) -> list[Work]:
+    """The work with kernels joined where launches cost so much."""
     data = list(_data_edges(works))
     edges = [*data, *_update_edges(plan.graph, works)]
-    joiner = _Joiner(plan, works, device, footprint)
+    joiner = _Joiner(plan, works, device, footprint, launch_us)
     joined: list[tuple[list[int], LoweredKernel]] = []
     groups = AcyclicContraction(range(len(works)), edges)
     for part in _parts(works, data):
@@ -107,11 +126,12 @@ def _can_be_group(kernel: LoweredKernel) -> bool:
 
 
 class _Joiner:
-    def __init__(self, plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> None:
+    def __init__(self, plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int,
+                 launch_us: float) -> None:
         nodes = plan.graph.nodes()
         self._position = {node: i for i, node in enumerate(nodes)}
         self._users, self._wanted, self._free = users_of(nodes), frozenset(delivered(plan.graph)), plan.free
-        self._works, self._device, self._footprint = works, device, footprint
+        self._works, self._device, self._footprint, self._launch_us = works, device, footprint, launch_us
         self._hopeless: set[tuple[tuple[Program, ...], ...]] = set()
 
     def kernels(self, levels: Levels) -> Iterator[tuple[list[int], LoweredKernel]]:
@@ -132,13 +152,14 @@ class _Joiner:
         key = tuple(tuple(kernel.program for kernel in together) for together in groups)
         if key in self._hopeless:
             return None
-        launch = self._device.profile.launch_us
-        apart = sum(launch + sum(self._us(kernel) - launch for kernel in together) for together in groups)
+        own = self._device.profile.launch_us  # which every prediction has in it
+        work = sum(self._us(kernel) - own for together in groups for kernel in together)
+        apart = work + self._launch_us * len(levels)
         least = max(kernel.program.threads for together in groups for kernel in together)
         found = [joined for threads in {least, max(least, USUAL_THREADS)}
                  if (joined := self._joined(groups, threads)) is not None]
         best = min(found, key=self._us, default=None)
-        if best is None or self._us(best) >= apart + TIE_US * (len(levels) - 1):
+        if best is None or self._us(best) - own + self._launch_us >= apart + TIE_US * (len(levels) - 1):
             self._hopeless.add(key)
             return None
         return best

@@ -60,6 +60,16 @@ def test_values_between_groups_are_global() -> None:
     assert len(scratch) >= 4, "sums of parts of x and its square, mean, scale"
 
 
+def test_regions_that_become_cuda_graphs_keep_their_kernels() -> None:
+    """A node of a graph costs less than a grid barrier."""
+    y = B.input("a:0", F32, (64, 64))
+    for i in range(3):
+        y = B.dot(y, B.input(f"b{i}:0", F32, (64, 64)))
+    built = compiled(region("products", [B.sum(x(2, 12288), [1]), y]), SMALL)
+    assert len(built.executable.steps) > 3
+    assert not any(kernel.program.cooperative for kernel in built.kernels)
+
+
 def test_large_sweeps_turn_round() -> None:
     """What a sweep over a tensor touched last is in the cache: the next one starts there."""
     graph = region("batchnorm", batchnorm(1 << 14, 256))
