@@ -63,10 +63,16 @@ def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, fo
 
 
 def _launches(works: Sequence[Work]) -> int:
-    """At least so many, what does not depend on each other being launched together."""
+    """How many there will be: kernels of one level share a launch if their blocks are alike (pipeline's packing)."""
     waits = nx.DiGraph(_data_edges(works))
     waits.add_nodes_from(range(len(works)))
-    return sum(1 for _ in nx.topological_generations(waits))
+    launches: set[tuple[int, int, int]] = set()
+    for level, members in enumerate(nx.topological_generations(waits)):
+        for i in members:
+            work = works[i]
+            alone = isinstance(work, LibraryCall) or work.program.cooperative or bool(shared_bytes(work.program))
+            launches.add((level, 0 if isinstance(work, LibraryCall) else work.program.threads, i if alone else -1))
+    return len(launches)
 
 
 def _joined(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int, launch_us: float
@@ -76,14 +82,22 @@ def _joined(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footpri
     edges = [*data, *_update_edges(plan.graph, works)]
     joiner = _Joiner(plan, works, device, footprint, launch_us)
     joined: list[tuple[list[int], LoweredKernel]] = []
-    groups = AcyclicContraction(range(len(works)), edges)
+    best, launches = list(works), _launches(works)
     for part in _parts(works, data):
-        for members, kernel in joiner.kernels(part):
-            trial = AcyclicContraction(range(len(works)), edges)
-            sets = [members, *(known for known, _ in joined)]
-            if all(trial.merge(one[0], i) for one in sets for i in one[1:]):
-                groups = trial
-                joined.append((members, kernel))
+        for found in joiner.kernels(part):
+            trial = _in_order(works, edges, [*joined, found])
+            if trial is not None and (fewer := _launches(trial)) < launches:  # else they share launches as it is
+                joined.append(found)
+                best, launches = trial, fewer
+    return best
+
+
+def _in_order(works: Sequence[Work], edges: Sequence[Edge], joined: Sequence[tuple[list[int], LoweredKernel]]
+              ) -> list[Work] | None:
+    """The work with joined kernels in the place of their members; None if they would wait for each other."""
+    groups = AcyclicContraction(range(len(works)), edges)
+    if not all(groups.merge(members[0], i) for members, _ in joined for i in members[1:]):
+        return None
     place = {groups.find(members[0]): kernel for members, kernel in joined}
     return [place.get(groups.find(group[0]), works[group[0]]) for group in groups.groups()]
 

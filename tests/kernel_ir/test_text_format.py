@@ -65,7 +65,6 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.GridLoop(3, (k.Barrier(),), backwards=True), ["for block in 2..0 over the grid:", "  barrier"]),
     (k.GridLoop(4, (k.GroupBarrier(),), group=2),
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
-    (k.Prefetch("x", var(I)), ["prefetch x[i]"]),
     (k.GridBarrier(), ["grid barrier"]),
     (k.GroupBarrier(), ["group barrier"]),
 ]

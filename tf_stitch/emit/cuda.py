@@ -196,8 +196,6 @@ class _Cuda(CFamily):
             yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
         elif isinstance(stmt, k.Barrier):
             yield "__syncthreads();"
-        elif isinstance(stmt, k.Prefetch):
-            yield f"tfs_prefetch({stmt.buffer} + ({self.index(stmt.index)}));"
         elif isinstance(stmt, k.GridBarrier):
             yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
         elif isinstance(stmt, k.GroupBarrier):  # each group has a counter

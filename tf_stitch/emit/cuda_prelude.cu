@@ -132,11 +132,6 @@ __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
   }
 }
 
-// Brings the line of an address from memory into the last cache.
-__device__ __forceinline__ void tfs_prefetch(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" :: "l"(address));
-}
-
 // Every thread of `blocks` blocks waits here, of which one is the first; all have to be resident. What was written before is visible after.
 // The low bits of the counter are the blocks that have arrived; the last one of them brings these back to zero and flips
 // the top bit, whatever it was. So the counter is never cleared: zero once, it serves every barrier of every launch

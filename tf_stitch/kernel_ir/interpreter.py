@@ -167,8 +167,6 @@ class _Block:
         elif isinstance(stmt, k.StoreVector):
             for i in range(stmt.width):
                 self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
-        elif isinstance(stmt, k.Prefetch):
-            self._load(stmt.buffer, self._index(stmt.index, t))
         elif isinstance(stmt, k.Fail):
             if not self._value(stmt.unless, t):
                 raise KernelFailure("an index is out of range")

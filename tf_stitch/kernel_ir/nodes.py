@@ -196,14 +196,6 @@ class StoreVector:
     width: int
 
 
-@dataclass(frozen=True)
-class Prefetch:
-    """A hint: buffer[index] will be read soon."""
-
-    buffer: str
-    index: Index
-
-
 class Loop(Enum):
     """How iterations relate: in order; independent but for reductions; written out."""
 
@@ -296,7 +288,7 @@ class GroupBarrier:
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
                    | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier | GroupBarrier | Prefetch)
+                   | GridBarrier | GroupBarrier)
 
 
 class Mode(Enum):

@@ -106,8 +106,6 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
         case k.ArgAllReduce(best, at, kind, width):
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
-        case k.Prefetch(buffer, index):
-            return f"prefetch {buffer}[{index}]"
         case k.Barrier():
             return "barrier"
         case k.GridBarrier():

@@ -152,8 +152,6 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
-        elif isinstance(stmt, k.Prefetch):
-            self._buffer(stmt.buffer, writes=False)
         _require(not isinstance(stmt, k.GridLoop | k.GridBarrier | k.GroupBarrier),
                  f"{type(stmt).__name__} inside a grid loop")
         if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
@@ -219,7 +217,7 @@ def _parts(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
         yield stmt.source
     elif isinstance(stmt, k.LoadVector):
         yield from (stmt.at, stmt.index)
-    elif isinstance(stmt, k.StoreVector | k.Prefetch):
+    elif isinstance(stmt, k.StoreVector):
         yield stmt.index
     elif isinstance(stmt, k.If):
         yield stmt.condition

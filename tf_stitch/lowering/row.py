@@ -53,7 +53,6 @@ class RowLowering:
         self.arrays: dict[Node, str] = {}
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
-        self.fetched: set[Node] = set()  # values read ahead
         self.inside: k.Expr | None = None  # whether this access is of the row, inside a pass
         self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
@@ -125,8 +124,6 @@ class RowLowering:
             if outputs:
                 with self.out.when(_both(valid, self.inside)):
                     self.stores.flush()
-        if not phase.outputs:  # what comes first only reads: until the next phase memory has nothing to do
-            self._fetch_ahead()
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and self.mapping.row_threads > 1:
             self.out.emit(k.AllReduce(together, self.mapping.row_threads))
@@ -136,22 +133,6 @@ class RowLowering:
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
         self.evaluator.later.clear()
-
-    def _fetch_ahead(self) -> None:
-        """Where blocks share rows: the row this block takes next comes into the cache while it waits for the others."""
-        m, step = self.mapping, self.schedule.launched
-        outside = [s.node for s in self.schedule.staged if not self.schedule.pattern.holds(s.node)]
-        ahead = [n for n in outside if n not in self.fetched]
-        if m.row_blocks == 1 or step >= m.grid or not ahead:
-            return
-        self.fetched.update(ahead)
-        later = var(Var(k.BLOCK, m.grid)) + step
-        with self.out.when(k.InRange(later, 0, m.grid)):
-            row = self.out.clamped("later", later, m.grid) // m.row_blocks
-            with self.columns() as (start, _):
-                _, flat = self._dominant_index(row, start)
-                for node in ahead:
-                    self.out.emit(k.Prefetch(self.buffers.reading(node), flat))
 
     def _meet_other_blocks(self, nodes: dict[str, Node], row: Index) -> None:
         """Partial results of the blocks of a row, combined by each of them in the same order."""

@@ -27,7 +27,9 @@ LONG_ROW = 1 << 14
 SHARING_BLOCKS, SHARING_THREADS = 2, 512
 """Resident blocks of a processor that shares rows: while one waits, the other works."""
 SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
-"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
+"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory. On an H200 softmax
+64x500000 took 96 us with these, 98 to 115 with one or three blocks, 1024 threads or less memory, 107 where a block
+prefetched its next part while it waited; in a kernel for each phase 105."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
