@@ -6,47 +6,33 @@ follow each other in one launch where that is predicted to take less time than a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import networkx as nx
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cuda import shared_bytes
-from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
 from tf_stitch.ir.sizes import Size
-from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.lowering import lower
-from tf_stitch.lowering.groups import join_groups
+from tf_stitch.joined_levels import LevelJoiner, Levels
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.contraction import AcyclicContraction
-from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.part import TIE_US
-from tf_stitch.planning.stitch_plan import StitchPlan, delivered, make_pattern
+from tf_stitch.planning.stitch_plan import StitchPlan
+from tf_stitch.runtime.buffer_plan import Work
 from tf_stitch.runtime.library_calls import LibraryCall
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
-from tf_stitch.schedule.threads import with_items, with_threads
+from tf_stitch.schedule.kernel_schedule import Rule
 
 MOST_KERNELS = 16
 """Kernels of a connected part. In larger ones levels are wide, and their kernels share launches as it is."""
-USUAL_THREADS = 512
-"""Of a block: the fewer blocks there are, the sooner they have met."""
-IN_FLIGHT = 4
-"""Accesses that a thread of an elementwise group has under way: fewer threads are resident than in its own kernel."""
-GRAPH_LAUNCHES, GRAPH_NODE_US = 3, 0.51
-"""Launches from which a region runs as a CUDA graph (native/cuda_graph.cc), and what a kernel node of one costs, an
-empty one on an H200. A grid barrier costs more."""
+MOST_WORK = 256
+"""Kernels and library calls of a region. Larger ones are CUDA graphs in any case."""
+GRAPH_LAUNCHES = 3
+"""Launches from which a region runs as a CUDA graph (native/cuda_graph.cc). A node of one costs less than a grid
+barrier: 0.51 us on an H200, if it is empty, against 0.9 to 1.3."""
 RULES = (Rule.ELEMENTWISE, Rule.ROW, Rule.COLUMN, Rule.MIXED)
-STATIC_SLOTS = 8192
-"""Bytes of shared memory that reductions over several warps may take beside the arrays."""
-
-Work = LoweredKernel | LibraryCall
-Levels = list[list[int]]
-"""Numbers of kernels. Those of one level do not depend on each other; each needs one of the level before."""
 
 
 def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:
@@ -56,10 +42,11 @@ def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, fo
         works: kernels and library calls in an order in which they can run.
         footprint: see ModelCost.
     """
-    few = _joined(plan, works, device, footprint, device.profile.launch_us)
-    if _launches(few) < GRAPH_LAUNCHES:
-        return few
-    return _joined(plan, works, device, footprint, min(device.profile.launch_us, GRAPH_NODE_US))
+    calls = sum(isinstance(work, LibraryCall) for work in works)
+    if calls >= GRAPH_LAUNCHES or len(works) > MOST_WORK:
+        return list(works)
+    joined = _joined(plan, works, LevelJoiner(plan, works, device, footprint))
+    return joined if _launches(joined) < GRAPH_LAUNCHES else list(works)
 
 
 def _launches(works: Sequence[Work]) -> int:
@@ -75,12 +62,10 @@ def _launches(works: Sequence[Work]) -> int:
     return len(launches)
 
 
-def _joined(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int, launch_us: float
-            ) -> list[Work]:
-    """The work with kernels joined where launches cost so much."""
+def _joined(plan: StitchPlan, works: Sequence[Work], joiner: LevelJoiner) -> list[Work]:
+    """The work with kernels joined where that leaves fewer launches."""
     data = list(_data_edges(works))
     edges = [*data, *_update_edges(plan.graph, works)]
-    joiner = _Joiner(plan, works, device, footprint, launch_us)
     joined: list[tuple[list[int], LoweredKernel]] = []
     best, launches = list(works), _launches(works)
     for part in _parts(works, data):
@@ -137,81 +122,3 @@ def _can_be_group(kernel: LoweredKernel) -> bool:
     return (kernel.schedule.rule in RULES and kernel.program.grid > 0
             and not any(isinstance(n, Size) for b in kernel.program.buffers for n in (b.size, domain.rows, domain.cols))
             and all(node in known for node, _ in kernel.arguments))
-
-
-class _Joiner:
-    def __init__(self, plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int,
-                 launch_us: float) -> None:
-        nodes = plan.graph.nodes()
-        self._position = {node: i for i, node in enumerate(nodes)}
-        self._users, self._wanted, self._free = users_of(nodes), frozenset(delivered(plan.graph)), plan.free
-        self._works, self._device, self._footprint, self._launch_us = works, device, footprint, launch_us
-        self._hopeless: set[tuple[tuple[Program, ...], ...]] = set()
-
-    def kernels(self, levels: Levels) -> Iterator[tuple[list[int], LoweredKernel]]:
-        """Levels that follow each other joined, as many as pay, and the numbers of the kernels in them."""
-        start = 0
-        while start < len(levels) - 1:
-            for end in range(len(levels), start + 1, -1):
-                kernel = self._join(levels[start:end])
-                if kernel is not None:
-                    yield [i for level in levels[start:end] for i in level], kernel
-                    start = end - 1
-                    break
-            start += 1
-
-    def _join(self, levels: Levels) -> LoweredKernel | None:
-        """The levels as one kernel; None if it cannot be one, or takes longer than a launch for each level."""
-        groups = [[self._kernel(i) for i in level] for level in levels]
-        key = tuple(tuple(kernel.program for kernel in together) for together in groups)
-        if key in self._hopeless:
-            return None
-        own = self._device.profile.launch_us  # which every prediction has in it
-        work = sum(self._us(kernel) - own for together in groups for kernel in together)
-        apart = work + self._launch_us * len(levels)
-        least = max(kernel.program.threads for together in groups for kernel in together)
-        found = [joined for threads in {least, max(least, USUAL_THREADS)}
-                 if (joined := self._joined(groups, threads)) is not None]
-        best = min(found, key=self._us, default=None)
-        if best is None or self._us(best) - own + self._launch_us >= apart + TIE_US * (len(levels) - 1):
-            self._hopeless.add(key)
-            return None
-        return best
-
-    def _joined(self, groups: list[list[LoweredKernel]], threads: int) -> LoweredKernel | None:
-        try:
-            return self._try(groups, threads)
-        except ScheduleError:
-            return None
-
-    def _try(self, groups: list[list[LoweredKernel]], threads: int) -> LoweredKernel:
-        """The groups as one kernel of such blocks; ScheduleError if it cannot be."""
-        device = self._device
-        fitted = [[self._fit(kernel, threads) for kernel in together] for together in groups]
-        alike = [kernel for together in fitted for kernel in together]
-        if max(shared_bytes(kernel.program) for kernel in alike) + STATIC_SLOTS > device.shared_bytes:
-            raise ScheduleError("a group takes all of the shared memory")
-        resident = min(resident_blocks(kernel.program, device) for kernel in alike)
-        grid = min(max(kernel.program.grid for kernel in alike), resident * device.processors)
-        nodes = sorted((n for kernel in alike for n in kernel.schedule.pattern.nodes), key=self._position.__getitem__)
-        pattern = make_pattern(nodes, self._users, self._wanted, self._free)
-        largest = max((kernel.schedule for kernel in alike), key=lambda s: s.domain.rows * s.domain.cols)
-        schedule = KernelSchedule(Rule.GROUPS, pattern, largest.dominant, largest.domain,
-                                  replace(largest.mapping, grid=grid), resident=math.ceil(grid / device.processors),
-                                  groups=tuple(tuple(kernel.schedule for kernel in together) for together in fitted))
-        return join_groups(schedule, fitted)
-
-    def _us(self, kernel: LoweredKernel) -> float:
-        return predict_us(kernel.program, self._device, self._footprint)
-
-    def _kernel(self, i: int) -> LoweredKernel:
-        work = self._works[i]
-        assert isinstance(work, LoweredKernel)
-        return work
-
-    def _fit(self, kernel: LoweredKernel, threads: int) -> LoweredKernel:
-        """The kernel as a group: in blocks of so many threads, which make as many accesses as fill the device."""
-        schedule = with_threads(kernel.schedule, threads)
-        if schedule.mapping.grid >= IN_FLIGHT * self._device.processors:
-            schedule = with_items(schedule, IN_FLIGHT)
-        return kernel if schedule == kernel.schedule else lower(schedule)
