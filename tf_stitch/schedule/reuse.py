@@ -6,7 +6,8 @@ from collections import Counter
 from enum import Enum
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.phases import reduction_depths
 
@@ -31,7 +32,9 @@ def require_reuse(pattern: Pattern, reuse: Reuse) -> None:
         raise ScheduleError(f"reductions are not merged (reuse: {reuse.value})", reductions[0].loc)
     if reuse is Reuse.HIERARCHY:
         return
-    used = {operand for node in pattern.nodes for operand in node.operands}
-    for node in reductions:
-        if node in used:
+    reduced: set[Node] = set()  # and what lies in memory as they do
+    for node in pattern.nodes:
+        if any(operand in reduced for operand in node.operands) and node.kind is not OpKind.RESHAPE:
             raise ScheduleError(f"a reduction's value leaves its kernel (reuse: {reuse.value})", node.loc)
+        if node.category is Category.REDUCTION or any(operand in reduced for operand in node.operands):
+            reduced.add(node)
