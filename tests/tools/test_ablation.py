@@ -6,6 +6,7 @@ from pathlib import Path
 
 import ablation
 from benchmarking.subgraphs import SUBGRAPHS
+
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 
