@@ -33,6 +33,7 @@ struct KernelNodeParams {
 // Values of cuda.h that we need.
 constexpr CUresult kCudaNotReady = 600;
 constexpr int kDeviceMultiprocessorCount = 16;
+constexpr int kDeviceCacheBytes = 38;  // of the second level
 constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
