@@ -127,8 +127,10 @@ class SplitReductions:
 
 
 def _of_rows(node: Node) -> bool:
-    attrs, rank = node.attrs, node.operands[0].type.rank
-    return isinstance(attrs, ReduceAttrs) and attrs.axes == tuple(range(attrs.axes[0], rank))
+    """Whether a reduction is of trailing axes, of sizes that do not change."""
+    attrs, dims = node.attrs, node.operands[0].type.dims
+    return (isinstance(attrs, ReduceAttrs) and attrs.axes == tuple(range(attrs.axes[0], len(dims)))
+            and not any(isinstance(d, Size) for d in dims))
 
 
 def _meets_elements(node: Node, elements: int, users: dict[Node, list[Node]]) -> bool:
