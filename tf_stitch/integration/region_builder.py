@@ -32,6 +32,7 @@ from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.stored_plans import StoredPlans
+from tf_stitch.schedule.reuse import Reuse
 
 CPU_ORDINAL = -1
 VECTOR = 4
@@ -190,8 +191,9 @@ class RegionBuilder:
     def _options(self, place: PlacedRegion) -> CompileOptions:
         device, times = self._spec(place.device), self._times(place.device)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds)
-        circumstances = map(repr, (device, plan, place.aligned, place.patterns, times.digest()))
-        return CompileOptions(device, plan, place.aligned, times, place.patterns,
+        reuse = Reuse(self._config.reuse)
+        circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
+        return CompileOptions(device, plan, place.aligned, times, place.patterns, reuse=reuse,
                               stored=StoredPlans(self._plans, tuple(circumstances)))
 
     def _spec(self, device: int) -> DeviceSpec:

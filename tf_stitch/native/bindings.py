@@ -19,6 +19,8 @@ An executable travels from Python to the op as int64 words:
 
     spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset,
             counted through its segments; no buffer lies in two
+            5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
+              which may use as many as it has blocks
 
 A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
 pointer is a multiple of 64 bytes, bits 1 and 2 that TensorFlow allows TF32 and asks for determinism (GPU).

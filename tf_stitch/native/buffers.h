@@ -12,6 +12,7 @@ struct Buffers {
   Pointers variables;
   Pointers fresh;
   Pointers arena;             // its segments
+  char* barriers = nullptr;   // Executable::barrier_memory
   char* workspace = nullptr;  // for products on a GPU
   std::size_t workspace_bytes = 0;
 
@@ -32,6 +33,8 @@ struct Buffers {
         return fresh[operand.index];
       case Space::kArena:
         return static_cast<char*>(arena[operand.segment]) + operand.index;
+      case Space::kBarrier:
+        return barriers + operand.index * kBarrierBytes;
     }
     return nullptr;
   }

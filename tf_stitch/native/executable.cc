@@ -14,6 +14,7 @@ using Words = std::vector<std::int64_t>;
 constexpr std::int64_t kAbi = 2;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
+constexpr std::int64_t kMaxBarriers = 1 << 20;
 
 void Require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
@@ -159,6 +160,10 @@ class Decoder {
     launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
+    for (const Operand& operand : launch.args) {  // a counter for each block at most
+      if (operand.space != Space::kBarrier) continue;
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+    }
     launch.sizes = Sizes();
     return launch;
   }
@@ -199,8 +204,9 @@ class Decoder {
   }
 
   Operand NextOperand() {
-    const Space space{Ranged("space", 0, 4)};
+    const Space space{Ranged("space", 0, 5)};
     const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
     Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
     return space == Space::kArena ? InArena(index) : Operand{space, index};
   }
@@ -226,6 +232,8 @@ class Decoder {
         return Last(executable_.state.size());
       case Space::kArena:
         return arena_bytes_ - 1;
+      case Space::kBarrier:
+        return extents_.on_gpu ? kMaxBarriers : -1;
     }
     return -1;
   }
@@ -243,6 +251,8 @@ class Decoder {
         return extents_.variables[executable_.state[operand.index].variable];
       case Space::kArena:
         return executable_.arena[operand.segment] - operand.index;
+      case Space::kBarrier:
+        return 0;
     }
     return 0;
   }

@@ -216,6 +216,7 @@ class StitchOp final : public tensorflow::OpKernel {
       overwrites |= forwarded >= 0;
       buffers.outputs.push_back(output->data());
     }
+    buffers.barriers = executable.barrier_memory.get();
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(runtime.context());
     absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
