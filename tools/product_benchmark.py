@@ -59,7 +59,7 @@ def in_a_row(gemm: Gemm) -> Executable:
     counts = [size // gemm.dtype.size for size in gemm.operand_bytes()]
     args = (*(BufferRef(Space.INPUT, i) for i in range(len(counts) - 1)), BufferRef(Space.OUTPUT, 0))
     return Executable(tuple(f"x{i}" for i in range(len(counts) - 1)), (), (TensorType(gemm.dtype, (counts[-1],)),), (),
-                      0, (GemmStep(gemm, args),) * REPEATS, None)
+                      (), (GemmStep(gemm, args),) * REPEATS, None)
 
 
 class Runner:

@@ -58,7 +58,7 @@ def check(regions: Regions, gemm: Gemm, device: str) -> None:
     memory = [(random.standard_normal(n) / 4).astype(gemm.dtype.numpy) for n in counts[:-1]]
     want = exact(gemm, *(x.astype(np.float64) for x in memory))
     refs = [BufferRef(Space.INPUT, i) for i in range(len(memory))]
-    e = Executable(tuple("abcd"[:len(memory)]), (), (TensorType(gemm.dtype, (counts[-1],)),), (), 0,
+    e = Executable(tuple("abcd"[:len(memory)]), (), (TensorType(gemm.dtype, (counts[-1],)),), (), (),
                    (GemmStep(gemm, (*refs, BufferRef(Space.OUTPUT, 0))),), None)
     region = regions.add(lambda key: encode(e, {}))
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_activations_of_nan_on_a_cpu(regions: Regions, activation: Activation) -
     g = plain(DType.F32, 2, 32, 32)
     gemm = Gemm(g.dtype, 1, g.m, g.n, g.k, g.a, g.b, g.out, activation=activation)
     refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
-    e = Executable(("a", "b"), (), (TensorType(DType.F32, (2, 32)),), (), 0, (GemmStep(gemm, refs),), None)
+    e = Executable(("a", "b"), (), (TensorType(DType.F32, (2, 32)),), (), (), (GemmStep(gemm, refs),), None)
     region = regions.add(lambda key: encode(e, {}))
     with tf.device("/CPU:0"):
         x = np.ones((2, 32), np.float32)
