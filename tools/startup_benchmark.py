@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from region_benchmark import Worker  # noqa: E402
-
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library  # noqa: E402
 
@@ -43,7 +42,8 @@ def first_result(backend: str, cache: Path) -> tuple[float, float]:
 
 
 def main(_: Sequence[str]) -> None:
-    native = [build_library(library, load_config().cache_dir) for library in (STITCH_OP, GRAPH_HOOK)][0].parent
+    for library in (STITCH_OP, GRAPH_HOOK):
+        native = build_library(library, load_config().cache_dir).parent
     found: dict[str, list[tuple[float, float]]] = {"tensorflow": [], "cold": [], "warm": []}
     for _ in range(_ROUNDS.value):
         with tempfile.TemporaryDirectory() as folder:
