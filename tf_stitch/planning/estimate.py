@@ -1,30 +1,51 @@
-"""A first guess of a pattern's time, from its nodes alone: no schedule, no kernel. The planner scales it by exact times
-of single nodes and confirms whatever it chooses."""
+"""A first guess of a pattern's time, from its nodes and the threads of its schedule: no kernel is made. The planner
+scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.kernel_ir.work import Op
+from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS, ops_ns
 from tf_stitch.planning.stitch_plan import Pattern
 
-ADDITIONS = 2.0
-"""Additions that take as long as a unit of op cost, index arithmetic included: a median over the kernels of
-models/scripts."""
+INLINE_NS = 10_000.0
+"""Work of a CPU kernel that the calling thread does alone: about cost_model.INLINE_CYCLES."""
 
 
-def estimate_us(pattern: Pattern, device: DeviceSpec) -> float:
-    """Microseconds of one launch: the larger of its traffic and its arithmetic."""
-    moved = sum(n.type.nbytes for n in pattern.reads()) + sum(n.type.nbytes for n in pattern.outputs)
-    work = products = 0
-    for node in pattern.nodes:
-        elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
-        work += (1 + node.info.cost) * elements
-        if isinstance(node.attrs, DotAttrs):
-            terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
-            products += node.type.numel * terms
+def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1) -> float:
+    """Microseconds of one launch: the larger of its traffic and its arithmetic.
+
+    Args:
+        blocks, threads: of its schedule: blocks (CPU: tasks), and threads of each.
+    """
     profile = device.profile
-    rate = profile.rate("float32", OpKind.ADD.value, 1) * (1 if device.is_gpu else device.processors)
+    moved = sum(n.type.nbytes for n in pattern.reads()) + sum(n.type.nbytes for n in pattern.outputs)
     memory = moved / interpolate(profile.bandwidth, moved) if moved else 0.0
-    return profile.launch_us + max(memory, (ADDITIONS * work + products) / rate) * 1e-3
+    work = _work_ns(pattern, device)
+    if device.is_gpu:
+        busy = min(1.0, blocks * threads / (device.processors * SATURATING_THREADS))
+        return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
+    launch = max(profile.launch_us, COLD_CALL_US)
+    if blocks == 1 or max(memory, work) < INLINE_NS:
+        return launch + max(memory, work) * 1e-3
+    cores = min(device.processors, blocks)
+    return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
+
+
+def _work_ns(pattern: Pattern, device: DeviceSpec) -> float:
+    """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
+    ops: Counter[Op] = Counter()
+    for node in pattern.nodes:
+        dtype = node.type.dtype.compute
+        elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
+        if isinstance(node.attrs, DotAttrs):
+            elements *= node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+            ops[dtype, OpKind.ADD] += elements
+        else:
+            ops[dtype, node.kind] += elements
+    return ops_ns(ops, device.profile)

@@ -123,6 +123,7 @@ class Part:
         """Computes exact times of patterns, and scales the estimates of the others by what they show."""
         for mask in masks:
             self.exact(mask)
+        self._singles = []
         both = [(exact, guess) for mask, exact in self._exact.items() if mask & (mask - 1)
                 and exact is not None and (guess := self._estimates.get(mask)) is not None]
         if len(both) >= ENOUGH:

@@ -4,21 +4,36 @@ is taken has no cycle."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tf_stitch.planning.dependence import Edge, strong_components
+
+NEGLIGIBLE = 1e-6
+"""Microseconds below which two gains are the same."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """Candidates are sets of positions 0 .. size - 1; `edges` (before, after) hold for data and for control alike, and
-    ascend in no particular order. `gains` are microseconds saved."""
+    ascend in no particular order. `gains` are microseconds saved. A choice has to save `least_saved` kernels at least,
+    against one for each position."""
 
     candidates: tuple[frozenset[int], ...]
     gains: tuple[float, ...]
     size: int
     edges: tuple[Edge, ...]
+    least_saved: int = 0
+
+    @cached_property
+    def useful(self) -> tuple[int, ...]:
+        """Candidates that gain something."""
+        return tuple(j for j, gain in enumerate(self.gains) if gain > NEGLIGIBLE)
+
+    def saved(self, chosen: Iterable[int]) -> int:
+        """Kernels fewer than positions."""
+        return sum(len(self.candidates[j]) - 1 for j in chosen)
 
     def cycles(self, chosen: Sequence[int]) -> list[tuple[int, ...]]:
         """Candidates on a short cycle of the contracted graph, one cycle for each group of positions that wait for
