@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.planning.dags import MadeUpTimes, part_of, random_nodes
 from tests.planning.test_solvers import best_by_brute_force
 from tf_stitch.planning.candidates import GrowthOptions, candidates
-from tf_stitch.planning.dependence import Edge, order_groups, strong_components
+from tf_stitch.planning.dependence import Edge, order_groups
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.part import Part, bits
 from tf_stitch.planning.planner import FEW, PlanOptions, plan_part
@@ -70,18 +70,6 @@ def test_few_patterns_are_timed_exactly() -> None:
     report = plan_part(part, PlanOptions()).report
     assert report.candidates > FEW
     assert times.exact_calls < report.candidates / 2 + 16
-
-
-@given(st.randoms(use_true_random=False))
-def test_components_are_those_of_networkx(rng: random.Random) -> None:
-    n = rng.randint(1, 12)
-    edges = [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(0, 20))]
-    graph = nx.DiGraph(edges)
-    graph.add_nodes_from(range(n))
-    found = strong_components(n, edges)
-    for component in nx.strongly_connected_components(graph):
-        assert len({found[i] for i in component}) == 1
-    assert len(set(found)) == nx.number_strongly_connected_components(graph)
 
 
 def test_wishes_are_kept_unless_the_data_contradict() -> None:

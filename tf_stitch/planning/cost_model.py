@@ -111,7 +111,7 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     uneven = share * device.processors / program.grid
     memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
     memory *= uneven if share > 1 else 1.0
-    ops = ops_ns(work.scalar, profile) + ops_ns(work.vector, profile)
+    ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
     threads = program.grid * max(program.threads, WARP)
     together = min(resident, share) * max(program.threads, WARP)
@@ -156,7 +156,7 @@ def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     launch = max(profile.launch_us, COLD_CALL_US)
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
     memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
-    ops = ops_ns(work.vector, profile) + ops_ns(work.scalar, profile, "scalar ")
+    ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")
     compute = program.grid * (ops * 1e-3 + work.loops * profile.loop_us)
     used = min(device.processors, program.grid)
     if used == 1 or program.grid * program.cost < INLINE_CYCLES:
@@ -178,7 +178,7 @@ def _strided_us(program: Program, work: Work, profile: DeviceProfile) -> float:
                for a in work.accesses if a.stride not in (0, 1))
 
 
-def ops_ns(ops: Mapping[Op, float], profile: DeviceProfile, table: str = "") -> float:
+def _ops_ns(ops: Mapping[Op, float], profile: DeviceProfile, table: str = "") -> float:
     """Nanoseconds of a thread's ops if the whole device did nothing else."""
     return sum(count / profile.rate(table + dtype.value, kind.value, OP_TABLE[kind].cost)
                for (dtype, kind), count in ops.items())

@@ -3,14 +3,12 @@ scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.kernel_ir.work import Op
-from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS, ops_ns
+from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
 
 INLINE_NS = 10_000.0
@@ -39,13 +37,13 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
 
 def _work_ns(pattern: Pattern, device: DeviceSpec) -> float:
     """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
-    ops: Counter[Op] = Counter()
-    for node in pattern.nodes:
-        dtype = node.type.dtype.compute
-        elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
-        if isinstance(node.attrs, DotAttrs):
-            elements *= node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
-            ops[dtype, OpKind.ADD] += elements
-        else:
-            ops[dtype, node.kind] += elements
-    return ops_ns(ops, device.profile)
+    return sum(_node_ns(node, device) for node in pattern.nodes)
+
+
+def _node_ns(node: Node, device: DeviceSpec) -> float:
+    elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
+    kind = node.kind
+    if isinstance(node.attrs, DotAttrs):
+        elements *= node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+        kind = OpKind.ADD  # and a multiplication with it
+    return elements / device.profile.rate(node.type.dtype.compute.value, kind.value, node.info.cost)

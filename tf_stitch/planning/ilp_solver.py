@@ -33,16 +33,20 @@ def import_pulp() -> ModuleType | None:
 
 
 def solve(problem: Selection, seconds: float) -> Choice:
-    """The best choice of disjoint candidates whose contraction is acyclic, never worse than the greedy one, if that
-    saves `least_saved` kernels.
+    """As improve, from the greedy choice."""
+    return improve(problem, solve_greedily(problem), seconds)
+
+
+def improve(problem: Selection, greedy: Choice, seconds: float) -> Choice:
+    """The best choice of disjoint candidates whose contraction is acyclic, never worse than the greedy one.
 
     A problem whose useful candidates are disjoint and acyclic needs no program. Where the time ends, the best choice
     found so far is returned as "feasible", with the solver's bound; where there is no pulp, the greedy one.
 
     Args:
+        greedy: saves `least_saved` kernels.
         seconds: time limit of all its programs together.
     """
-    greedy = solve_greedily(problem)
     if greedy.objective >= greedy.bound - NEGLIGIBLE:
         return Choice(greedy.chosen, "optimal", greedy.objective, greedy.objective)
     pulp = import_pulp()

@@ -132,8 +132,10 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
         problem = Selection(sets, tuple(gains), len(part.nodes), edges)
         greedy = solve_greedily(problem)
+        if options.solver == "greedy":
+            return greedy, greedy
         problem = replace(problem, least_saved=problem.saved(greedy.chosen))
-        return (ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy), greedy
+        return ilp_solver.improve(problem, greedy, options.seconds), greedy
 
     if options.rounds and len(masks) <= FEW:
         part.confirm(masks)

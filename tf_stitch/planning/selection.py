@@ -3,12 +3,13 @@ is taken has no cycle."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tf_stitch.planning.dependence import Edge, strong_components
+import networkx as nx
+
+from tf_stitch.planning.dependence import Edge
 
 NEGLIGIBLE = 1e-6
 """Microseconds below which two gains are the same."""
@@ -42,14 +43,15 @@ class Selection:
         for j in chosen:
             for p in self.candidates[j]:
                 owner[p] = self.size + j
-        nodes = self.size + len(self.candidates)
-        edges = {(owner[a], owner[b]) for a, b in self.edges if owner[a] != owner[b]}
-        component = strong_components(nodes, edges)
-        inside: dict[int, list[Edge]] = {}
-        for a, b in sorted(edges):
-            if component[a] == component[b]:
-                inside.setdefault(component[a], []).append((a, b))
-        return [tuple(sorted(n - self.size for n in _short_cycle(part) if n >= self.size)) for part in inside.values()]
+        graph = nx.DiGraph(sorted({(owner[a], owner[b]) for a, b in self.edges if owner[a] != owner[b]}))
+        found = []
+        for members in nx.strongly_connected_components(graph):
+            if len(members) > 1:
+                inside = graph.subgraph(members)
+                before, after = min(inside.edges)
+                cycle = nx.shortest_path(inside, after, before)
+                found.append(tuple(sorted(n - self.size for n in cycle if n >= self.size)))
+        return sorted(found)
 
 
 @dataclass(frozen=True)
@@ -69,25 +71,3 @@ class Choice:
     bound: float
     cuts: int = 0
     program: str = ""
-
-
-def _short_cycle(edges: Sequence[Edge]) -> list[int]:
-    """Nodes of a cycle through the first node of a strongly connected graph, as few as possible."""
-    after: dict[int, list[int]] = {}
-    for a, b in edges:
-        after.setdefault(a, []).append(b)
-    start = edges[0][0]
-    came: dict[int, int] = {}
-    queue = deque([start])
-    while queue:
-        node = queue.popleft()
-        for b in after.get(node, ()):
-            if b == start:
-                cycle = [node]
-                while cycle[-1] != start:
-                    cycle.append(came[cycle[-1]])
-                return cycle
-            if b not in came:
-                came[b] = node
-                queue.append(b)
-    raise AssertionError("strongly connected nodes lie on a cycle")

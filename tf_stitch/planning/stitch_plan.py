@@ -181,5 +181,10 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 
 
 def delivered(graph: TensorGraph) -> list[Node]:
-    """The values behind the outputs: an assign delivers its operand."""
-    return [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+    """Values that memory has to hold: those behind the outputs (an assign delivers its operand), and what a product
+    reads that kernels would compute by the way, such as a constant."""
+    ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+    nodes = graph.nodes()
+    free = free_nodes(nodes)
+    read = (view_of(operand) for node in nodes if node.kind is OpKind.DOT for operand in node.operands)
+    return list(dict.fromkeys([*ends, *(node for node in read if node in free)]))
