@@ -1,4 +1,5 @@
-"""Compares predicted times of kernels with measured ones, on the subgraphs and scripts that tf_stitch is measured by.
+"""Compares predicted times of kernels with measured ones: of the subgraphs and scripts that tf_stitch is measured by,
+and of the zoo's models (small configurations, texts that tools/zoo_graphs.py made).
 
     python tools/cost_report.py                                    this machine's CPU
     python tools/cost_report.py --target=cuda                      this machine's GPU
@@ -12,6 +13,7 @@ Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measur
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -45,6 +47,7 @@ _MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a f
 _TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
 _SCRIPTS = flags.DEFINE_list("scripts", ["encoder_inference", "encoder_train", "word2vec_train", "char_train"],
                              "steps of models/scripts to take kernels from")  # fmt: skip
+_ZOO = flags.DEFINE_list("zoo", None, "models of the zoo to take kernels from; none given: all")
 _OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
 
 
@@ -55,12 +58,18 @@ def main(argv: Sequence[str]) -> None:
         measured = measure_folder(Path(_MEASURE.value))
         Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
         return
-    from costing.cases import script_cases, subgraph_cases  # they need what a machine that measures may lack
+    from costing.cases import (  # they need what a machine that measures may lack
+        script_cases,
+        subgraph_cases,
+        zoo_cases,
+        zoo_models,
+    )
 
     cache = KernelCache(load_config().cache_dir / "kernels")
     device = H200 if _TARGET.value == "cuda" else replace(CPU, processors=1)
     cases = subgraph_cases(device)
-    for more in script_cases(device, _SCRIPTS.value):
+    zoo = zoo_models() if _ZOO.value is None else _ZOO.value
+    for more in itertools.chain(script_cases(device, _SCRIPTS.value), zoo_cases(device, zoo)):
         cases.extend(more)
     if _EXPORT.value:
         export(cases, device, cache, Path(_EXPORT.value))

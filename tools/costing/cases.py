@@ -1,7 +1,9 @@
-"""The kernels that predictions are compared on: of the measured subgraphs, and of the scripts' regions."""
+"""The kernels that predictions are compared on: of the measured subgraphs, of the zoo's models, and of the scripts'
+regions."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -12,14 +14,18 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from benchmarking.cases import CASES
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.arguments import arguments_of
+from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
+ZOO = ROOT / "tests" / "planning" / "graphs" / "zoo"
 OTHER_SIZES = ((4096, 512), (300, 4000), (100_000, 200))
 """Rows and columns of the peers' subgraphs as "other sizes"; the overlap of lone waves was chosen in view of them."""
 LARGEST_ON_CPU = 1 << 28
@@ -31,7 +37,7 @@ class Case:
     """One kernel.
 
     Attributes:
-        group: "peers", "irregular", "other sizes", or the script.
+        group: "peers", "irregular", "other sizes", "zoo", or the script.
         subgraph: what it is a kernel of.
         key: names the kernel's code, whatever it is called; equal kernels are measured once.
         source: number of the source that holds it.
@@ -127,6 +133,27 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
         rows, columns = subgraph.rows, subgraph.columns
         subgraph = subgraph.resized(max(rows // 4, 1), columns if rows > 3 else columns // 4)
     return subgraph
+
+
+def zoo_models() -> list[str]:
+    """The models that zoo_graphs.py has made texts of."""
+    names = {path.name.split(".")[0] for path in ZOO.glob("*.gz")}
+    return sorted(name for name in names if name not in CASES)
+
+
+def zoo_cases(device: DeviceSpec, models: Sequence[str]) -> Iterator[Cases]:
+    """Kernels of the regions of models of the zoo, from the texts that zoo_graphs.py has made: no TensorFlow is needed.
+
+    Raises:
+        FileNotFoundError: a model whose text is not there.
+    """
+    for model in models:
+        text = gzip.decompress((ZOO / f"{model}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+        kernels: list[LoweredKernel] = []
+        for graph in parse_graphs(text.decode()):
+            inputs, variables = arguments_of(graph)
+            kernels += compile_region(graph, inputs, variables, CompileOptions(device)).kernels
+        yield of_kernels("zoo", model, kernels, device)
 
 
 def script_cases(device: DeviceSpec, scripts: Sequence[str]) -> Iterator[Cases]:
