@@ -26,23 +26,23 @@ def solve_greedily(problem: Selection, among: Iterable[int] | None = None) -> Ch
 
 
 def _disjoint(problem: Selection, order: Sequence[int], first: Sequence[int] = ()) -> list[int]:
-    chosen = list(first)
-    taken = {p for j in first for p in problem.candidates[j]}
+    chosen, masks = list(first), problem.masks
+    taken = sum(masks[j] for j in first)
     for j in order:
-        if taken.isdisjoint(problem.candidates[j]):
+        if not taken & masks[j]:
             chosen.append(j)
-            taken |= problem.candidates[j]
+            taken |= masks[j]
     return chosen
 
 
 def _acyclic(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -> list[int]:
     """`chosen` without what closes a cycle, and what fits beside the rest."""
     kept: list[int] = []
-    taken: set[int] = set()
+    taken = 0
     for j in (*chosen, *order):
-        if not taken & problem.candidates[j] and not problem.cycles([*kept, j]):
+        if not taken & problem.masks[j] and not problem.cycles([*kept, j]):
             kept.append(j)
-            taken |= problem.candidates[j]
+            taken |= problem.masks[j]
     return kept
 
 
@@ -54,7 +54,7 @@ def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -
     while improved:
         improved = False
         for i in order:
-            rest = [j for j in kept if not problem.candidates[j] & problem.candidates[i]]
+            rest = [j for j in kept if not problem.masks[j] & problem.masks[i]]
             trial = _disjoint(problem, order, [*rest, i])
             more = sum(problem.gains[j] for j in trial) - sum(problem.gains[j] for j in kept)
             if more > NEGLIGIBLE and not problem.cycles(trial):

@@ -9,15 +9,18 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered, make_pattern
 
 
+def fused(pattern: Pattern) -> bool:
+    """Whether fuel counts a pattern: a kernel of more than one node. Library calls are not counted."""
+    return len(pattern.nodes) > 1 and pattern.nodes[0].category is not Category.CONTRACTION
+
+
 def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
-    """The plan with its first `count` patterns of more than one node; the nodes of the others get a kernel each.
-    Library calls are not counted, and stay."""
+    """The plan with its first `count` fused patterns; the nodes of the others get a kernel each. Library calls stay."""
     users, wanted = users_of(plan.graph.nodes()), frozenset(delivered(plan.graph))
     patterns: list[Pattern] = []
     for pattern in plan.patterns:
-        counted = len(pattern.nodes) > 1 and pattern.nodes[0].category is not Category.CONTRACTION
-        count -= counted
-        if count >= 0 or not counted:
+        count -= fused(pattern)
+        if count >= 0 or not fused(pattern):
             patterns.append(pattern)
         else:
             patterns += [make_pattern((node,), users, wanted, plan.free) for node in pattern.nodes]

@@ -32,6 +32,11 @@ class Selection:
         """Candidates that gain something."""
         return tuple(j for j, gain in enumerate(self.gains) if gain > NEGLIGIBLE)
 
+    @cached_property
+    def masks(self) -> tuple[int, ...]:
+        """Candidates as bit masks, which are compared fast."""
+        return tuple(sum(1 << p for p in candidate) for candidate in self.candidates)
+
     def saved(self, chosen: Iterable[int]) -> int:
         """Kernels fewer than positions."""
         return sum(len(self.candidates[j]) - 1 for j in chosen)
