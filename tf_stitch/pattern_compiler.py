@@ -12,10 +12,10 @@ from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.retarget import retarget, structure
-from tf_stitch.planning.cost_model import SATURATING_THREADS, ModelCost, TimeOf
-from tf_stitch.planning.estimate import estimate_us
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern, is_small_product
+from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
 
 
@@ -59,7 +59,7 @@ class PatternCompiler:
         """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
         library call."""
         if is_library_call(pattern):
-            return self._library_call_us(pattern)
+            return call_us(pattern, self._device)
         try:
             written, _ = _without_products(pattern)
         except ScheduleError:
@@ -72,20 +72,11 @@ class PatternCompiler:
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         if is_library_call(pattern):
-            return self._library_call_us(pattern)
+            return call_us(pattern, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
             self._times[key] = self._cost(pattern)
         return self._times[key]
-
-    def _library_call_us(self, pattern: Pattern) -> float:
-        """By bytes and operations, with the whole device at work."""
-        return estimate_us(pattern, self._device, self._device.processors, SATURATING_THREADS)
-
-
-def is_library_call(pattern: Pattern) -> bool:
-    """Whether a pattern is a product alone."""
-    return len(pattern.nodes) == 1 and pattern.nodes[0].category is Category.CONTRACTION
 
 
 def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
@@ -100,40 +91,18 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     for product in products:
         if not is_small_product(product):
             raise ScheduleError("a product is a library call of its own", product.loc)
-    between = _free_between(pattern)
-    new = expand_small_dots(between)
+    nodes_between = between(pattern)
+    new = expand_small_dots(nodes_between)
     outside = set(pattern.reads())
     elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
     nodes: dict[Node, None] = {}
-    for node in between:
+    for node in nodes_between:
         if node not in elsewhere:
             _collect(new[node], outside, elsewhere, nodes)
-    rebuilt = {new[n] for n in between if n in elsewhere}
+    rebuilt = {new[n] for n in nodes_between if n in elsewhere}
     outputs = tuple(new[n] for n in pattern.outputs)
     members = tuple(n for n in nodes if n not in rebuilt)
     return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
-
-
-def _free_between(pattern: Pattern) -> list[Node]:
-    """The pattern's nodes and the free nodes that lead from one to another, operands first."""
-    members = set(pattern.nodes)
-    order: dict[Node, None] = {}
-
-    def visit(node: Node) -> bool:
-        """Whether a member is above."""
-        if node in order:
-            return True
-        if node not in members and node not in pattern.free:
-            return False
-        above = [visit(o) for o in node.operands]
-        if node in members or any(above):
-            order[node] = None
-            return True
-        return False
-
-    for node in pattern.nodes:
-        visit(node)
-    return list(order)
 
 
 def _collect(node: Node, outside: set[Node], free: frozenset[Node], found: dict[Node, None]) -> None:

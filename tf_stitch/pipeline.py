@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
@@ -20,6 +20,7 @@ from tf_stitch.emit.cuda import (
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.fused_products import FusedProduct, as_fused_product
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
@@ -27,12 +28,12 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
+from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
@@ -162,26 +163,32 @@ def _footprint(graph: TensorGraph) -> int:
 
 
 def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
-    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate and turns out to be no
-    kernel is split into its nodes.
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate, or for another size,
+    and turns out to be no kernel and no call is split into its nodes.
 
     Raises:
         ScheduleError: a node that no schedule rule takes.
     """
-    kernels: dict[Pattern, LoweredKernel] = {}
+    made: dict[Pattern, LoweredKernel | FusedProduct] = {}
     for pattern in list(plan.patterns):
-        if is_library_call(pattern):
-            continue
         try:
-            kernels[pattern] = compiler.compile(pattern)
+            made[pattern] = _kernel_or_call(pattern, compiler)
         except ScheduleError:
             if len(pattern.nodes) == 1:
                 raise
-            for single in plan.split(pattern):
-                if not is_library_call(single):
-                    kernels[single] = compiler.compile(single)
+            made |= {single: _kernel_or_call(single, compiler) for single in plan.split(pattern)}
     stored = {n for p in plan.patterns for n in p.outputs}
-    return [library_call(p.nodes[0], stored) if is_library_call(p) else kernels[p] for p in plan.patterns]
+    works = (made[p] for p in plan.patterns)
+    return [library_call(work, stored) if isinstance(work, FusedProduct) else work for work in works]
+
+
+def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
+    if not is_library_call(pattern):
+        return compiler.compile(pattern)
+    call = as_fused_product(between(pattern))
+    if call is None:
+        raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
+    return call
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
@@ -257,8 +264,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         if isinstance(first, LibraryCall):
-            g = first.gemm
-            steps.append(GemmStep(replace(g, batch=int(g.batch), m=int(g.m), n=int(g.n), k=int(g.k)), args))
+            steps.append(GemmStep(first.gemm.at_hand(), args))
             continue
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work

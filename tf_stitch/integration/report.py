@@ -79,7 +79,8 @@ class KernelEntry:
 
     Attributes:
         build: which executable of the region, from 0.
-        pattern: its number among kernels of more than one node, in TF_STITCH_FUEL's order; None: it has one.
+        pattern: its number among kernels and library calls of more than one node, in TF_STITCH_FUEL's order; None: it
+            has one.
         launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.

@@ -14,8 +14,8 @@ An executable travels from Python to the op as int64 words:
            sizes, size...]                                                              GPU launch
           [2, space, index, bytes, byte value]                                          memset
           [3, target space, target index, source space, source index, bytes]            copy
-          [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
-           3 or 4, {space, index} * that]                                               product a x b (bias) -> result
+          [4, element type, batch, m, n, k, {transposed, stride, step} of a, b and the result, bias: 0 or 1,
+           addend: 0 or 1, activation: 0 none, 1 relu, 2 gelu, n, {space, index} * n]   product, see gemm.h
 
     spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset
 

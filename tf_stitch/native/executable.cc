@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace tf_stitch {
 namespace {
@@ -38,6 +40,10 @@ class Decoder {
       for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
     }
     Require(position_ == words_.size(), "words are left over");
+    executable_.bytes = executable_.arena_bytes;
+    for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
+      executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
+    }
   }
 
  private:
@@ -157,9 +163,14 @@ class Decoder {
     for (std::int64_t* extent : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
       *extent = Ranged("extent of a product", 1, std::numeric_limits<std::int32_t>::max());
     }
-    spec.transpose_a = Ranged("transposition", 0, 1) == 1;
-    spec.transpose_b = Ranged("transposition", 0, 1) == 1;
-    spec.epilogue = static_cast<Epilogue>(Ranged("epilogue", 0, 2));
+    for (MatrixLayout* layout : {&spec.a, &spec.b, &spec.out}) {
+      layout->transposed = Ranged("transposition", 0, layout == &spec.out ? 0 : 1) == 1;
+      layout->stride = Ranged("stride of a product", 1, kMaxBytes);
+      layout->step = Ranged("step of a product", 0, kMaxBytes);
+    }
+    spec.bias = Ranged("bias", 0, 1) == 1;
+    spec.addend = Ranged("addend", 0, 1) == 1;
+    spec.activation = static_cast<Activation>(Ranged("activation", 0, 2));
     gemm.args = Operands();
     Require(static_cast<int>(gemm.args.size()) == spec.arguments(), "wrong number of operands of a product");
     RequireWritable(gemm.args.back());

@@ -76,6 +76,7 @@ using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
 
 struct Executable {
   std::int64_t arena_bytes = 0;
+  std::int64_t bytes = 0;  // of everything a run touches
   std::vector<OutputPlan> outputs;
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;

@@ -9,6 +9,7 @@
 
 #include "cuda_graph.h"
 #include "executable.h"
+#include "gpu_timer.h"
 
 namespace tf_stitch {
 namespace {
@@ -89,6 +90,16 @@ std::string CheckResidency(const GpuLaunch& launch) {
          " blocks, the device holds " + std::to_string(resident);
 }
 
+// Operands that no step before it has written, as bits: weights, mostly.
+unsigned FromOutside(const Gemm& gemm) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
+    const Space space = gemm.args[i].space;
+    if (space == Space::kInput || space == Space::kVariable) bits |= 1U << i;
+  }
+  return bits;
+}
+
 }  // namespace
 
 std::string PrepareGpu(CUcontext context, Executable* executable) {
@@ -97,9 +108,12 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
     if (!error.empty()) return error;
   }
+  const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
   for (Step& step : executable->steps) {
     std::string error;
-    if (auto* gemm = std::get_if<Gemm>(&step)) error = FindGpuGemm(context, gemm->spec, &gemm->gpu);
+    if (auto* gemm = std::get_if<Gemm>(&step)) {
+      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, &gemm->gpu);
+    }
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import DotAttrs
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
@@ -23,8 +23,8 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
     """
     profile = device.profile
     moved = sum(n.type.nbytes for n in pattern.reads()) + sum(n.type.nbytes for n in pattern.outputs)
-    memory = moved / interpolate(profile.bandwidth, moved) if moved else 0.0
-    work = _work_ns(pattern, device)
+    memory = _memory_ns(moved, device)
+    work = sum(_node_ns(node, device) for node in pattern.nodes)
     if device.is_gpu:
         busy = min(1.0, blocks * threads / (device.processors * SATURATING_THREADS))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
@@ -35,15 +35,26 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
     return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
 
 
-def _work_ns(pattern: Pattern, device: DeviceSpec) -> float:
-    """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
-    return sum(_node_ns(node, device) for node in pattern.nodes)
+def call_us(pattern: Pattern, device: DeviceSpec) -> float:
+    """Microseconds of a library call, which has the whole device at work. What it reads and computes beside its product
+    comes on top, for the product hides neither."""
+    product = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
+    known = set(product.reads())
+    added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
+    work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
+    cores = 1 if device.is_gpu else device.processors
+    return estimate_us(product, device, device.processors, SATURATING_THREADS) + (added + work / cores) * 1e-3
+
+
+def _memory_ns(nbytes: int, device: DeviceSpec) -> float:
+    return nbytes / interpolate(device.profile.bandwidth, nbytes) if nbytes else 0.0
 
 
 def _node_ns(node: Node, device: DeviceSpec) -> float:
+    """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
     elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
     kind = node.kind
-    if isinstance(node.attrs, DotAttrs):
-        elements *= node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+    if kind is OpKind.DOT:
+        elements *= terms_of(node)
         kind = OpKind.ADD  # and a multiplication with it
     return elements / device.profile.rate(node.type.dtype.compute.value, kind.value, node.info.cost)

@@ -18,6 +18,10 @@ from tf_stitch.schedule.kernel_schedule import Rule
 
 Work: TypeAlias = LoweredKernel | LibraryCall
 
+SMALL_BYTES = 1 << 12
+"""A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
+fresh buffer would have another address in every call, and a CUDA graph's nodes hold addresses."""
+
 
 @dataclass
 class BufferPlan:
@@ -58,12 +62,13 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
+    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
-    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
+            _assign(plan, copies, node, variables.index(node.attrs.handle), copied, by_calls)
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
-    _plan_arena(plan)
+    _plan_arena(plan, [node for _, node in copies])
+    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     return plan
 
 
@@ -83,18 +88,24 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 
 
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
-            copied: set[str]) -> None:
+            copied: set[str], by_calls: set[Node]) -> None:
+    """Args:
+        by_calls: values that library calls write, which read their operands while they do.
+    """
     value = assign.operands[0]
-    product = view_of(value).kind is OpKind.DOT  # a library call reads its operands while it writes
-    if product or value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
-            or plan.variables[variable] in copied:
-        mode = StateMode.FRESH
-    else:
-        mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
-    plan.state.append((variable, mode))
-    target = BufferRef(Space.VARIABLE, variable) if mode is StateMode.IN_PLACE else \
-        BufferRef(Space.FRESH, len(plan.state) - 1)
-    _deliver(plan, copies, value, target)
+    outside = value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
+        or not by_calls.isdisjoint((value, view_of(value)))
+    in_place = BufferRef(Space.VARIABLE, variable)
+    if plan.variables[variable] not in copied and not outside:
+        if _update_in_place(plan, value, variable):
+            plan.state.append((variable, StateMode.IN_PLACE))
+            return _deliver(plan, copies, value, in_place)
+        if value.type.nbytes <= SMALL_BYTES:
+            plan.state.append((variable, StateMode.IN_PLACE))
+            copies.append((in_place, value))
+            return None
+    plan.state.append((variable, StateMode.FRESH))
+    return _deliver(plan, copies, value, BufferRef(Space.FRESH, len(plan.state) - 1))
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
@@ -174,14 +185,17 @@ def _rounds(plan: BufferPlan) -> list[int]:
     return rounds
 
 
-def _plan_arena(plan: BufferPlan) -> None:
-    """First fit by decreasing size over lifetimes measured in rounds."""
+def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
+    """First fit by decreasing size over lifetimes measured in rounds; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
     for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             if node in plan.place or (mode is k.Mode.READ and node not in life):
                 continue
             life.setdefault(node, []).append(i)
+    for node in copied:
+        if node in life:
+            life[node].append(max(plan.rounds))
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     for node in sorted(life, key=lambda n: (-int(n.type.nbytes), life[n][0])):
         first, last = min(life[node]), max(life[node])

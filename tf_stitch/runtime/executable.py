@@ -77,7 +77,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class GemmStep:
-    """Calls the device's matrix library; `args` are a, b, the bias if the epilogue adds one, the result."""
+    """Calls the device's matrix library; `args` are a, b, the bias and the addend if there are any, the result."""
 
     gemm: Gemm
     args: tuple[BufferRef, ...]
@@ -142,8 +142,9 @@ def _encode_step(step: Step, address: Mapping[str, int], module: Mapping[str, in
                 *_args(step.args), len(step.sizes), *step.sizes]
     if isinstance(step, GemmStep):
         g = step.gemm
-        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, int(g.transpose_a), int(g.transpose_b),
-                int(g.epilogue), *_args(step.args)]
+        layouts = [w for x in (g.a, g.b, g.out) for w in (int(x.transposed), x.stride, x.step)]
+        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, *layouts, int(g.bias), int(g.addend),
+                int(g.activation), *_args(step.args)]
     return [3, int(step.target.space), step.target.index, int(step.source.space), step.source.index, step.nbytes]
 
 
