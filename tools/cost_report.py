@@ -8,7 +8,8 @@ A GPU machine without TensorFlow measures what another made:
     python tools/cost_report.py --measure=DIR --times=times.json   there; needs CuPy
     python tools/cost_report.py --target=cuda --times=times.json   here: the report
 
-Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one.
+Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one,
+by the profile that `tools/calibrate.py` made of this machine where there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ def main(argv: Sequence[str]) -> None:
         Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
         return
     from costing.cases import (  # they need what a machine that measures may lack
+        device_of,
         script_cases,
         subgraph_cases,
         zoo_cases,
@@ -66,7 +67,7 @@ def main(argv: Sequence[str]) -> None:
     )
 
     cache = KernelCache(load_config().cache_dir / "kernels")
-    device = H200 if _TARGET.value == "cuda" else replace(CPU, processors=1)
+    device = device_of(_TARGET.value)
     cases = subgraph_cases(device)
     zoo = zoo_models() if _ZOO.value is None else _ZOO.value
     for more in itertools.chain(script_cases(device, _SCRIPTS.value), zoo_cases(device, zoo)):

@@ -10,18 +10,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from benchmarking.cases import CASES
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
-from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.config import load_config
+from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
+from tf_stitch.runtime.device_profiles import device_spec
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +87,11 @@ def parse_cases(document: dict[str, list[dict[str, object]]]) -> Cases:
         values = {**values, "domain": tuple(values["domain"]), "kernel": TimedKernel(**kernel)}  # type: ignore[arg-type]
         cases.append(Case(**values))  # type: ignore[arg-type]
     return Cases(cases, list(document["sources"]))  # type: ignore[arg-type]
+
+
+def device_of(target: str) -> DeviceSpec:
+    """What to predict for: an H200, or one core of this machine."""
+    return H200 if target == "cuda" else replace(device_spec(load_config().cache_dir, None), processors=1)
 
 
 def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], device: DeviceSpec) -> Cases:
@@ -165,7 +172,8 @@ def script_cases(device: DeviceSpec, scripts: Sequence[str]) -> Iterator[Cases]:
     """
     for script in scripts:
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH_")}
+            environment = {name: value for name, value in os.environ.items()
+                           if not name.startswith("TF_STITCH_") or name == "TF_STITCH_CACHE"}
             environment |= {"TF_STITCH": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
             command = [sys.executable, "-m", "tf_stitch", str(ROOT / "tools" / "costing" / "script.py"), script,
                        device.target, file.name]  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.cases import CASES  # noqa: E402
-from costing.cases import Cases, of_kernels  # noqa: E402
+from costing.cases import Cases, device_of, of_kernels  # noqa: E402
 from tf_stitch import pipeline  # noqa: E402
-from tf_stitch.device.spec import CPU, H200  # noqa: E402
 from tf_stitch.integration import regions  # noqa: E402
 
 STEPS = 2
@@ -25,7 +23,7 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def main(name: str, target: str, out: Path) -> None:
-    device = H200 if target == "cuda" else replace(CPU, processors=1)
+    device = device_of(target)
     calls: list[_Call] = []
 
     def recording(*args: Any, **kwargs: Any) -> pipeline.CompiledRegion:
