@@ -80,17 +80,6 @@ class Part:
         """Bytes that the nodes move as kernels of their own."""
         return sum(self._traffic.single[i] for i in bits(mask))
 
-    def closure(self, mask: int) -> int:
-        """The smallest convex set that holds `mask`: with all nodes on paths between its nodes."""
-        above = below = 0
-        for i in bits(mask):
-            above |= self._above[i]
-            below |= self._below[i]
-        return mask | (above & below)
-
-    def is_convex(self, mask: int) -> bool:
-        return self.closure(mask) == mask
-
     def hull(self, mask: int) -> Hull:
         """For questions about `mask` and one node more."""
         above = below = 0

@@ -207,12 +207,19 @@ class StitchPlan:
 
     def split(self, pattern: Pattern) -> list[Pattern]:
         """Puts a pattern for each node in place of one that turned out to be no kernel, and returns these."""
-        nodes = self.graph.nodes()
-        users, wanted = users_of(nodes), frozenset(delivered(self.graph))
-        singles = [make_pattern((n,), users, wanted, self.free) for n in pattern.nodes]
+        singles = self.singles(pattern)
         at = self.patterns.index(pattern)
         self.patterns[at:at + 1] = singles
         return singles
+
+    def singles(self, pattern: Pattern) -> list[Pattern]:
+        """A pattern for each node of one."""
+        users, wanted = self._facts
+        return [make_pattern((node,), users, wanted, self.free) for node in pattern.nodes]
+
+    @cached_property
+    def _facts(self) -> tuple[dict[Node, list[Node]], frozenset[Node]]:
+        return users_of(self.graph.nodes()), frozenset(delivered(self.graph))
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
