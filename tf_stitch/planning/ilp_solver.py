@@ -73,10 +73,10 @@ class _Program:
         return self._pulp.LpVariable(name, cat=self._pulp.LpBinary)
 
     def _weighted(self, weights: Sequence[float]) -> Any:
-        return self._pulp.lpSum(weights[j] * x for j, x in self._x.items())
+        return self._pulp.LpAffineExpression({x: weights[j] for j, x in self._x.items()})
 
     def _forbid(self, candidates: tuple[int, ...], most: int) -> None:
-        self._lp += self._pulp.lpSum(self._x[j] for j in candidates) <= most
+        self._lp += self._pulp.LpAffineExpression({self._x[j]: 1 for j in candidates}) <= most
 
     def solve(self, greedy: Choice, seconds: float) -> Choice:
         """Solves until no cycle is left."""

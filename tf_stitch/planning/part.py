@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.stitch_plan import Pattern, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern
 
 TIE_US = 0.5
 """Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
@@ -70,7 +70,8 @@ class Part:
         return (1 << len(self.nodes)) - 1
 
     def pattern(self, mask: int) -> Pattern:
-        return make_pattern((self.nodes[i] for i in bits(mask)), self.facts.users, self.facts.wanted, self.facts.free)
+        nodes = tuple(self.nodes[i] for i in bits(mask))
+        return Pattern(nodes, tuple(self.nodes[i] for i in self._traffic.written(mask)), self.facts.free)
 
     def traffic(self, mask: int) -> int:
         """Bytes that a kernel of these nodes reads and writes, each value once."""
@@ -194,14 +195,14 @@ class _Traffic:
                     self._leaves[i] = True
         self.single = [self.of(1 << i) for i in range(len(nodes))]
 
+    def written(self, mask: int) -> list[int]:
+        """Places of the nodes whose values are needed outside."""
+        others = ~mask
+        return [i for i in bits(mask) if self._leaves[i] or self._users[i] & others]
+
     def of(self, mask: int) -> int:
-        read: set[int] = set()
-        written = 0
-        for i in bits(mask):
-            read.update(v for v in self._reads[i] if not mask >> v & 1)
-            if self._leaves[i] or self._users[i] & ~mask:
-                written += self._bytes[i]
-        return written + sum(self._bytes[v] for v in read)
+        read = {v for i in bits(mask) for v in self._reads[i] if not mask >> v & 1}
+        return sum(self._bytes[i] for i in self.written(mask)) + sum(self._bytes[v] for v in read)
 
 
 def _values_read(node: Node, free: frozenset[Node]) -> Iterator[Node]:

@@ -94,6 +94,10 @@ class Pattern:
 
     def reads(self) -> list[Node]:
         """Values that come from outside, in order of first use, through free nodes too."""
+        return list(self._reads)
+
+    @cached_property
+    def _reads(self) -> tuple[Node, ...]:
         found: dict[Node, None] = {}
         seen: set[Node] = set()
 
@@ -109,7 +113,7 @@ class Pattern:
 
         for node in self.nodes:
             visit(node)
-        return list(found)
+        return tuple(found)
 
 
 def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
