@@ -1,5 +1,5 @@
-"""Compares predicted times of kernels with measured ones: of the subgraphs and scripts that tf_stitch is measured by,
-and of the zoo's models (small configurations, texts that tools/zoo_graphs.py made).
+"""Compares predicted times of kernels with measured ones: of the subgraphs that tf_stitch is measured by, and of the
+scripts and the zoo's models (small configurations), from texts that tools/zoo_graphs.py made.
 
     python tools/cost_report.py                                    this machine's CPU
     python tools/cost_report.py --target=cuda                      this machine's GPU
@@ -14,7 +14,6 @@ by the profile that `tools/calibrate.py` made of this machine where there is one
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -45,9 +44,7 @@ _TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to predict f
 _EXPORT = flags.DEFINE_string("export", None, "write the built kernels into this folder and stop")
 _MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a folder and stop")
 _TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
-_SCRIPTS = flags.DEFINE_list("scripts", ["encoder_inference", "encoder_train", "word2vec_train", "char_train"],
-                             "steps of models/scripts to take kernels from")  # fmt: skip
-_ZOO = flags.DEFINE_list("zoo", None, "models of the zoo to take kernels from; none given: all")
+_PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps to take kernels from; none given: all")
 _OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
 
 
@@ -60,17 +57,15 @@ def main(argv: Sequence[str]) -> None:
         return
     from costing.cases import (  # they need what a machine that measures may lack
         device_of,
-        script_cases,
+        program_cases,
+        programs,
         subgraph_cases,
-        zoo_cases,
-        zoo_models,
     )
 
     cache = KernelCache(load_config().cache_dir / "kernels")
     device = device_of(_TARGET.value)
     cases = subgraph_cases(device)
-    zoo = zoo_models() if _ZOO.value is None else _ZOO.value
-    for more in itertools.chain(script_cases(device, _SCRIPTS.value), zoo_cases(device, zoo)):
+    for more in program_cases(device, programs() if _PROGRAMS.value is None else _PROGRAMS.value):
         cases.extend(more)
     if _EXPORT.value:
         export(cases, device, cache, Path(_EXPORT.value))

@@ -4,11 +4,6 @@ regions."""
 from __future__ import annotations
 
 import gzip
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -73,21 +68,6 @@ class Cases:
         self.cases += [Case(**{**vars(case), "source": case.source + base})
                        for case in other.cases if case.key not in known]  # fmt: skip
 
-    def document(self) -> dict[str, object]:
-        """As JSON."""
-        return {"cases": [asdict(case) for case in self.cases], "sources": self.sources}
-
-
-def parse_cases(document: dict[str, list[dict[str, object]]]) -> Cases:
-    """The inverse of `Cases.document`."""
-    cases = []
-    for values in document["cases"]:
-        kernel = dict(values["kernel"])  # type: ignore[call-overload]
-        kernel["buffers"] = tuple(tuple(buffer) for buffer in kernel["buffers"])
-        values = {**values, "domain": tuple(values["domain"]), "kernel": TimedKernel(**kernel)}  # type: ignore[arg-type]
-        cases.append(Case(**values))  # type: ignore[arg-type]
-    return Cases(cases, list(document["sources"]))  # type: ignore[arg-type]
-
 
 def device_of(target: str) -> DeviceSpec:
     """What to predict for: an H200, or one core of this machine."""
@@ -142,40 +122,21 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
     return subgraph
 
 
-def zoo_models() -> list[str]:
-    """The models that zoo_graphs.py has made texts of."""
-    names = {path.name.split(".")[0] for path in ZOO.glob("*.gz")}
-    return sorted(name for name in names if name not in CASES)
+def programs() -> list[str]:
+    """Models and scripts' steps that zoo_graphs.py has made texts of."""
+    return sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
 
 
-def zoo_cases(device: DeviceSpec, models: Sequence[str]) -> Iterator[Cases]:
-    """Kernels of the regions of models of the zoo, from the texts that zoo_graphs.py has made: no TensorFlow is needed.
+def program_cases(device: DeviceSpec, names: Sequence[str]) -> Iterator[Cases]:
+    """Kernels of the regions of models of the zoo and of scripts' steps, from their texts: no TensorFlow is needed.
 
     Raises:
-        FileNotFoundError: a model whose text is not there.
+        FileNotFoundError: one whose text is not there.
     """
-    for model in models:
-        text = gzip.decompress((ZOO / f"{model}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+    for name in names:
+        text = gzip.decompress((ZOO / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
         kernels: list[LoweredKernel] = []
         for graph in parse_graphs(text.decode()):
             inputs, variables = arguments_of(graph)
             kernels += compile_region(graph, inputs, variables, CompileOptions(device)).kernels
-        yield of_kernels("zoo", model, kernels, device)
-
-
-def script_cases(device: DeviceSpec, scripts: Sequence[str]) -> Iterator[Cases]:
-    """Kernels of the regions of the scripts' steps, for `device`: each script runs here, on TensorFlow's CPU, in a
-    process of its own.
-
-    Args:
-        scripts: names in `benchmarking.cases`.
-    """
-    for script in scripts:
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            environment = {name: value for name, value in os.environ.items()
-                           if not name.startswith("TF_STITCH_") or name == "TF_STITCH_CACHE"}
-            environment |= {"TF_STITCH": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-            command = [sys.executable, "-m", "tf_stitch", str(ROOT / "tools" / "costing" / "script.py"), script,
-                       device.target, file.name]  # fmt: skip
-            subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
-            yield parse_cases(json.loads(Path(file.name).read_text()))
+        yield of_kernels(name if name in CASES else "zoo", name, kernels, device)
