@@ -16,6 +16,7 @@ from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
+from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
 
 
@@ -26,11 +27,12 @@ class PatternCompiler:
         aligned: every buffer starts at a multiple of 16 bytes.
         footprint: bytes that a run of the whole region reads and writes (see ModelCost).
         measured: times of patterns that were measured before; they beat the model's.
+        reuse: how far a kernel may reuse values.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
-                 measured: MeasuredTimes | None = None) -> None:
-        self._device, self._aligned = device, aligned
+                 measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED) -> None:
+        self._device, self._aligned, self._reuse = device, aligned, reuse
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
@@ -43,6 +45,7 @@ class PatternCompiler:
         Raises:
             ScheduleError: none; the message holds every rule's reason.
         """
+        require_reuse(pattern, self._reuse)
         written, originals = _without_products(pattern)
         key, nodes = structure(written)
         if key in self._kernels:
@@ -61,6 +64,7 @@ class PatternCompiler:
         if is_library_call(pattern):
             return call_us(pattern, self._device)
         try:
+            require_reuse(pattern, self._reuse)
             written, _ = _without_products(pattern)
         except ScheduleError:
             return None

@@ -35,9 +35,8 @@ def describe(region: CompiledRegion) -> str:
     report = region.plan.solver
     if report is None:
         return f"{region.plan.graph.name}: {len(region.calls)} library calls\n"
-    lines = [f"{region.plan.graph.name}: {report.status}, {len(region.kernels)} kernels (greedy "
-             f"{report.greedy_kernels - report.kernels + len(region.kernels)}), {len(region.calls)} library calls, "
-             f"{len(region.executable.steps)} steps"]
+    lines = [f"{region.plan.graph.name}: {report.status}, {report.kernels} patterns (greedy {report.greedy_kernels}), "
+             f"{len(region.kernels)} kernels, {len(region.calls)} library calls, {len(region.executable.steps)} steps"]
     for line, alike in groupby(map(_kernel_line, region.kernels)):
         count = len(list(alike))
         lines.append(f"  {line}" if count == 1 else f"  {count} times {line}")

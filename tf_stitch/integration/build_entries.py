@@ -11,7 +11,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
@@ -58,14 +58,16 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
         schedule = kernel.schedule
         yield KernelEntry(
             region=place.region, build=place.build,
-            pattern=next((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers), None),
+            pattern=min((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers),
+                        default=None),
             device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
-            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
+            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
+            requested_bytes=int(requested_bytes(kernel.program)))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
         yield KernelEntry(
@@ -92,7 +94,7 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
         buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
         grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
-        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ using Words = std::vector<std::int64_t>;
 constexpr std::int64_t kAbi = 1;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
+constexpr std::int64_t kMaxBarriers = 1 << 20;
 
 void Require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
@@ -152,6 +153,10 @@ class Decoder {
     launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
+    for (const Operand& operand : launch.args) {  // a counter for each block at most
+      if (operand.space != Space::kBarrier) continue;
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+    }
     launch.sizes = Sizes();
     return launch;
   }
@@ -192,8 +197,9 @@ class Decoder {
   }
 
   Operand NextOperand() {
-    const Space space{Ranged("space", 0, 4)};
+    const Space space{Ranged("space", 0, 5)};
     const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
     Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
     return {space, index};
   }
@@ -212,6 +218,8 @@ class Decoder {
         return Last(executable_.state.size());
       case Space::kArena:
         return executable_.arena_bytes;
+      case Space::kBarrier:
+        return extents_.on_gpu ? kMaxBarriers : -1;
     }
     return -1;
   }
@@ -229,6 +237,8 @@ class Decoder {
         return extents_.variables[executable_.state[operand.index].variable];
       case Space::kArena:
         return executable_.arena_bytes - operand.index;
+      case Space::kBarrier:
+        return 0;
     }
     return 0;
   }

@@ -44,6 +44,7 @@ class PlanOptions:
         seconds: limit of one part's integer programs.
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
+        barriers: GPU: kernels may be joined by grid barriers (joining.py).
         careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
             nothing is explored.
     """
@@ -52,6 +53,7 @@ class PlanOptions:
     seconds: float = 2.0
     rounds: int = 12
     singles: int = 16
+    barriers: bool = True
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 

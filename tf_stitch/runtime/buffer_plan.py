@@ -121,15 +121,32 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     assert isinstance(kernel, LoweredKernel), "what a library call computes is not written in place"
     names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
-    if writer in readers:
-        accesses = _accesses(kernel.program.body, set(names))
-        writes = [wrote for _, wrote in accesses]
-        if kernel.schedule.rule not in _IN_PLACE or len({index for index, _ in accesses}) != 1 \
-                or writes != sorted(writes):
-            return False
+    if writer in readers and not _one_access_each(kernel, set(names)):
+        return False
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
     return True
+
+
+def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
+    """Whether every element of `names` is last read in the iteration that writes it, before it does. What groups read
+    that a grid barrier separates from the writing one is read in time."""
+    if not kernel.schedule.groups:
+        return _reads_before_it_writes(kernel.program.body, kernel.schedule.rule, names)
+    loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
+    groups = [(phase, group.rule) for phase, together in enumerate(kernel.schedule.groups) for group in together]
+    touching = [(phase, rule, loop) for (phase, rule), loop in zip(groups, loops, strict=True)
+                if _accesses(loop.body, names)]
+    (last, rule, loop), rest = touching[-1], touching[:-1]
+    written_before = any(wrote for _, _, other in rest for _, wrote in _accesses(other.body, names))
+    return (not written_before and all(phase < last for phase, _, _ in rest)
+            and _reads_before_it_writes(loop.body, rule, names))
+
+
+def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
+    accesses = _accesses(body, names)
+    writes = [wrote for _, wrote in accesses]
+    return rule in _IN_PLACE and len({index for index, _ in accesses}) == 1 and writes == sorted(writes)
 
 
 _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
@@ -146,7 +163,7 @@ def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool
     element."""
     found: list[tuple[Index, bool]] = []
     for stmt in body:
-        if isinstance(stmt, k.For):
+        if isinstance(stmt, k.For | k.GridLoop):
             found += _accesses(stmt.body, names)
         elif isinstance(stmt, k.If):
             found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
