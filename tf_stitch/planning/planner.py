@@ -128,8 +128,9 @@ def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> d
 def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     """Covers a part by patterns.
 
-    Gains start as estimates. The patterns that the solver chooses are timed exactly and the problem is solved again,
-    until it chooses nothing that is not exact: kernels are made for those patterns only that matter. When the rounds
+    Gains start as estimates, unless there are few patterns. Those that the solver chooses are timed exactly, and nodes
+    that it leaves alone, and the problem is solved again, until it chooses nothing that is not exact: kernels are made
+    for those patterns only that matter. The program may take no more kernels than the greedy choice. When the rounds
     are over, all are timed where they are few; else what is not exact is left out, and the bound tells what that may
     have cost.
 
