@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,17 +77,13 @@ def test_another_version_plans_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert compiled(tmp_path)[1]["hits"] == 0
 
 
-def test_a_choice_made_for_want_of_a_solver_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tf_stitch.planning import ilp_solver
-    from tf_stitch.planning.greedy_solver import solve_greedily
-
-    monkeypatch.setattr(ilp_solver, "solve", lambda problem, seconds: solve_greedily(problem))
-    region, _ = compiled(tmp_path)
-    assert region.plan.solver is not None
-    assert region.plan.solver.status == "greedy"
-    assert not list(tmp_path.glob(f"*{SUFFIX}"))
-    compiled(tmp_path, solver="greedy")
-    assert only_plan(tmp_path).exists(), "asked for, it is"
+def test_a_choice_made_for_want_of_a_solver_is_not_kept(tmp_path: Path) -> None:
+    plan, cache = compiled(tmp_path / "elsewhere")[0].plan, KernelCache(tmp_path)
+    assert plan.solver is not None
+    for solver, kept in (("ilp", 0), ("greedy", 1)):
+        report = replace(plan.solver, solver=solver, status="greedy")
+        StoredPlans(cache, (solver,)).keep(replace(plan, solver=report))
+        assert len(list(tmp_path.glob(f"*{SUFFIX}"))) == kept, "asked for, it is kept"
 
 
 def test_a_plan_that_cannot_be_stored_is_a_problem_of_the_cache(tmp_path: Path) -> None:
