@@ -27,7 +27,8 @@ class Config:
     lines: int
 
 
-CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "small": Config(batch=16, hidden=32, lines=7)}
+CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "medium": Config(batch=512, hidden=128, lines=LINES),
+           "small": Config(batch=16, hidden=32, lines=7)}
 
 
 class BiRNN(keras.layers.Layer):

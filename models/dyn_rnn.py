@@ -24,7 +24,8 @@ class Config:
     longest: int
 
 
-CONFIGS = {"paper": Config(batch=128, hidden=64, longest=20), "small": Config(batch=16, hidden=16, longest=8)}
+CONFIGS = {"paper": Config(batch=128, hidden=64, longest=20), "medium": Config(batch=1024, hidden=64, longest=20),
+           "small": Config(batch=16, hidden=16, longest=8)}
 
 
 class DynamicRNN(keras.layers.Layer):

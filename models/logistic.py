@@ -21,7 +21,7 @@ class Config:
     batch: int
 
 
-CONFIGS = {"paper": Config(batch=100), "small": Config(batch=32)}
+CONFIGS = {"paper": Config(batch=100), "medium": Config(batch=8192), "small": Config(batch=32)}
 
 
 class Logistic(keras.layers.Layer):

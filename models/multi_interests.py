@@ -38,6 +38,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=32, behaviours=(1024, 1000), width=48, heads=4, interests=4, items=200000),
+    "medium": Config(batch=8, behaviours=(256, 250), width=48, heads=4, interests=4, items=20000),
     "small": Config(batch=4, behaviours=(20, 16), width=16, heads=2, interests=3, items=100),
 }
 

@@ -23,7 +23,8 @@ class Config:
     hidden: int
 
 
-CONFIGS = {"paper": Config(batch=100, hidden=256), "small": Config(batch=32, hidden=64)}
+CONFIGS = {"paper": Config(batch=100, hidden=256), "medium": Config(batch=4096, hidden=256),
+           "small": Config(batch=32, hidden=64)}
 
 
 class Perceptron(keras.layers.Layer):

@@ -25,7 +25,8 @@ class Config:
     hidden: int
 
 
-CONFIGS = {"paper": Config(batch=64, hidden=512), "small": Config(batch=32, hidden=64)}
+CONFIGS = {"paper": Config(batch=64, hidden=512), "medium": Config(batch=1024, hidden=512),
+           "small": Config(batch=32, hidden=64)}
 
 
 class VariationalEncoder(keras.layers.Layer):
