@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import TensorGraph
@@ -64,14 +65,15 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
-            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)))
+            bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
+            shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0)
     for call, name in zip(compiled.calls, calls, strict=True):
         gemm = call.gemm
         yield KernelEntry(
             region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=[name],
             node_schemes={}, schemes={}, predicted_us=None, measured_us=None,
-            bytes=int(gemm.nbytes), scratch_bytes=0)
+            bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
 
 
 def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:

@@ -88,6 +88,7 @@ class KernelEntry:
         measured_us: by execution, where an earlier process did that.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
+        shared_bytes: of those, what is in a GPU's shared memory.
     """
 
     region: int
@@ -105,6 +106,7 @@ class KernelEntry:
     measured_us: float | None
     bytes: int
     scratch_bytes: int
+    shared_bytes: int
 
 
 @dataclass
