@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
-from benchmarking.model_cases import ModelCase
+from benchmarking.model_cases import ModelCase, sizes_of
 from benchmarking.pattern_facts import graph_size, pattern_facts
 from benchmarking.workers import BACKENDS, CLUSTERS, Result, Worker
 
@@ -78,8 +78,8 @@ class RowMeasurement:
     def __init__(self, case: ModelCase, backends: Sequence[str], plan: Plan) -> None:
         self._case, self._backends, self._plan = case, backends, plan
         self.row: Result = {
-            "case": str(case), **asdict(case), "backends": list(backends), "plan": asdict(plan),
-            "command": " ".join(["python", *sys.argv]), "machine": describe_cpu() | describe_gpu(),
+            "case": str(case), **asdict(case), "sizes": sizes_of(case), "backends": list(backends),
+            "plan": asdict(plan), "command": " ".join(["python", *sys.argv]), "machine": describe_cpu() | describe_gpu(),
             "variables": {k: v for k, v in os.environ.items() if k.startswith("TF_STITCH") and k != "TF_STITCH_CACHE"},
             "failures": {}, "left_out": {},
         }  # fmt: skip
