@@ -79,7 +79,8 @@ class RowMeasurement:
         self._case, self._backends, self._plan = case, backends, plan
         self.row: Result = {
             "case": str(case), **asdict(case), "sizes": sizes_of(case), "backends": list(backends),
-            "plan": asdict(plan), "command": " ".join(["python", *sys.argv]), "machine": describe_cpu() | describe_gpu(),
+            "plan": asdict(plan), "command": " ".join(["python", *sys.argv]),
+            "machine": describe_cpu() | describe_gpu(),
             "variables": {k: v for k, v in os.environ.items() if k.startswith("TF_STITCH") and k != "TF_STITCH_CACHE"},
             "failures": {}, "left_out": {},
         }  # fmt: skip

@@ -41,7 +41,8 @@ def zoo(ours: Results) -> Section:
                       "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB.", [
                           "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
                           "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
-                          "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch", "losses differ by"])  # fmt: skip
+                          "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
+                          "losses differ by"])  # fmt: skip
     for row in ours.rows:
         differs = row.get("loss_difference", {}).get("stitch")
         section.add(row["model"], row["mode"], row["config"], row["dtype"], *(_each(row, _milliseconds)),
