@@ -31,7 +31,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=64, turns=(30, 20), layers=2, width=512, hidden=512, vocabulary=20000),
-    "medium": Config(batch=16, turns=(20, 14), layers=2, width=256, hidden=256, vocabulary=8000),
+    "medium": Config(batch=32, turns=(20, 14), layers=2, width=128, hidden=128, vocabulary=4000),
     "small": Config(batch=4, turns=(8, 6), layers=2, width=12, hidden=16, vocabulary=50),
 }
 

@@ -27,7 +27,7 @@ class Config:
     lines: int
 
 
-CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "medium": Config(batch=512, hidden=128, lines=LINES),
+CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "medium": Config(batch=256, hidden=64, lines=LINES),
            "small": Config(batch=16, hidden=32, lines=7)}
 
 

@@ -23,7 +23,7 @@ class Config:
     hidden: int
 
 
-CONFIGS = {"paper": Config(batch=100, hidden=256), "medium": Config(batch=4096, hidden=256),
+CONFIGS = {"paper": Config(batch=100, hidden=256), "medium": Config(batch=64, hidden=2048),
            "small": Config(batch=32, hidden=64)}
 
 

@@ -35,7 +35,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=32, frames=(200, 150), phones=40, layers=5, hidden=512, sounds=220),
-    "medium": Config(batch=16, frames=(60, 45), phones=12, layers=3, hidden=256, sounds=220),
+    "medium": Config(batch=32, frames=(60, 45), phones=12, layers=3, hidden=128, sounds=220),
     "small": Config(batch=4, frames=(14, 10), phones=4, layers=2, hidden=16, sounds=12),
 }
 

@@ -25,7 +25,7 @@ class Config:
     hidden: int
 
 
-CONFIGS = {"paper": Config(batch=64, hidden=512), "medium": Config(batch=1024, hidden=512),
+CONFIGS = {"paper": Config(batch=64, hidden=512), "medium": Config(batch=64, hidden=4096),
            "small": Config(batch=32, hidden=64)}
 
 
