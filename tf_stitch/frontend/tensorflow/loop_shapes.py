@@ -56,7 +56,7 @@ class LoopShapes:
             return finer(specs[0], self._merged(node, inputs)), *specs[1:]
         elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
             index = _TAKES[node.op]
-            return *specs[:index], finer(specs[index], self._element(inputs[0])), *specs[index + 1 :]
+            return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
         return specs
 
     def broken(self) -> dict[str, frozenset[int] | None]:
@@ -96,8 +96,8 @@ class LoopShapes:
     def _op(self, tensor: str) -> str:
         return str(self._defs[tensor.rpartition(":")[0]].op)
 
-    def _element(self, handle: str) -> Shape | None:
-        """The shape that all elements of a list have; None if they differ or not all are known."""
+    def _element(self, name: str, handle: str) -> Shape | None:
+        """The shape of what node `name` takes from a list; None if not all elements have the same that is known."""
         elements: set[Shape | None] = set()
         pending, seen = [handle], {handle}
         while pending:
@@ -120,7 +120,7 @@ class LoopShapes:
         shape = elements.pop() if len(elements) == 1 else None
         if shape is None:
             return None
-        return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(handle, f"element_{i}")
+        return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(name, f"element_{i}")
                      for i, d in enumerate(shape))  # fmt: skip
 
 
