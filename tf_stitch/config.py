@@ -42,7 +42,7 @@ class StitchConfig:
         wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         planner: "ilp" (pulp) or "greedy".
-        min_region: fewest TensorFlow nodes with work in them that are worth a region.
+        min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
@@ -152,7 +152,8 @@ VARIABLES: Mapping[str, Variable] = {
                                 "variables that they read; auto: region on GPUs, ops on CPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
-                                     "fewest working nodes that are worth a region"),
+                                     "fewest working nodes that are worth a region; "
+                                     "a large one by itself counts as two on CPUs"),
     "TF_STITCH_ONLY": Variable("only", "globs, separated by commas", _globs,
                                "stitch only TensorFlow nodes whose names match"),
     "TF_STITCH_SKIP": Variable("skip", "globs, separated by commas", _globs,
