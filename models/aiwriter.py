@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.attention import BLOCKED
-from models.program import Batch, Data, Model, Tensors
+from models.program import Batch, Data, Model, Tensors, shared
 from models.recurrent import Recurrent, dynamic_rnn
 from models.script import main
 from models.transformer import BEGIN, END, PADDING, sentences
@@ -101,8 +101,7 @@ def data(config: Config, random: np.random.Generator) -> Data:
     def batch(longest: int) -> Batch:
         return {name: sentences(random, config.batch, longest, config.vocabulary) for name in ("said", "answer")}
 
-    batches = [batch(longest) for longest in config.turns]
-    return Data(batches, [{"said": b["said"]} for b in batches])
+    return shared([batch(longest) for longest in config.turns], "said")
 
 
 MODEL = Model("aiwriter", CONFIGS, data, Writer, lambda _: keras.optimizers.Adam(0.001, global_clipnorm=5.0),

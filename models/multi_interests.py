@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.attention import BLOCKED, EncoderLayer, padding_bias
-from models.program import Batch, Data, Model, Tensors
+from models.program import Batch, Data, Model, Tensors, shared
 from models.script import main
 from models.synthetic import lengths, padded, words
 
@@ -101,8 +101,7 @@ def data(config: Config, random: np.random.Generator) -> Data:
         behaviours = padded(words(random, config.items, (config.batch, longest), 1), length)
         return {"behaviours": behaviours, "length": length, "target": words(random, config.items, (config.batch,), 1)}
 
-    batches = [batch(longest) for longest in config.behaviours]
-    return Data(batches, [{"behaviours": b["behaviours"], "length": b["length"]} for b in batches])
+    return shared([batch(longest) for longest in config.behaviours], "behaviours", "length")
 
 
 MODEL = Model("multi-interests", CONFIGS, data, MultiInterests, lambda _: keras.optimizers.Adam(0.001), ("train",))
