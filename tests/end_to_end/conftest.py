@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tf_stitch.config import load_config
@@ -20,6 +21,7 @@ from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
+SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -93,3 +95,18 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
         return Run(done.returncode, done.stdout, done.stderr, report)
 
     return run_program
+
+
+@pytest.fixture(scope="session")
+def expected(run: Runner) -> list[float]:
+    """What small.py prints in plain TensorFlow."""
+    done = run(SMALL, stitch="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    values: list[float] = json.loads(done.stdout)
+    return values
+
+
+def check(done: Run, expected: list[float]) -> None:
+    """The program came to its end, with the numbers of plain TensorFlow."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-5, atol=1e-7)

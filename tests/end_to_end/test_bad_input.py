@@ -6,26 +6,11 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
 
-SMALL = PROGRAMS / "small.py"
 GIGABYTES_NEEDED = 12
-
-
-@pytest.fixture(scope="module")
-def expected(run: Runner) -> list[float]:
-    done = run(SMALL, stitch="")
-    assert done.returncode == 0, done.stderr[-3000:]
-    values: list[float] = json.loads(done.stdout)
-    return values
-
-
-def check(done: Run, expected: list[float]) -> None:
-    assert done.returncode == 0, done.stderr[-3000:]
-    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-5, atol=1e-7)
 
 
 def tools(folder: Path, *names: str) -> str:

@@ -12,28 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
 
-SMALL = PROGRAMS / "small.py"
 REAL_GCC = shutil.which("gcc")
 
 Compiler = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def expected(run: Runner) -> list[float]:
-    done = run(SMALL, stitch="")
-    assert done.returncode == 0, done.stderr[-3000:]
-    values: list[float] = json.loads(done.stdout)
-    return values
-
-
-def check(done: Run, expected: list[float]) -> None:
-    assert done.returncode == 0, done.stderr[-3000:]
-    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.fixture

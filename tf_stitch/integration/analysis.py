@@ -83,8 +83,7 @@ class Analysis:
         patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
         try:
             graph = bind(region.graph, shapes)
-            compiled = compile_region(graph, tuple(f"i{i}" for i in range(len(region.inputs))),
-                                      tuple(f"v{i}" for i in range(len(region.handles))),
+            compiled = compile_region(graph, region.input_keys, region.variable_keys,
                                       CompileOptions(self._device, self._plan_options, patterns=patterns))
         except StitchError as error:
             self.report.note("plan", where, str(error))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from tf_stitch.frontend.tensorflow.control_flow import EXITS, MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 
 Context: TypeAlias = frozenset[tuple[str, object]]
 """Frames a node is in, and (predicate, branch) pairs it depends on; nodes of equal context live and die together."""
-
-_SWITCHES = ("Switch", "RefSwitch", "_SwitchN")
-_MERGES = ("Merge", "RefMerge")
 
 
 def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, Context]:
@@ -23,13 +21,13 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
     for name, node in graph.nodes.items():
         sources = [_of_tensor(graph, contexts, t) for t in node.inputs if t.rpartition(":")[0] in contexts]
         sources += [contexts[c] for c in node.control_inputs if c in contexts]
-        if node.op in _MERGES and sources:
+        if node.op in MERGES and sources:
             contexts[name] = frozenset.intersection(*sources)
             continue
         merged: Context = frozenset().union(*sources)
         if name in frames:
             merged |= {("frame", frames[name])}
-        elif node.op in ("Exit", "RefExit") and (enters := [c for c in node.control_inputs if c in frames]):
+        elif node.op in EXITS and (enters := [c for c in node.control_inputs if c in frames]):
             # alive where the loop was entered
             merged = frozenset().union(*(contexts[e] - {("frame", frames[e])} for e in enters))
         contexts[name] = merged
@@ -39,7 +37,7 @@ def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, 
 def _of_tensor(graph: ImportedGraph, contexts: dict[str, Context], tensor: str) -> Context:
     name, _, port = tensor.rpartition(":")
     producer = graph.nodes[name]
-    if producer.op not in _SWITCHES:
+    if producer.op not in SWITCHES:
         return contexts[name]
     predicate = producer.inputs[1]
     in_loop = graph.nodes[predicate.rpartition(":")[0]].op == "LoopCond"

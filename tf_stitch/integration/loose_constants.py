@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-_CONTROL_FLOW = ("Switch", "RefSwitch", "_SwitchN", "Merge", "RefMerge", "Enter", "RefEnter")
+from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 
 
 def loosen_constants(graph_def: GraphDef) -> None:
     """Moves the control inputs of constants to those who use them, in place: constant folding leaves them there, and
     they keep regions apart that read a constant alike. What came after what still does. Graphs with branches or
     loops, where they tell a constant when it is dead, are left alone."""
-    if any(node.op in _CONTROL_FLOW for node in graph_def.node):
+    if any(node.op in BRANCHES_OR_LOOPS for node in graph_def.node):
         return
     waits = {node.name: list(node.input) for node in graph_def.node if node.op == "Const" and node.input}
 

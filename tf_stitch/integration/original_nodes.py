@@ -40,8 +40,8 @@ class OriginalNodes:
         self._members = list(region.members)
         inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
         variables = {n.attrs.handle: n for n in region.graph.inputs() if isinstance(n.attrs, VariableAttrs)}
-        self._inputs = [tf_dtype(inputs[f"i{i}"].type.dtype) for i in range(len(region.inputs))]
-        self._variables = [tf_dtype(variables[f"v{i}"].type.dtype) for i in range(len(region.handles))]
+        self._inputs = [tf_dtype(inputs[key].type.dtype) for key in region.input_keys]
+        self._variables = [tf_dtype(variables[key].type.dtype) for key in region.variable_keys]
         self._sessions: dict[tuple[int, ...], tf.compat.v1.Session] = {}
         self._lock = threading.Lock()
 

@@ -58,8 +58,7 @@ class PlacedRegion:
 
     def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the region's inputs and variables."""
-        return (tuple(f"i{i}" for i in range(len(self.region.inputs))),
-                tuple(f"v{i}" for i in range(len(self.region.handles))))
+        return self.region.input_keys, self.region.variable_keys
 
     def by_name(self, shapes: Sequence[Sequence[int]]) -> dict[str, Sequence[int]]:
         inputs, variables = self.arguments()

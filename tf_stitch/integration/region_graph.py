@@ -37,11 +37,32 @@ class RegionGraph:
     handles: tuple[str, ...]
     outputs: dict[str, int]
 
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        """Keys of the graph's inputs, in the op's order."""
+        return tuple(input_key(i) for i in range(len(self.inputs)))
+
+    @property
+    def variable_keys(self) -> tuple[str, ...]:
+        """Keys of the graph's variables, in the op's order."""
+        return tuple(variable_key(i) for i in range(len(self.handles)))
+
     def argument_shapes(self) -> list[Shape]:
         """Shapes of the inputs, then of the variables, in the op's order."""
         shapes = {_key(n): n.type.shape for n in self.graph.inputs()}
-        names = [f"i{i}" for i in range(len(self.inputs))] + [f"v{i}" for i in range(len(self.handles))]
-        return [shapes[n] for n in names]
+        return [shapes[key] for key in (*self.input_keys, *self.variable_keys)]
+
+
+def input_key(number: int) -> str:
+    return f"i{number}"
+
+
+def variable_key(number: int) -> str:
+    return f"v{number}"
+
+
+def output_key(number: int) -> str:
+    return f"o{number}"
 
 
 def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str]) -> RegionGraph:
@@ -167,8 +188,8 @@ def _is_small_constant(node: Node) -> bool:
 def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str],
               handles: Mapping[str, str]) -> RegionGraph:
     """Keys by number: regions of equal structure become equal graphs. Tensors of one value share an output."""
-    keys: Mapping[str, str] = {t: f"i{i}" for i, t in enumerate(tensors)}
-    names: Mapping[str, str] = {h: f"v{i}" for i, h in enumerate(handles)}
+    keys: Mapping[str, str] = {t: input_key(i) for i, t in enumerate(tensors)}
+    names: Mapping[str, str] = {h: variable_key(i) for i, h in enumerate(handles)}
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         b = Builder(node.loc)
@@ -182,7 +203,7 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
             new[node] = make_node(node.kind, [new[o] for o in node.operands], node.attrs, node.loc)
     number: dict[Node, int] = {}
     outputs = {key: number.setdefault(new[n], len(number)) for key, n in graph.outputs if key not in names}
-    delivered = [(f"o{i}", n) for n, i in number.items()]
+    delivered = [(output_key(i), n) for n, i in number.items()]
     assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
     return RegionGraph(TensorGraph(graph.name, delivered + assigned), members, tuple(tensors), tuple(handles.values()),
                        outputs)

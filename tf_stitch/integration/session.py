@@ -31,7 +31,7 @@ from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_builder import CPU_ORDINAL
-from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key, variable_key
 from tf_stitch.integration.regions import Key, RegionRegistry
 from tf_stitch.integration.report import GraphEntry, GuardEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
@@ -189,12 +189,12 @@ class Session:
                 raise StitchError(f"{self._where(region)} updates a variable that is passed to it twice")
             values = self._values(inputs, variables)
             results = run_with_tensorflow(self.registry.bound(region, [v.shape for v in values.values()]), values)
-        state = {i: results[f"v{i}"] for i in range(len(variables)) if f"v{i}" in results}
-        return [results[f"o{i}"] for i in range(len(results) - len(state))], state
+        state = {i: results[key] for i in range(len(variables)) if (key := variable_key(i)) in results}
+        return [results[output_key(i)] for i in range(len(results) - len(state))], state
 
     def _values(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        values = {f"i{i}": np.asarray(x) for i, x in enumerate(inputs)}
-        return values | {f"v{i}": np.asarray(x) for i, x in enumerate(variables)}
+        values = {input_key(i): np.asarray(x) for i, x in enumerate(inputs)}
+        return values | {variable_key(i): np.asarray(x) for i, x in enumerate(variables)}
 
     def _run_in_python(self, region: int, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """A region of the py_function wrapping, on the CPU."""

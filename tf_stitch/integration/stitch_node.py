@@ -30,7 +30,7 @@ def stitch_node(name: str, region: RegionGraph, number: int, device: str, contro
 def input_types(region: RegionGraph) -> list[int]:
     """TensorFlow types of the region's inputs, in order."""
     types = {n.attrs.key: tf_enum(n.type.dtype) for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
-    return [types[f"i{i}"] for i in range(len(region.inputs))]
+    return [types[key] for key in region.input_keys]
 
 
 def _shape(shape: Shape) -> TensorShapeProto:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
+from tf_stitch.frontend.tensorflow.control_flow import MERGES, NEXT_ITERATIONS
 from tf_stitch.ir.graph import Node
 
 
@@ -132,6 +133,6 @@ def _dependencies(defs: dict[str, Any], name: str, extra: Mapping[str, list[str]
         other = edge.lstrip("^").rpartition(":")[0] or edge.lstrip("^")
         if other not in defs:
             raise UnsupportedError(f"input {edge} is not a node of the graph", SourceLoc(name, defs[name].op))
-        if not (defs[name].op in ("Merge", "RefMerge") and defs[other].op in ("NextIteration", "RefNextIteration")):
+        if not (defs[name].op in MERGES and defs[other].op in NEXT_ITERATIONS):
             found.append(other)
     return found

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import (
     ImportedGraph,
@@ -106,7 +107,7 @@ class _Importer:
 
     def _constant_handles(self, order: list[Any]) -> frozenset[str]:
         """Handles that go into reads alone. A loop's or a branch's graph may run its reads at different times."""
-        if any(node.op in ("Enter", "Switch", "Merge") for node in order):
+        if any(node.op in BRANCHES_OR_LOOPS for node in order):
             return frozenset()
         read: set[str] = set()
         other: set[str] = set()

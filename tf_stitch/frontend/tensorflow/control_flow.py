@@ -1,0 +1,10 @@
+"""Ops of lowered control flow, by what they do."""
+
+SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
+MERGES = frozenset({"Merge", "RefMerge"})
+ENTERS = frozenset({"Enter", "RefEnter"})
+EXITS = frozenset({"Exit", "RefExit"})
+NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
+
+BRANCHES_OR_LOOPS = SWITCHES | MERGES | ENTERS
+"""A graph with branches or loops has one of these."""
