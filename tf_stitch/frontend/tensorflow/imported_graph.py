@@ -118,9 +118,9 @@ def _back_edges(defs: Mapping[str, Any]) -> dict[str, list[str]]:
     """Enter -> the NextIterations that come back to its Merge."""
     found: dict[str, list[str]] = {}
     for node in defs.values():
-        if node.op in ("Merge", "RefMerge"):
+        if node.op in MERGES:
             sources = [edge.rpartition(":")[0] or edge for edge in node.input if not edge.startswith("^")]
-            backs = [s for s in sources if s in defs and defs[s].op in ("NextIteration", "RefNextIteration")]
+            backs = [s for s in sources if s in defs and defs[s].op in NEXT_ITERATIONS]
             for source in sources:
                 if backs and source not in backs:
                     found.setdefault(source, []).extend(backs)

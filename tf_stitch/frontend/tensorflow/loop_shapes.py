@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol
 from tf_stitch.ir.types import Dim, Shape, Symbol
@@ -23,7 +24,7 @@ GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
 
 ARGUMENTS = ("_Arg", "Placeholder")
 
-_PASS = frozenset({"Enter", "Exit", "Switch", "NextIteration", "Identity"})
+_PASS = ENTERS | EXITS | SWITCHES | NEXT_ITERATIONS | {"Identity"}
 _TAKES = {"TensorListPopBack": 1, "TensorListGetItem": 0}
 """Op -> the output that is an element."""
 _PUTS = {"TensorListPushBack": 1, "TensorListSetItem": 2}
@@ -52,7 +53,7 @@ class LoopShapes:
         elif node.op in _PASS and inputs:
             shape = self._shape_of(inputs[0])
             return tuple(finer(spec, shape) for spec in specs)
-        elif node.op == "Merge" and specs:
+        elif node.op in MERGES and specs:
             return finer(specs[0], self._merged(node, inputs)), *specs[1:]
         elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
             index = _TAKES[node.op]
@@ -78,7 +79,7 @@ class LoopShapes:
             return shapes.pop() if len(shapes) == 1 else None
         if node.name in self._given_up and self._given_up[node.name] is None:
             return None
-        entering = next((t for t in inputs if self._op(t) == "Enter"), None)
+        entering = next((t for t in inputs if self._op(t) in ENTERS), None)
         shape = None if entering is None else self._shape_of(entering)
         if shape is None:
             return None
@@ -91,7 +92,7 @@ class LoopShapes:
         return self._given_up.get(name) or frozenset()
 
     def _back_edge(self, node: Any) -> str | None:
-        return next((t for t in _data(node) if self._op(t) == "NextIteration"), None)
+        return next((t for t in _data(node) if self._op(t) in NEXT_ITERATIONS), None)
 
     def _op(self, tensor: str) -> str:
         return str(self._defs[tensor.rpartition(":")[0]].op)
@@ -111,9 +112,9 @@ class LoopShapes:
                 continue
             elif node.op in ("EmptyTensorList", "TensorListReserve"):
                 continue
-            elif node.op not in _PASS and node.op not in _TAKES and node.op != "Merge":
+            elif node.op not in _PASS and node.op not in _TAKES and node.op not in MERGES:
                 return None
-            for tensor in inputs if node.op == "Merge" else inputs[:1]:
+            for tensor in inputs if node.op in MERGES else inputs[:1]:
                 if tensor not in seen:
                     seen.add(tensor)
                     pending.append(tensor)
