@@ -114,13 +114,15 @@ class RowMeasurement:
         return Worker("worker.py", self._case, BACKENDS[backend], backend=BACKENDS[backend], variables=variables)
 
     def _warm_up(self, backend: str) -> None:
-        """The first steps, within the plan's seconds, but COMPARED_STEPS at least."""
+        """COMPARED_STEPS, which compile, and then more within the plan's seconds."""
         steps = self._plan.warm_up if backend == "stitch" else min(PLAIN_WARM_UP, self._plan.warm_up)
         start, losses = time.monotonic(), list[float]()
-        while len(losses) < steps and (len(losses) < COMPARED_STEPS or time.monotonic() - start < self._plan.seconds):
+        while len(losses) < steps and time.monotonic() - start < self._plan.seconds:
             answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
             if answer is None:
                 return
+            if len(losses) < COMPARED_STEPS:
+                start = time.monotonic()
             if not losses:
                 self.row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
             losses += answer["losses"]
