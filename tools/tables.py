@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     (out.parent / FIGURES).mkdir(parents=True, exist_ok=True)
     for _, sections in papers:
         for section in sections:
-            if section.chart is not None:
+            if section.chart is not None and not section.chart.is_empty:
                 draw(section.chart, out.parent / FIGURES)
     out.write_text(page(ours, papers, out.parent, FIGURES))
     print(out)

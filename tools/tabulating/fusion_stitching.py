@@ -59,7 +59,7 @@ def characteristics(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Se
                     lambda m=m: round(r.count(ours.row(m), "tf", *KERNELS)), row["kernel_us"], lambda m=m: kernel_us(m),
                     f"{row['memory']:.0%}", lambda m=m: memory(m), form=".1f")  # fmt: skip
     if not ours.is_gpu:
-        section.notes.append("On a CPU a kernel is an op; ops run side by side.")
+        section.notes.append("On a CPU a kernel is an op. TensorFlow's profiler leaves out the quick ones.")
     return section
 
 

@@ -55,6 +55,9 @@ def zoo(ours: Results) -> Section:
         if ratios:
             section.notes.insert(0, f"float32, {len(ratios)} rows: {r.geometric_mean(ratios):.2f} times as fast as "
                                     f"{name} (geometric mean), {min(ratios):.2f} to {max(ratios):.2f}.")  # fmt: skip
+    if not ours.is_gpu:
+        section.notes.append("Kernels on a CPU: ops and XLA's thunks, without ops of less than 8,000 cycles, which "
+                             "TensorFlow's profiler leaves out.")  # fmt: skip
     loads = [row["machine"]["load"] for row in ours.rows]
     section.notes.append(f"Load of the machine at the rows' start: {min(loads)} to {max(loads)}.")
     return section

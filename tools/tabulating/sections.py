@@ -28,6 +28,10 @@ class Chart:
     stacked: bool = False
     lines: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for values in self.series.values() for value in values)
+
 
 @dataclass
 class Section:
@@ -80,7 +84,7 @@ class Section:
         if self.rows:
             lines += ["| " + " | ".join(self.heads) + " |", "|" + " --- |" * len(self.heads)]
             lines += ["| " + " | ".join(cells) + " |" for cells in self.rows]
-        if self.chart is not None:
+        if self.chart is not None and not self.chart.is_empty:
             lines += ["", f"![{self.title}]({folder}/{self.chart.name}.png)"]
         lines += ["", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
