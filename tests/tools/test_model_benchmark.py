@@ -151,6 +151,11 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
         worker.ask("run", limit=0.1)
 
 
+def test_a_program_that_fails_says_why() -> None:
+    with pytest.raises(RuntimeError, match="^ValueError: invalid literal"):
+        workers.Worker("worker.py", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
+
+
 def test_a_worker_that_dies_says_why(tmp_path: Path) -> None:
     program = tmp_path / "die.py"
     program.write_text("raise SystemExit('no such model')")

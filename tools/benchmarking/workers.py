@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class Worker:
 
         Raises:
             TimeoutError: there was none within `limit` seconds; the process is ended.
-            RuntimeError: the process died; the message ends with its last lines.
+            RuntimeError: the program failed; the message is its error, or the last lines of a process that died.
         """
         self.wait(limit)
         assert self._process.stdin is not None
@@ -82,6 +83,9 @@ class Worker:
         if not line:
             raise self._death()
         answer: Result = json.loads(line)
+        if "error" in answer:
+            self.close()
+            raise RuntimeError(answer["error"])
         return answer
 
     def _death(self) -> RuntimeError:
@@ -115,4 +119,15 @@ def serve(start: Callable[[], Callable[..., Result]]) -> None:
     answer = start()
     print("{}", file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(*line.split())), file=answers, flush=True)
+        try:
+            found = answer(*line.split())
+        except Exception as error:
+            traceback.print_exc()
+            found = {"error": f"{type(error).__name__}: {_brief(str(error))}"}
+        print(json.dumps(found), file=answers, flush=True)
+
+
+def _brief(message: str) -> str:
+    """The first line that says something; TensorFlow begins with "Graph execution error:" and an empty line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().endswith(":")]
+    return lines[0] if lines else message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,8 @@ def field(row: Row, name: str, backend: str) -> Any:
 
 
 def _last_line(reason: str) -> str:
-    return (reason.strip().splitlines() or ["it died"])[-1].strip()[:160]
+    line = (reason.strip().splitlines() or ["it died"])[-1].strip()
+    return re.sub(r"__inference_\w+|\[[^]]*\]|\s*\{\{.*", "", line)[:200]  # without names of functions and nodes
 
 
 def speedup(row: Row, over: str, of: str = "stitch") -> float:
