@@ -152,7 +152,7 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_program_that_fails_says_why() -> None:
-    with pytest.raises(RuntimeError, match="^ValueError: invalid literal"):
+    with pytest.raises(RuntimeError, match=r"^ValueError: invalid literal"):
         workers.Worker("worker.py", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
 
 
