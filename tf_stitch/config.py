@@ -42,6 +42,7 @@ class StitchConfig:
         wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         planner: "ilp" (pulp) or "greedy".
+        reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
         min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
@@ -61,6 +62,7 @@ class StitchConfig:
     wrap: str = "auto"
     scope: str = "auto"
     planner: str = "ilp"
+    reuse: str = "merged"
     min_region: int = 2
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
@@ -151,6 +153,8 @@ VARIABLES: Mapping[str, Variable] = {
                                 "what regions hold: memory-intensive ops alone, or also matrix products and the "
                                 "variables that they read; auto: region on GPUs, ops on CPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
+    "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
+                                "how far kernels reuse values, for experiments"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
                                      "fewest working nodes that are worth a region; "
                                      "a large one by itself counts as two on CPUs"),

@@ -15,7 +15,8 @@ from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern, is_small_product
+from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
+from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
 
 
@@ -26,11 +27,12 @@ class PatternCompiler:
         aligned: every buffer starts at a multiple of 16 bytes.
         footprint: bytes that a run of the whole region reads and writes (see ModelCost).
         measured: times of patterns that were measured before; they beat the model's.
+        reuse: how far a kernel may reuse values.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
-                 measured: MeasuredTimes | None = None) -> None:
-        self._device, self._aligned = device, aligned
+                 measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED) -> None:
+        self._device, self._aligned, self._reuse = device, aligned, reuse
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
@@ -43,6 +45,7 @@ class PatternCompiler:
         Raises:
             ScheduleError: none; the message holds every rule's reason.
         """
+        require_reuse(pattern, self._reuse)
         written, originals = _without_products(pattern)
         key, nodes = structure(written)
         if key in self._kernels:
@@ -61,6 +64,7 @@ class PatternCompiler:
         if is_library_call(pattern):
             return estimate_us(pattern, self._device)
         try:
+            require_reuse(pattern, self._reuse)
             written, _ = _without_products(pattern)
         except ScheduleError:
             return None
@@ -76,11 +80,6 @@ class PatternCompiler:
         return self._times[key]
 
 
-def is_library_call(pattern: Pattern) -> bool:
-    """Whether a pattern is a product alone."""
-    return len(pattern.nodes) == 1 and pattern.nodes[0].category is Category.CONTRACTION
-
-
 def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     """The pattern with its products written out, and what its outputs were before.
 
@@ -93,40 +92,18 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     for product in products:
         if not is_small_product(product):
             raise ScheduleError("a product is a library call of its own", product.loc)
-    between = _free_between(pattern)
-    new = expand_small_dots(between)
+    nodes_between = between(pattern)
+    new = expand_small_dots(nodes_between)
     outside = set(pattern.reads())
     elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
     nodes: dict[Node, None] = {}
-    for node in between:
+    for node in nodes_between:
         if node not in elsewhere:
             _collect(new[node], outside, elsewhere, nodes)
-    rebuilt = {new[n] for n in between if n in elsewhere}
+    rebuilt = {new[n] for n in nodes_between if n in elsewhere}
     outputs = tuple(new[n] for n in pattern.outputs)
     members = tuple(n for n in nodes if n not in rebuilt)
     return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
-
-
-def _free_between(pattern: Pattern) -> list[Node]:
-    """The pattern's nodes and the free nodes that lead from one to another, operands first."""
-    members = set(pattern.nodes)
-    order: dict[Node, None] = {}
-
-    def visit(node: Node) -> bool:
-        """Whether a member is above."""
-        if node in order:
-            return True
-        if node not in members and node not in pattern.free:
-            return False
-        above = [visit(o) for o in node.operands]
-        if node in members or any(above):
-            order[node] = None
-            return True
-        return False
-
-    for node in pattern.nodes:
-        visit(node)
-    return list(order)
 
 
 def _collect(node: Node, outside: set[Node], free: frozenset[Node], found: dict[Node, None]) -> None:

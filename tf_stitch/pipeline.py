@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tf_stitch.device.spec import DeviceSpec
@@ -20,23 +20,28 @@ from tf_stitch.emit.cuda import (
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.fused_products import FusedProduct, as_fused_product
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.joining import join_kernels
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pattern_compiler import PatternCompiler, is_library_call
+from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Step
+from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.schedule.rules.row_reduction import shared_rows
+from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -56,6 +61,7 @@ class CompileOptions:
         aligned: every buffer starts at a multiple of 16 bytes.
         measured: times that go before predicted ones.
         patterns: how many patterns of more than one node are kept, the first ones; None: all.
+        reuse: how far kernels reuse values; less than all is for experiments.
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
     """
@@ -66,6 +72,7 @@ class CompileOptions:
     measured: MeasuredTimes | None = None
     patterns: int | None = None
     plans: PlanMemory | None = None
+    reuse: Reuse = Reuse.MERGED
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class CompiledRegion:
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
 
 
-def passes(device: DeviceSpec) -> tuple[Pass, ...]:
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
     """Tensor passes in order."""
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
@@ -99,7 +106,8 @@ def passes(device: DeviceSpec) -> tuple[Pass, ...]:
         SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
                         column_tile=128 if device.is_gpu else 512,
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
-                        pad=device.is_gpu),  # on a CPU the test of the rim would cost the vector loop
+                        pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
+                        shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
         EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
@@ -117,9 +125,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         ScheduleError: a node that no schedule rule takes.
     """
     start = time.perf_counter()
-    graph = run_passes(graph, passes(options.device), instrument)
+    graph = run_passes(graph, passes(options.device, options.reuse), instrument)
     verify_graph(graph, static=True)
-    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured)
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
+                               options.reuse)
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -149,9 +158,13 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     if known is None and options.patterns is not None:
         plan = keep_patterns(plan, options.patterns)
     work = _work(plan, compiler)
-    if known is None and options.plans is not None:
-        options.plans.keep(plan)
-    return plan, work
+    if options.plans is not None:
+        if known is None:
+            options.plans.keep(plan)
+        return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
+    if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
+        work = join_kernels(plan, work, options.device, _footprint(graph))
+    return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
 
 
 def _footprint(graph: TensorGraph) -> int:
@@ -162,26 +175,32 @@ def _footprint(graph: TensorGraph) -> int:
 
 
 def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
-    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate and turns out to be no
-    kernel is split into its nodes.
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate, or for another size,
+    and turns out to be no kernel and no call is split into its nodes.
 
     Raises:
         ScheduleError: a node that no schedule rule takes.
     """
-    kernels: dict[Pattern, LoweredKernel] = {}
+    made: dict[Pattern, LoweredKernel | FusedProduct] = {}
     for pattern in list(plan.patterns):
-        if is_library_call(pattern):
-            continue
         try:
-            kernels[pattern] = compiler.compile(pattern)
+            made[pattern] = _kernel_or_call(pattern, compiler)
         except ScheduleError:
             if len(pattern.nodes) == 1:
                 raise
-            for single in plan.split(pattern):
-                if not is_library_call(single):
-                    kernels[single] = compiler.compile(single)
+            made |= {single: _kernel_or_call(single, compiler) for single in plan.split(pattern)}
     stored = {n for p in plan.patterns for n in p.outputs}
-    return [library_call(p.nodes[0], stored) if is_library_call(p) else kernels[p] for p in plan.patterns]
+    works = (made[p] for p in plan.patterns)
+    return [library_call(work, stored) if isinstance(work, FusedProduct) else work for work in works]
+
+
+def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
+    if not is_library_call(pattern):
+        return compiler.compile(pattern)
+    call = as_fused_product(between(pattern))
+    if call is None:
+        raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
+    return call
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
@@ -226,12 +245,22 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
         members = tuple(which[i] for i in group)
         launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
         names |= dict.fromkeys(group, launch.name)
-        kernels = [programs[number][1] for number in members]
-        steps.append(DeviceLaunch(launch.name, sum(program.grid for program in kernels), kernels[0].threads,
-                                  max(dynamic_shared_bytes(program) for program in kernels),
-                                  tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))))
+        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
+        steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
+
+
+def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferRef, ...], before: Sequence[Step],
+                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
+    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
+    grid = int(sum(program.grid for program in programs))
+    cooperative = programs[0].cooperative
+    if cooperative:
+        used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
+        args = (*args, BufferRef(Space.BARRIER, used))
+    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(dynamic_shared_bytes, programs)), args, sizes,
+                        cooperative)
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
@@ -257,8 +286,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         if isinstance(first, LibraryCall):
-            g = first.gemm
-            steps.append(GemmStep(replace(g, batch=int(g.batch), m=int(g.m), n=int(g.n), k=int(g.k)), args))
+            steps.append(GemmStep(first.gemm.at_hand(), args))
             continue
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work
@@ -268,8 +296,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)
         if is_gpu:
-            steps.append(DeviceLaunch(kernel.symbol, int(sum(p.grid for p in programs)), programs[0].threads,
-                                      max(map(dynamic_shared_bytes, programs)), args, kernel.sizes))
+            steps.append(_device_launch(kernel.symbol, programs, args, steps, kernel.sizes))
         else:
             steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
@@ -287,7 +314,7 @@ def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_P
             continue
         if not work.program.grid:  # no elements: no work
             continue
-        alone = i if dynamic_shared_bytes(work.program) else -1
+        alone = i if dynamic_shared_bytes(work.program) or work.program.cooperative else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
         if packs[-1] and (sum(len(one.arguments) for one in together) > most

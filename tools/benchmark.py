@@ -8,6 +8,7 @@ With --models: models of the zoo, into --json. Run it again to go on where it wa
     python tools/benchmark.py --cases=encoder_train --rounds=3 --out=/tmp/try.json
     python tools/benchmark.py --models=all --config=medium --json=benchmarks/cpu_models.json
     python tools/benchmark.py --models=all --config=paper --seconds=20 --json=benchmarks/h200_models.json
+    python tools/benchmark.py --models=crnn --config=paper --backends=tf,xla,stitch,mapping,hierarchy --json=/tmp/m.json
     python tools/benchmark.py --models=bert,dien --modes=infer --dtypes=mixed_float16 --json=/tmp/m.json
 """
 
@@ -35,7 +36,7 @@ CASES = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
 COMPARED_STEPS = 10
 
 _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
-_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what")
+_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what; of models also mapping, hierarchy")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 64, "steps before the first turn, by when the guard has decided")

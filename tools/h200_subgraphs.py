@@ -36,6 +36,7 @@ from tf_stitch.planning.planner import PlanOptions  # noqa: E402
 from tf_stitch.runtime.device_run import DeviceExecutable  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
+from tf_stitch.schedule.reuse import Reuse  # noqa: E402
 
 WARM_UP, RUNS = 5, 20
 TOLERANCE = 1e-4
@@ -44,10 +45,10 @@ TOLERANCE = 1e-4
 Row = dict[str, Any]
 
 
-def build(subgraph: Subgraph, cache: KernelCache) -> tuple[CompiledRegion, Path]:
+def build(subgraph: Subgraph, cache: KernelCache, reuse: Reuse = Reuse.MERGED) -> tuple[CompiledRegion, Path]:
     """Compiles for the H200 down to a cubin."""
     solver = "ilp" if importlib.util.find_spec("pulp") else "greedy"
-    options = CompileOptions(H200, PlanOptions(solver))
+    options = CompileOptions(H200, PlanOptions(solver), reuse=reuse)
     region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), options)
     return region, build_cuda(region.source, H200.architecture, cache)
 
@@ -114,9 +115,9 @@ def copy_gbps() -> float:
     return 2 * int(source.nbytes) / microseconds / 1e3
 
 
-def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int) -> Row:
+def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int, reuse: Reuse = Reuse.MERGED) -> Row:
     """Time and largest error of tf_stitch's kernels."""
-    region, cubin = build(subgraph, cache)
+    region, cubin = build(subgraph, cache, reuse)
     values = random_values(subgraph, seed)
     wanted = reference(subgraph, values)
     run = DeviceExecutable(region.executable, cubin, values, values)
@@ -181,12 +182,13 @@ def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool)
             row.update(result if isinstance(result, dict) else {column: result})
         except Exception as error:  # one failure must not cost the other measurements of a lent machine
             print(f"{subgraph.name}, {column}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        _free_memory()
+        free_memory()
     row["right"] = "max_error" in row and row["max_error"] <= TOLERANCE
     return row
 
 
-def _free_memory() -> None:
+def free_memory() -> None:
+    """Gives back what the last measurement held."""
     gc.collect()
     import cupy
 

@@ -26,8 +26,11 @@ ALLOWED: dict[str, set[str]] = {
     "emit": {"kernel_ir", "device", "ir"},
     "runtime": {"emit", "device", "ir", "kernel_ir", "lowering.kernel", "schedule.kernel_schedule"},
     "pattern_compiler": {"ir", "transforms", "device", "planning", "schedule", "lowering"},
+    "joined_levels": {"ir", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime"},
+    "joining": {"joined_levels", "ir", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime"},
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
-                 "pass_manager", "pattern_compiler"},
+                 "pass_manager", "pattern_compiler", "joining", "sweep_order"},
+    "sweep_order": {"ir", "device", "kernel_ir", "lowering", "runtime"},
     "native": {"runtime", "device", "ir"},
 }
 TOP = {"integration", "__main__", "_autoload"}  # on top of everything
@@ -40,7 +43,7 @@ FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
     "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
     "cupy": (("runtime",), "runtime"),
     "cupy_backends": (("runtime",), "runtime"),
-    "networkx": (("planning", "schedule"), "planning or schedule"),
+    "networkx": (("planning", "schedule", "joining"), "planning or schedule"),
 }
 ENVIRONMENT = ("config",)
 

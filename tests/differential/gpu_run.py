@@ -11,14 +11,15 @@ from tf_stitch.runtime.device_run import DeviceExecutable
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 
 
-def run_gpu(graph: TensorGraph, region: CompiledRegion, values: Values) -> Values:
+def run_gpu(graph: TensorGraph, region: CompiledRegion, values: Values, runs: int = 1) -> Values:
     """Outputs and new values of variables; memory that a kernel has to write starts as garbage."""
     import cupy
     e = region.executable
     values = add_written(graph, values)
     memory = {name: cupy.asarray(np.ascontiguousarray(x).reshape(-1).view(np.uint8)) for name, x in values.items()}
     run = DeviceExecutable(e, build_cuda(region.source, "90", cache()) if region.source else None, memory, memory)
-    run()
+    for _ in range(runs):
+        run()
     cupy.cuda.Device().synchronize()
 
     def host(found: object, shape: tuple[int, ...], dtype: np.dtype) -> Array:  # type: ignore[type-arg]

@@ -31,6 +31,7 @@ from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_emp
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.library_calls import multiply
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.schedule.reuse import Reuse
 
 Array = NDArray[Any]
 Values = dict[str, Array]
@@ -166,10 +167,11 @@ def compare(graph: TensorGraph, got: Values, want: Values, allowed: Values, what
 
 
 # Levels.
-def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp") -> CompiledRegion:
+def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solver: str = "ilp",
+             barriers: bool = True, reuse: Reuse = Reuse.MERGED) -> CompiledRegion:
     """The region compiled down to source, every stage verified."""
     inputs, variables = keys_of(graph)
-    options = CompileOptions(device, PlanOptions(solver), aligned)
+    options = CompileOptions(device, PlanOptions(solver, barriers=barriers), aligned, reuse=reuse)
     result = compile_region(graph, inputs, variables, options,
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
     for kernel in result.kernels:
@@ -208,6 +210,9 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
             members, args = [], list(step.args)
             for program in region.programs[step.symbol]:
                 refs, args = args[:len(program.parameters)], args[len(program.parameters):]
+                if program.cooperative:
+                    barrier, args = args[0], args[1:]
+                    assert barrier.space is Space.BARRIER
                 members.append((program, {b.name: memory(r, b.size * b.dtype.size).view(b.dtype.numpy)
                                           for b, r in zip(program.parameters, refs, strict=True)}))
             assert not args

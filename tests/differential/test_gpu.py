@@ -13,9 +13,10 @@ from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.runtime.device_run import gpu_is_here
+from tf_stitch.runtime.executable import DeviceLaunch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B
@@ -33,6 +34,36 @@ def test_rows_of_every_length(columns: int) -> None:
     check(region("rows",
                  [p.softmax(x), B.arg_reduce(OpKind.ARGMAX, x, 1, DType.I64),
                   B.arg_reduce(OpKind.ARGMIN, x, 1, DType.I32)]))
+
+
+def batchnorm(x: Node) -> list[Node]:
+    """Training: outputs, and the batch's mean and variance."""
+    per_channel = [B.input(f"{name}:0", DType.F32, x.type.dims[-1:]) for name in ("gamma", "beta", "mean", "variance")]
+    return p.batchnorm_training(x, *per_channel)[0]
+
+
+@pytest.mark.parametrize(("name", "shape"), [
+    ("softmax", (1, 200_000)), ("softmax", (1, 3_000_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)),
+    ("softmax", (64, 500_000)), ("sum", (1, 5_000_000)), ("sum", (64, 200_000)), ("batchnorm", (3000, 64)),
+    ("batchnorm", (20_000, 256))])
+def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tuple[int, int]) -> None:
+    """One cooperative launch; run again and again on the same counter."""
+    groups = {"softmax": lambda x: [p.softmax(x)], "sum": lambda x: [B.sum(x, [1])], "batchnorm": batchnorm}
+    x = B.input("x:0", DType.F32, shape)
+    graph = region("groups", groups[name](x))
+    values = random_values(graph)
+    built = compiled(graph, H200, solver="greedy")
+    launches = [s for s in built.executable.steps if isinstance(s, DeviceLaunch)]
+    assert [s.cooperative for s in launches] == [True]
+    want, allowed = reference(graph, values)
+    compare(graph, run_gpu(graph, built, values, runs=5), want, allowed, "H200")
+
+
+@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (5, 16_389), (130, 70_001)])
+def test_rows_that_blocks_share(shape: tuple[int, int]) -> None:
+    x = B.input("x:0", DType.F32, shape)
+    per_column = [B.input(f"{name}:0", DType.F32, shape[1:]) for name in ("gamma", "beta")]
+    check(region("rows", [p.softmax(x), p.layernorm(x, *per_column)]))
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])

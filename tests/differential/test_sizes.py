@@ -19,13 +19,18 @@ from tests.differential.runner import (
     cache,
     compare,
     keys_of,
+    random_values,
     reference,
     results_by_key,
     run_kernel_ir,
 )
+from tests.differential.runner import region as graph_of
 from tests.differential.sizes import SizedGraphMaker, resized
+from tests.ir.test_activations import relu
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError, TypeRuleError
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.sizes import atoms, size
 from tf_stitch.ir.text_format import format_graph
@@ -40,6 +45,7 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 
+B = Builder()
 SIZES = (1, 2, 3, 4, 5, 8, 12, 17, 32, 33)
 
 
@@ -135,3 +141,25 @@ def test_cuda_for_changing_sizes_compiles() -> None:
     case = Case(11, [(5, 8)], 8, 200)
     _, region = compiled(case, 5, 8, H200, PlanMemory())
     assert build_cuda(region.source, "90", cache()).stat().st_size > 0
+
+
+def network(rows: int) -> TensorGraph:
+    """Two dense layers with a residual; the calls take over what follows the products."""
+    x = B.input("x", DType.F32, (2, rows, 32))
+    flat = B.reshape(x, (2 * rows, 32))
+    hidden = relu(B.add(B.dot(flat, B.variable("w", DType.F32, (32, 48))), B.variable("b", DType.F32, (48,))))
+    out = B.reshape(B.dot(hidden, B.variable("v", DType.F32, (48, 32))), (2, rows, 32))
+    return graph_of("network", [B.add(B.add(out, B.variable("c", DType.F32, (32,))), x)])
+
+
+def test_library_calls_take_over_alike_for_all_sizes() -> None:
+    plans = PlanMemory()
+    for rows in (20, 3, 33):
+        graph, changing = network(rows), network(size("n", rows))
+        region = compile_region(changing, *keys_of(changing), CompileOptions(CPU, plans=plans))
+        assert not region.kernels
+        assert [str(c.gemm.at_hand()).partition("] ")[2] for c in region.calls] == ["nn + bias relu",
+                                                                                   "nn + bias + addend"]
+        values = random_values(graph)
+        outs, _ = HostExecutable(region.executable).run(values, values)
+        compare(graph, results_by_key(graph, outs, {}), *reference(graph, values), f"{rows} rows")

@@ -52,6 +52,31 @@ np.testing.assert_allclose(out.numpy()[:2], [[3, 5, 7], [21, 23, 25]])
 np.testing.assert_allclose(out.numpy()[2:], 1.0)  # TensorFlow's GPU kernel reads zeros there
 """
 
+DENSE = """
+import numpy as np, tensorflow as tf
+dtype = tf.as_dtype("DTYPE")
+tf.config.experimental.enable_tensor_float_32_execution(False)
+random = np.random.default_rng(0)
+HEADS, LENGTH, SIZE = 4, 32, 32
+WIDTH = HEADS * SIZE
+def variable(*shape): return tf.Variable(tf.cast(random.standard_normal(shape) * WIDTH ** -0.5, dtype))
+layers = [(variable(WIDTH, WIDTH), variable(WIDTH)) for _ in range(7)]
+def network(x, layers):
+    def dense(x, i): return tf.matmul(x, layers[i][0]) + layers[i][1]
+    def split(y): return tf.transpose(tf.reshape(y, [1, LENGTH, HEADS, SIZE]), [0, 2, 1, 3])
+    q, k, v = (split(dense(x, i)) for i in range(3))
+    mixed = tf.matmul(tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * SIZE ** -0.5), v)
+    x = dense(tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [LENGTH, WIDTH]), 3) + x
+    return dense(tf.nn.gelu(dense(tf.nn.relu(dense(x, 4)), 5), approximate=True), 6) + x
+run = tf.function(lambda x: network(x, layers))
+x = tf.cast(random.standard_normal((LENGTH, WIDTH)), dtype)
+with tf.device("CPU:0"):  # eagerly, in float64: TensorFlow alone
+    want = network(tf.cast(x, tf.float64), [(tf.cast(w, tf.float64), tf.cast(b, tf.float64)) for w, b in layers])
+for _ in range(8):  # a CUDA graph after the first ones
+    got = tf.cast(run(x), tf.float64).numpy()
+    tolerance = 1e-4 if dtype == tf.float32 else 2e-2
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+"""
 
 OUT_OF_MEMORY = """
 import numpy as np, tensorflow as tf
@@ -106,6 +131,16 @@ def test_indices_above_two_gigabytes(tmp_path: Path) -> None:
 
 def test_gather_out_of_range_reads_zeros(tmp_path: Path) -> None:
     assert run(OUT_OF_RANGE, tmp_path)["regions"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> None:
+    report = run(DENSE.replace("DTYPE", dtype), tmp_path)
+    assert not report["fallbacks"]
+    calls = [str(k["symbol"]) for k in report["kernels"] if k["rule"] == "library"]
+    assert len(calls) == 9
+    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", "transposed"):
+        assert any(call.endswith(what) for call in calls), (what, calls)
 
 
 def test_out_of_memory_is_tensorflows_error_and_passes(tmp_path: Path) -> None:

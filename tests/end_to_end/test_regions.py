@@ -52,3 +52,14 @@ def test_products_are_in_the_report(runs: tuple[Run, Run]) -> None:
     products = [k for k in report["kernels"] if k["rule"] == "library"]
     assert products
     assert all(k["nodes"] for k in products)
+
+
+def test_calls_take_over_what_follows_their_products(runs: tuple[Run, Run]) -> None:
+    report = runs[1].report
+    assert report is not None
+    taken = [k for k in report["kernels"] if "library epilogue" in k["schemes"]]
+    assert any(k["symbol"].endswith("+ bias relu") for k in taken)
+    for k in taken:
+        assert k["rule"] == "library"
+        assert set(k["node_schemes"]) <= set(k["nodes"])
+        assert k["pattern"] is not None

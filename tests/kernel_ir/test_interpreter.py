@@ -149,6 +149,37 @@ def test_arg_all_reduce(kind: OpKind, want: int) -> None:
     np.testing.assert_array_equal(got, [want] * 8)
 
 
+# Grid loops of other numbers of blocks than the grid's: 4 blocks hand each other's values on.
+Z = k.Buffer("z", DType.F32, 8, k.Mode.SCRATCH)
+WRITES = k.GridLoop(2, (k.Store("z", block(2) * THREADS + T, load(block(2) * THREADS + T)),))
+MIRROR = k.GridLoop(4, (k.If(k.InRange(T, 0, 2), (
+    k.Store("y", block(4) * 2 + T, k.Load("z", (block(4) * 2 + T) * -1 + 7, DType.F32)),)),), backwards=True)
+
+
+def test_grid_barrier() -> None:
+    got = run(WRITES, k.GridBarrier(), MIRROR, grid=1, buffers=(X, Y, Z))
+    np.testing.assert_array_equal(got, np.arange(8)[::-1])
+
+
+def test_missing_grid_barrier_is_a_race() -> None:
+    body = (WRITES, MIRROR, k.GridBarrier())
+    with pytest.raises(VerifyError, match="no grid barrier after its writing"):
+        run(*body, grid=1, buffers=(X, Y, Z))
+    with pytest.raises(VerifyError, match="no grid barrier after its writing"):
+        run_unverified(k.Program((X, Y, Z), 1, THREADS, body))
+
+
+@pytest.mark.parametrize("hidden", [
+    k.If(k.InRange(block(1), 0, 1), (k.GridBarrier(),)), k.For(Var("i", 2), (k.GridBarrier(),)),
+    k.GridLoop(2, (k.GridBarrier(),))], ids=lambda stmt: type(stmt).__name__)
+def test_a_grid_barrier_that_a_thread_may_miss(hidden: k.Stmt) -> None:
+    body = (WRITES, k.GridBarrier(), hidden, MIRROR)
+    with pytest.raises(VerifyError, match=r"beside grid loops|inside a grid loop"):
+        run(*body, grid=1, buffers=(X, Y, Z))
+    with pytest.raises(VerifyError, match=r"beside grid loops|no rule for GridBarrier"):
+        run_unverified(k.Program((X, Y, Z), 1, THREADS, body))
+
+
 def test_buffer_of_another_size() -> None:
     with pytest.raises(VerifyError, match="has"):
         interpret_program(k.Program((X,), 1, 1, ()), {"x": np.zeros(3, np.float32)})

@@ -61,6 +61,12 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Barrier(), ["barrier"]),
     (k.Fail(k.Literal(True, DType.BOOL)), ["fail unless true:bool"]),
     (k.Comment("two\nlines"), ["// two lines"]),
+    (k.GridLoop(3, (k.Barrier(),)), ["for block in 0..2 over the grid:", "  barrier"]),
+    (k.GridLoop(3, (k.Barrier(),), backwards=True), ["for block in 2..0 over the grid:", "  barrier"]),
+    (k.GridLoop(4, (k.GroupBarrier(),), group=2),
+     ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
+    (k.GridBarrier(), ["grid barrier"]),
+    (k.GroupBarrier(), ["group barrier"]),
 ]
 
 

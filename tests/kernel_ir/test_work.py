@@ -49,7 +49,7 @@ def test_rows_one_after_the_other_wait_for_each() -> None:
     """A block of a mixed reduction takes its rows in turn: each has loads, and reductions, of its own."""
     matrices, numbers = (x(8192, 1024), x(8192, 1024, name="dy")), (x(8192, 1, name="mean"), x(8192, 1, name="rstd"))
     graph = region("mixed", p.layernorm_backward(*matrices, x(1024, name="gamma"), *numbers))
-    kernel = next(k for k in compiled(graph, H200).kernels if k.schedule.rule is Rule.MIXED)
+    kernel = next(k for k in compiled(graph, H200, barriers=False).kernels if k.schedule.rule is Rule.MIXED)
     work, rows = count_work(kernel.program), kernel.schedule.mapping.rows_per_block
     assert rows > 1
     assert sum(work.reductions.values()) >= rows

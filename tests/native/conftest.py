@@ -17,7 +17,7 @@ from tf_stitch.config import load_config
 from tf_stitch.native.bindings import FallbackCall, OpLibrary, load_op
 from tf_stitch.native.build import SOURCE_DIR
 
-INPUT, OUTPUT, VARIABLE, FRESH, ARENA = range(5)
+INPUT, OUTPUT, VARIABLE, FRESH, ARENA, BARRIER = range(6)
 _region_ids = itertools.count(1000)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import ARENA, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.errors import BuildPending
 from tf_stitch.native.bindings import FallbackCall
 
@@ -273,6 +273,7 @@ GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
         executable([([8], [])], [[3, INPUT, 0, OUTPUT, 0, 4]]),
         executable([([8], [])], [[2, ARENA, 64, 1, 0]], arena=64),
         executable([([8], [])], [[2, VARIABLE, 0, 4, 0]]),
+        executable([([8], [])], [[3, OUTPUT, 0, BARRIER, 0, 0]]),
         executable([([8], [])], [[0, 0, 0, 0]]),
         executable([([8], [])], [[1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]]),
         executable([([8], [])], [[9]]),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import ARENA, FRESH, INPUT, OUTPUT, VARIABLE, Regions
+from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
@@ -183,6 +183,17 @@ def test_cooperative_launch_that_cannot_be_resident_falls_back(regions: Regions)
     region = regions.add(lambda key: gpu_executable([[8]], [step]), fallback)
     np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8))
     assert "the device holds" in reasons[0]
+
+
+def test_counters_of_grid_barriers_are_zero_at_first_and_kept(regions: Regions) -> None:
+    """Runs follow each other on the same counters, step by step and as a CUDA graph; each step has its own."""
+    steps = [increment((BARRIER, 1), (BARRIER, 1), cooperative=1), increment((BARRIER, 1), (OUTPUT, 0)),
+             increment((BARRIER, 0), (OUTPUT, 1))]
+    region = regions.add(lambda key: gpu_executable([[8], [8]], steps))
+    for run in range(8):
+        counted, untouched = regions.call(region, [ramp()], types=[tf.float32, tf.float32])
+        np.testing.assert_array_equal(counted, np.full(8, run + 2))
+        np.testing.assert_array_equal(untouched, np.ones(8))
 
 
 def test_bad_image_falls_back(regions: Regions) -> None:

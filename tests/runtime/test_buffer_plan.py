@@ -69,9 +69,9 @@ def test_optimizers_update_in_place(device: DeviceSpec) -> None:
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", ["shifted", "transposed", "delivered", "copied", "row"])
 def test_no_update_in_place_where_old_values_are_still_needed(case: str, device: DeviceSpec) -> None:
-    v, w = B.variable("v", F32, (32, 32)), B.variable("w", F32, (32, 32))
+    v, w = B.variable("v", F32, (64, 64)), B.variable("w", F32, (64, 64))
     outputs, assigns = {
-        "shifted": ([], {"v": B.slice(B.pad(v, B.scalar_like(0, v), [1, 0], [0, 0]), [0, 0], [1, 1], (32, 32))}),
+        "shifted": ([], {"v": B.slice(B.pad(v, B.scalar_like(0, v), [1, 0], [0, 0]), [0, 0], [1, 1], (64, 64))}),
         "transposed": ([], {"v": B.transpose(B.exp(v), [1, 0])}),
         "delivered": ([v], {"v": B.exp(v)}),
         "copied": ([], {"w": v, "v": B.exp(v)}),
@@ -98,9 +98,18 @@ def test_an_update_by_a_column_sum_is_in_place(device: DeviceSpec) -> None:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_a_column_sum_that_reads_neighbours_is_not(device: DeviceSpec) -> None:
-    v = B.variable("v", F32, (64,))
-    shifted = B.slice(B.pad(v, B.scalar_like(0, v), [1], [0]), [0], [1], (64,))
-    graph = region("shift", [], {"v": B.sum(B.mul(B.broadcast(v, (4, 64)), B.add(shifted, B.input("x", F32, (4, 64)))),
-                                            [0])})
+    v, x = B.variable("v", F32, (2048,)), B.input("x", F32, (4, 2048))
+    shifted = B.slice(B.pad(v, B.scalar_like(0, v), [1], [0]), [0], [1], (2048,))
+    graph = region("shift", [], {"v": B.sum(B.mul(B.broadcast(v, (4, 2048)), B.add(shifted, x)), [0])})
     assert len(compiled(graph, device).kernels) == 1
     assert modes(graph, device) == {"v": StateMode.FRESH}
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_a_counter_that_later_kernels_read_is_updated_in_the_end(device: DeviceSpec) -> None:
+    """Adam's step number: no new address in every call."""
+    count, x = B.variable("count", F32, ()), B.input("x", F32, (64, 512))
+    scaled = B.mul(B.sum(p.softmax(x), [1]), B.broadcast(count, (64,)))
+    graph = region("step", [scaled], {"count": B.add(count, p.const(1.0, count))})
+    assert modes(graph, device) == {"count": StateMode.IN_PLACE}
+    check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)

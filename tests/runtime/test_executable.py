@@ -49,6 +49,13 @@ def test_device_launch_and_copy() -> None:
     assert rest[13:] == [2, 2, 1, 5, 3, 1, 1, 3, 0, 24]
 
 
+def test_a_cooperative_launch_gets_a_counter() -> None:
+    launch = DeviceLaunch("k", 264, 512, 0, (A, BufferRef(Space.BARRIER, 132)), cooperative=True)
+    words = encode(executable(launch), {"k": 0x99}, {(0xABC, 77): ["k"]})
+    assert words[18:28] == [1, 0, 0x99, 264, 1, 1, 512, 1, 1, 0]
+    assert words[28:] == [1, 2, 4, 512, 5, 132, 0]
+
+
 def test_an_unknown_kernel_is_an_error() -> None:
     with pytest.raises(KeyError):
         encode(executable(HostLaunch("missing", ())), {})

@@ -165,7 +165,8 @@ def test_a_worker_that_dies_says_why(tmp_path: Path) -> None:
 
 def test_facts_of_patterns() -> None:
     def kernel(rule: str, node: str, shared: int = 0) -> dict[str, Any]:
-        return {"region": 3, "rule": rule, "nodes": [node], "predicted_us": 2.0, "shared_bytes": shared}
+        return {"region": 3, "rule": rule, "nodes": [node], "schemes": {}, "predicted_us": 2.0, "shared_bytes": shared,
+                "scratch_bytes": shared, "requested_bytes": 2 * shared}
 
     report = {
         "graphs": [{"nodes": [{}] * 5}, {"nodes": [{}] * 7}],
@@ -175,5 +176,6 @@ def test_facts_of_patterns() -> None:
     }  # fmt: skip
     facts = pattern_facts.pattern_facts(report)
     assert facts["number"] == {"elementwise": 1, "reduction": 1, "gemm": 1}
-    assert facts["shared"] == {"kernels": 2, "predicted_us": 4.0, "largest_bytes": 64, "bytes": 96}
+    assert facts["shared"] == {"kernels": 2, "predicted_us": 4.0, "largest_bytes": 64, "bytes": 96,
+                               "scratch_bytes": 96, "requested_bytes": 192}
     assert pattern_facts.graph_size(report) == 7

@@ -43,6 +43,7 @@ class DeviceProfile:
         rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
             float32" in loops that are not).
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
+        barrier_us: GPU: all blocks wait for each other.
         made: hardware, versions, date, command.
     """
 
@@ -61,6 +62,7 @@ class DeviceProfile:
     wave_us: float
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     loop_us: float
+    barrier_us: float
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def rate(self, dtype: str, op: str, cost: float) -> float:
@@ -115,7 +117,7 @@ def parse_profile(document: Any) -> DeviceProfile:
     return DeviceProfile(**values)
 
 
-_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes")
+_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes", "barrier_us")
 
 
 def _field(name: str, value: Any) -> Any:

@@ -81,6 +81,10 @@ class CFamily(ABC):
         """An array declaration, initialised if asked."""
 
     @abstractmethod
+    def grid_loop(self, stmt: k.GridLoop) -> Lines:
+        """Blocks dealt out to those of the grid."""
+
+    @abstractmethod
     def hardware(self, stmt: k.Stmt) -> Lines:
         """Statements that only one kind of target has: vectors, barriers, thread reductions, failure."""
 
@@ -125,6 +129,8 @@ class CFamily(ABC):
                 yield "} else {"
                 yield from self.block(stmt.orelse)
             yield "}"
+        elif isinstance(stmt, k.GridLoop):
+            yield from self.grid_loop(stmt)
         elif isinstance(stmt, k.Comment):
             yield f"// {safe_comment(stmt.text)}"
         else:

@@ -142,6 +142,9 @@ class _Cpu(CFamily):
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
 
+    def grid_loop(self, stmt: k.GridLoop) -> Iterator[str]:
+        raise VerifyError("a CPU kernel has no grid barrier; its phases are kernels of their own")
+
     def hardware(self, stmt: k.Stmt) -> Iterator[str]:
         if not isinstance(stmt, k.Fail):
             raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")

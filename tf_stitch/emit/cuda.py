@@ -18,6 +18,9 @@ from tf_stitch.kernel_ir import nodes as k
 STATIC_SHARED_BYTES = 40 * 1024
 """Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
 
+COUNTER_WORDS = 16
+"""Between the counters of group barriers: each in a cache line of its own."""
+
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
 
@@ -67,14 +70,14 @@ def _prelude() -> str:
 
 
 def shared_bytes(program: k.Program) -> int:
-    """Bytes of the program's shared arrays."""
-    return sum(_array_bytes(a) for a in _shared_arrays(program.body))
+    """Bytes of the program's shared arrays; phases follow each other in the same memory."""
+    return max(sum(_array_bytes(a) for a in _shared_arrays(phase.body)) for phase in program.phases())
 
 
 def dynamic_shared_bytes(program: k.Program) -> int:
     """Bytes of dynamic shared memory a launch of the program needs."""
     size = shared_bytes(program)
-    return size if size > STATIC_SHARED_BYTES else 0
+    return size if size > STATIC_SHARED_BYTES or program.cooperative else 0
 
 
 def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
@@ -91,7 +94,12 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
         sizes += [f"long long {n}" for n in own.values()]
         calls.append(f"{name}({', '.join(['block', *names, *own.values()])})")
         grids.append(_Cuda(emitter.program, own).size(emitter.program.grid))
-    yield (f'extern "C" __global__ void __launch_bounds__({threads}) {launch}'
+    bounds = f"{threads}"
+    if (alone := members[0][1].program).cooperative:  # sizes do not vary here
+        bounds += f", {alone.resident}"
+        pointers.append("unsigned int* barrier")
+        calls = [call[:-1] + ", barrier)" for call in calls]
+    yield (f'extern "C" __global__ void __launch_bounds__({bounds}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
     yield "  long long block = blockIdx.x;"
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
@@ -103,7 +111,7 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
 
 def _pointer(buffer: k.Buffer) -> str:
     const = "const " if buffer.mode is k.Mode.READ else ""
-    restrict = "" if buffer.mode is k.Mode.UPDATE else "__restrict__ "
+    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) else "__restrict__ "
     return f"{const}{_Cuda.storage[buffer.dtype]}* {restrict}"
 
 
@@ -118,9 +126,10 @@ class _Cuda(CFamily):
         super().__init__(program)
         self.sizes.update(sizes or {})
         wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
-            program.grid * program.threads * 16 >= 1 << 31)
+            max(phase.grid for phase in program.phases()) * program.threads * 16 >= 1 << 31)
         self.index_type = "int64_t" if wide else "int"
         self._offset = 0 if dynamic_shared_bytes(program) else None
+        self._group = 1
 
     def function(self, name: str) -> Lines:
         p = self.program
@@ -129,8 +138,9 @@ class _Cuda(CFamily):
         sizes = list(self.sizes.values())
         params = ", ".join(["long long block_", *(f"{_pointer(b)}{b.name}" for b in p.parameters),
                             *(f"long long {n}_" for n in sizes)])
+        params += ", unsigned int* barrier" if p.cooperative else ""
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
-        yield f"  const {self.index_type} block = ({self.index_type})block_;"
+        yield f"  const {self.index_type} {'first_' if p.looped else ''}block = ({self.index_type})block_;"
         yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
         yield "  const int thread = threadIdx.x;"
         yield "  int turn = 0;"
@@ -139,7 +149,7 @@ class _Cuda(CFamily):
         if self._offset is not None:
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from body
-        yield "  (void)block; (void)thread; (void)turn;"
+        yield f"  (void){'first_' if p.looped else ''}block; (void)thread; (void)turn;"
         yield "}"
 
     def for_loop(self, stmt: k.For) -> Lines:
@@ -151,6 +161,16 @@ class _Cuda(CFamily):
         limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
         yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
         yield from self.block(stmt.body)
+        yield "}"
+
+    def grid_loop(self, stmt: k.GridLoop) -> Lines:
+        t = self.index_type
+        self._group = stmt.group
+        self._offset = None if self._offset is None else 0  # phases use the same memory
+        yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
+        yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
+        yield from self.block(stmt.body)
+        yield "  (void)block;"
         yield "}"
 
     def array(self, stmt: k.Array) -> Lines:
@@ -176,6 +196,11 @@ class _Cuda(CFamily):
             yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
         elif isinstance(stmt, k.Barrier):
             yield "__syncthreads();"
+        elif isinstance(stmt, k.GridBarrier):
+            yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
+        elif isinstance(stmt, k.GroupBarrier):  # each group has a counter
+            n = self._group
+            yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
         elif isinstance(stmt, k.StoreVector):
@@ -203,7 +228,9 @@ class _Cuda(CFamily):
 def _shared_arrays(body: Sequence[k.Stmt]) -> list[k.Array]:
     found: list[k.Array] = []
     for stmt in body:
-        if isinstance(stmt, k.Array) and stmt.space is k.Space.SHARED:
+        if isinstance(stmt, k.GridLoop):
+            found += _shared_arrays(stmt.body)
+        elif isinstance(stmt, k.Array) and stmt.space is k.Space.SHARED:
             found.append(stmt)
         elif isinstance(stmt, k.For):
             found += _shared_arrays(stmt.body)

@@ -131,3 +131,22 @@ __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
     __syncthreads();
   }
 }
+
+// Every thread of `blocks` blocks waits here, of which one is the first; all have to be resident. What was written before is visible after.
+// The low bits of the counter are the blocks that have arrived; the last one of them brings these back to zero and flips
+// the top bit, whatever it was. So the counter is never cleared: zero once, it serves every barrier of every launch
+// that follows another on it.
+__device__ __forceinline__ void tfs_grid_barrier(unsigned int* counter, unsigned int blocks, bool first) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned int add = first ? 0x80000000u - (blocks - 1) : 1u;
+    unsigned int before, now;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(add) : "memory");
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    while (!((before ^ now) & 0x80000000u)) {
+      asm volatile("nanosleep.u32 32;");
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    }
+  }
+  __syncthreads();
+}

@@ -26,6 +26,7 @@ from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.types import Symbol
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.schedule.reuse import Reuse
 
 
 class Analysis:
@@ -84,7 +85,8 @@ class Analysis:
         try:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, region.input_keys, region.variable_keys,
-                                      CompileOptions(self._device, self._plan_options, patterns=patterns))
+                                      CompileOptions(self._device, self._plan_options, patterns=patterns,
+                                                     reuse=Reuse(self._config.reuse)))
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return

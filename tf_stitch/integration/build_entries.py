@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,14 +11,17 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
-from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
+
+EPILOGUE = "library epilogue"
+"""Scheme of what a library call does to its product before it stores it."""
 
 
 class Place(NamedTuple):
@@ -47,18 +49,18 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
     """
     report = compiled.plan.solver
     solver = {**asdict(report), "gap": report.gap} if report else None
-    nodes = [list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in kernel.schedule.pattern.nodes
-                                if n.loc.node)) for kernel in compiled.kernels]
-    calls = [own_names.get(call.node.loc.node, call.node.loc.node) for call in compiled.calls]
-    idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, calls) for name in names}, own_names)
+    nodes = [_names(kernel.schedule.pattern.nodes, own_names) for kernel in compiled.kernels]
+    calls = [_names(call.nodes, own_names) for call in compiled.calls]
+    idle = without_kernel(graph, compiled.plan.free, {name for names in (*nodes, *calls) for name in names}, own_names)
     yield BuildEntry(place.region, [list(s) for s in shapes], cached, solver, dict(compiled.seconds),
                      source, list(_launches(compiled)), compiled.executable.arena_bytes, idle)
-    patterns = itertools.count()
+    numbers = _pattern_numbers(compiled.plan)
     for kernel, launch, names in zip(compiled.kernels, compiled.launches, nodes, strict=True):
         schedule = kernel.schedule
         yield KernelEntry(
             region=place.region, build=place.build,
-            pattern=next(patterns) if len(schedule.pattern.nodes) > 1 else None,
+            pattern=min((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers),
+                        default=None),
             device="gpu" if device.is_gpu else "cpu",
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
@@ -66,14 +68,26 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=round(predict_us(kernel.program, device), 3), measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
-            shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0)
-    for call, name in zip(compiled.calls, calls, strict=True):
-        gemm = call.gemm
+            shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
+            requested_bytes=int(requested_bytes(kernel.program)))
+    for call, names in zip(compiled.calls, calls, strict=True):
+        gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
         yield KernelEntry(
-            region=place.region, build=place.build, pattern=None, device="gpu" if device.is_gpu else "cpu",
-            symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=[name],
-            node_schemes={}, schemes={}, predicted_us=None, measured_us=None,
-            bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+            region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
+            device="gpu" if device.is_gpu else "cpu",
+            symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
+            node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
+            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+
+
+def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys(own_names.get(n.loc.node, n.loc.node) for n in nodes if n.loc.node))
+
+
+def _pattern_numbers(plan: StitchPlan) -> dict[Node, int]:
+    """Numbers of patterns of more than one node, as TF_STITCH_FUEL counts them, by what they write."""
+    several = (p for p in plan.patterns if len(p.nodes) > 1)
+    return {node: i for i, pattern in enumerate(several) for node in pattern.outputs}
 
 
 def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
@@ -82,7 +96,7 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
         buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
         grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
-        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.stitch_plan import StitchPlan
+from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
 
 
 class Dump:
@@ -96,7 +96,8 @@ def _plan_text(plan: StitchPlan) -> str:
     """The solver's result, and every pattern by the nodes it computes."""
     lines = [str(plan.solver)]
     for i, pattern in enumerate(plan.patterns):
-        lines.append(f"pattern {i}: {len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
+        what = "a library call of " if is_library_call(pattern) else ""
+        lines.append(f"pattern {i}: {what}{len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
         outputs = set(pattern.outputs)
         lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"
                   for node in pattern.nodes]

@@ -34,6 +34,7 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.schedule.reuse import Reuse
 
 CPU_ORDINAL = -1
 VECTOR = 4
@@ -189,7 +190,8 @@ class RegionBuilder:
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
         return CompileOptions(self._spec(place.device), PlanOptions(self._config.planner, self._config.ilp_seconds),
-                              place.aligned, self._times(place.device), place.patterns)
+                              place.aligned, self._times(place.device), place.patterns,
+                              reuse=Reuse(self._config.reuse))
 
     def _spec(self, device: int) -> DeviceSpec:
         """The device, by the user's own profile if that can be read."""

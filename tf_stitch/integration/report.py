@@ -79,7 +79,8 @@ class KernelEntry:
 
     Attributes:
         build: which executable of the region, from 0.
-        pattern: its number among kernels of more than one node, in TF_STITCH_FUEL's order; None: it has one.
+        pattern: its number among kernels and library calls of more than one node, in TF_STITCH_FUEL's order, of several
+            that were joined the first; None: it has one node.
         launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
@@ -89,6 +90,7 @@ class KernelEntry:
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
         shared_bytes: of those, what is in a GPU's shared memory.
+        requested_bytes: of these if groups did not follow each other in the same memory (FusionStitching, Table 4).
     """
 
     region: int
@@ -107,6 +109,7 @@ class KernelEntry:
     bytes: int
     scratch_bytes: int
     shared_bytes: int
+    requested_bytes: int = 0
 
 
 @dataclass
@@ -115,6 +118,7 @@ class LaunchEntry:
 
     Attributes:
         buffers: dtype, elements, and whether it is read, of every parameter.
+        cooperative: its blocks wait for each other, at a counter that its last parameter points to.
     """
 
     symbol: str
@@ -122,6 +126,7 @@ class LaunchEntry:
     threads: int
     shared_bytes: int
     buffers: list[tuple[str, int, bool]]
+    cooperative: bool = False
 
 
 @dataclass

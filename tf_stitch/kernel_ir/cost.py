@@ -61,13 +61,20 @@ def _expression(expr: k.Expr) -> float:
 
 
 def buffer_bytes(program: k.Program) -> int:
-    """Bytes of all parameters, each moved once (twice where updated)."""
-    return sum(b.size * b.dtype.size * (2 if b.mode is k.Mode.UPDATE else 1) for b in program.parameters)
+    """Bytes of all parameters, each moved once (twice where it is written and read)."""
+    twice = (k.Mode.UPDATE, k.Mode.SCRATCH)
+    return sum(b.size * b.dtype.size * (2 if b.mode in twice else 1) for b in program.parameters)
 
 
 def array_bytes(program: k.Program) -> int:
-    """Bytes of the arrays that one block works in: shared memory, and its threads' own."""
-    return _array_bytes(program.body, program.threads)
+    """Bytes of the arrays that one block works in: shared memory, and its threads' own. Phases follow each other in the
+    same memory."""
+    return max(_array_bytes(phase.body, program.threads) for phase in program.phases())
+
+
+def requested_bytes(program: k.Program) -> int:
+    """As array_bytes, if every phase had memory of its own."""
+    return sum(_array_bytes(phase.body, program.threads) for phase in program.phases())
 
 
 def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:

@@ -8,7 +8,7 @@ of their group. Slow; for small tests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
+from tf_stitch.kernel_ir.verifier import between_barriers
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
             OpKind.ANY: np.logical_or, OpKind.ALL: np.logical_and}
@@ -35,7 +36,8 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
 
     Raises:
         VerifyError: an access out of bounds, a read of an array element never written, a barrier or reduction
-            that not all threads reach, two blocks that write different values to one element.
+            that not all threads reach, two blocks that write different values to one element, a block that reads what
+            another wrote with no grid barrier between.
         KernelFailure: a Fail statement fired.
     """
     program = instantiate(program)
@@ -44,15 +46,43 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
     for b in program.buffers:
         if state[b.name].shape != (b.size,):
             raise VerifyError(f"buffer {b.name} has {state[b.name].shape}, not ({b.size},)")
-    writers: dict[tuple[str, int], tuple[int, Any]] = {}
-    for block in range(program.grid):
-        _Block(program, state, block, writers).run()
+    writers: _Writers = {}
+    scratch: dict[tuple[str, int], int | None] = {}
+    phases = program.phases()
+    for stmt in program.body if program.looped else (k.GridLoop(program.grid, program.body),):
+        if isinstance(stmt, k.GridBarrier):
+            _pass_grid_barrier(writers, scratch)
+        elif isinstance(stmt, k.GridLoop):
+            phase = next(phases)
+            firsts = range(0, phase.grid, stmt.group)
+            for first in reversed(firsts) if stmt.backwards else firsts:
+                group = [_Block(phase, state, first + i, writers, scratch, first) for i in range(stmt.group)]
+                for part in between_barriers(stmt):
+                    for block in group:
+                        block.run(part)
+                    scratch.update({element: first for element, (block, _) in writers.items()
+                                    if first <= block < first + stmt.group})
+        elif not isinstance(stmt, k.Comment):
+            raise VerifyError(f"{type(stmt).__name__} beside grid loops")
+
+
+_Writers: TypeAlias = dict[tuple[str, int], tuple[int, Any]]
+"""Elements written since the last grid barrier, by whom and with what."""
+
+
+def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int | None]) -> None:
+    scratch.update(dict.fromkeys(writers, None))
+    writers.clear()
 
 
 class _Block:
-    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int,
-                 writers: dict[tuple[str, int], tuple[int, Any]]) -> None:
+    """One block of one phase. `scratch` holds the elements behind a barrier, None for a grid barrier, else the first
+    block of the group that passed one."""
+
+    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: _Writers,
+                 scratch: dict[tuple[str, int], int | None], group: int) -> None:
         self.program, self.buffers, self.block, self.writers = program, buffers, block, writers
+        self.scratch, self.group = scratch, group
         self.modes = {b.name: b.mode for b in program.buffers}
         self.threads = program.threads
         self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
@@ -64,9 +94,10 @@ class _Block:
         self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # element -> (threads, epoch)
         self.shared: set[str] = set()
 
-    def run(self) -> None:
+    def run(self, part: Sequence[k.Stmt]) -> None:
+        """Statements up to the next group barrier; what was declared before is still there."""
         with np.errstate(all="ignore"):
-            self._run(self.program.body, list(range(self.threads)))
+            self._run(part, list(range(self.threads)))
 
     def _run(self, body: Sequence[k.Stmt], active: list[int]) -> None:
         for stmt in body:
@@ -217,6 +248,8 @@ class _Block:
             raise VerifyError(f"{name}[{index}] is read; it has {len(buffer)} elements")
         if self.modes[name] is k.Mode.WRITE:
             raise VerifyError(f"{name} is read but declared as written only")
+        if self.modes[name] is k.Mode.SCRATCH and self.scratch.get((name, index), -1) not in (None, self.group):
+            raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
         return buffer[index].astype(DType.of(buffer.dtype).compute.numpy)
 
     def _store(self, name: str, index: int, value: Any) -> None:

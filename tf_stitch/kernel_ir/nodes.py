@@ -1,12 +1,15 @@
 """The kernel IR: scalar expressions and structured statements of one kernel, for GPU and CPU alike.
 
 A program runs `grid` blocks of `threads` threads. On a GPU these are CUDA's; on a CPU a block is a task of the
-thread pool and has one thread. Arithmetic is done in compute types (see DType.compute); loads and stores convert.
+thread pool and has one thread. A program of several phases is made of grid loops with grid barriers between them; its
+`grid` blocks are all resident at once. Arithmetic is done in compute types (see DType.compute); loads and stores
+convert.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -256,16 +259,46 @@ class Comment:
     text: str
 
 
+@dataclass(frozen=True)
+class GridLoop:
+    """`blocks` blocks, dealt out in turn to those of the grid (a grid-stride loop); in `body` BLOCK is the number of
+    the one at hand. Stands at the top of a program.
+
+    Attributes:
+        backwards: the last block first: what the loop before touched last is still in the cache.
+        group: so many neighbouring blocks wait for each other at group barriers; divides `blocks` and the grid.
+    """
+
+    blocks: int
+    body: tuple[Stmt, ...]
+    backwards: bool = False
+    group: int = 1
+
+
+@dataclass(frozen=True)
+class GridBarrier:
+    """Every thread of every block waits here; what was written before can be read after. Stands at the top of a
+    program, between grid loops: no thread can miss it."""
+
+
+@dataclass(frozen=True)
+class GroupBarrier:
+    """As GridBarrier for the blocks of a group. Stands at the top of a grid loop's body: no thread can miss it."""
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
-                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment)
+                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
+                   | GridBarrier | GroupBarrier)
 
 
 class Mode(Enum):
-    """What a program does with a buffer; UPDATE reads and writes the same element in one iteration."""
+    """What a program does with a buffer; UPDATE reads and writes the same element in one iteration, SCRATCH writes
+    before a grid barrier and reads after it."""
 
     READ = "read"
     WRITE = "write"
     UPDATE = "update"
+    SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
@@ -290,6 +323,7 @@ class Program:
     Attributes:
         cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
         title: what it computes, from the user's node names; a comment only.
+        resident: where blocks wait for each other, how many of them a processor has to hold; a bound on registers.
     """
 
     buffers: tuple[Buffer, ...]
@@ -298,6 +332,7 @@ class Program:
     body: tuple[Stmt, ...]
     cost: int = 0
     title: str = field(default="", compare=False)
+    resident: int = 0
 
     @property
     def block(self) -> Var:
@@ -307,3 +342,21 @@ class Program:
     def parameters(self) -> tuple[Buffer, ...]:
         """Buffers that are passed at launch: all but constants."""
         return tuple(b for b in self.buffers if b.constant is None)
+
+    @property
+    def looped(self) -> bool:
+        """Whether blocks come from grid loops."""
+        return any(isinstance(s, GridLoop) for s in self.body)
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether blocks wait for each other: all of them have to be resident at once."""
+        return any(isinstance(s, GridBarrier) or (isinstance(s, GridLoop) and s.group > 1) for s in self.body)
+
+    def phases(self) -> Iterator[Program]:
+        """Each grid loop as a program of its own; a program without any is one."""
+        loops = [s for s in self.body if isinstance(s, GridLoop)]
+        if not loops:
+            yield self
+        for loop in loops:
+            yield replace(self, grid=loop.blocks, body=loop.body)

@@ -61,6 +61,11 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             until = f" while {var.name} < {limit}" if limit is not None else ""
             yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{until}:"
             yield from _block(body, indent + "  ")
+        case k.GridLoop(blocks, body, backwards, group):
+            together = f", {group} blocks together" if group > 1 else ""
+            order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
+            yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
+            yield from _block(body, indent + "  ")
         case k.If(condition, body, orelse):
             yield f"{indent}if {format_expr(condition)}:"
             yield from _block(body, indent + "  ")
@@ -103,6 +108,10 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
         case k.Barrier():
             return "barrier"
+        case k.GridBarrier():
+            return "grid barrier"
+        case k.GroupBarrier():
+            return "group barrier"
         case k.Fail(unless):
             return f"fail unless {format_expr(unless)}"
         case k.Comment(text):

@@ -22,8 +22,74 @@ def verify_program(program: k.Program) -> None:
     for b in program.buffers:
         _require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
     _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
-    scope = _Scope({k.BLOCK: program.grid, k.THREAD: program.threads})
-    _Verifier(program).body(program.body, scope, parted=False)
+    verifier = _Verifier(program)
+    for phase in program.phases():
+        body = [s for s in phase.body if not isinstance(s, k.GroupBarrier)]  # here they may stand
+        verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
+    if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
+        _verify_grid_barriers(program)
+
+
+def _verify_grid_barriers(program: k.Program) -> None:
+    """Grid loops and barriers alone stand at the top, so that every thread comes to every barrier; a buffer that is
+    written in one loop is read only behind a barrier."""
+    written: set[str] = set()
+    fresh: set[str] = set()  # written since the last barrier
+    scratch = {b.name for b in program.buffers if b.mode is k.Mode.SCRATCH}
+    for stmt in program.body:
+        _require(isinstance(stmt, k.GridLoop | k.GridBarrier | k.Comment),
+                 f"{type(stmt).__name__} beside grid loops")
+        if isinstance(stmt, k.GridBarrier):
+            fresh.clear()
+        elif isinstance(stmt, k.GridLoop):
+            _require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
+                     f"{stmt.blocks} blocks on a grid of {program.grid}, {stmt.group} together")
+            reads, writes = buffers_touched(stmt.body)
+            _require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
+            for part in between_barriers(stmt):
+                reads, writes = buffers_touched(part)
+                _require(reads & scratch <= written, f"{reads & scratch - written} is read before it is written")
+                written |= writes
+                fresh |= writes
+
+
+def between_barriers(loop: k.GridLoop) -> Iterator[tuple[k.Stmt, ...]]:
+    """What the blocks of a group do between group barriers."""
+    part: list[k.Stmt] = []
+    for stmt in loop.body:
+        if isinstance(stmt, k.GroupBarrier):
+            yield tuple(part)
+            part = []
+        else:
+            part.append(stmt)
+    yield tuple(part)
+
+
+def buffers_touched(body: Sequence[k.Stmt]) -> tuple[set[str], set[str]]:
+    """Names of the buffers that statements read and write."""
+    reads, writes = set[str](), set[str]()
+    for stmt in body:
+        for part in _parts(stmt):
+            if not isinstance(part, Index):
+                reads.update(_loaded(part))
+        if isinstance(stmt, k.LoadVector):
+            reads.add(stmt.buffer)
+        elif isinstance(stmt, k.Store | k.StoreVector):
+            writes.add(stmt.buffer)
+        elif isinstance(stmt, k.For | k.If):
+            for side in (stmt.body, stmt.orelse if isinstance(stmt, k.If) else ()):
+                inner = buffers_touched(side)
+                reads |= inner[0]
+                writes |= inner[1]
+    return reads, writes
+
+
+def _loaded(expr: k.Expr) -> Iterator[str]:
+    if isinstance(expr, k.Load):
+        yield expr.buffer
+    elif isinstance(expr, k.Apply):
+        for arg in expr.args:
+            yield from _loaded(arg)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -86,6 +152,8 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
+        _require(not isinstance(stmt, k.GridLoop | k.GridBarrier | k.GroupBarrier),
+                 f"{type(stmt).__name__} inside a grid loop")
         if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
             _require(not parted, f"{type(stmt).__name__} where threads part")
         if isinstance(stmt, k.AllReduce | k.ArgAllReduce):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConstantAttrs
 from tf_stitch.kernel_ir.nodes import Buffer, Mode
@@ -35,6 +37,15 @@ class BufferTable:
     def writing(self, node: Node) -> str:
         """A new buffer that `node` is written to."""
         return self._add("out", node, Mode.WRITE)
+
+    def scratch(self, dtype: DType, size: int) -> str:
+        """A new buffer that blocks of this kernel hand values on by; its node stands for memory alone."""
+        b = Builder()
+        node = b.broadcast(b.constant(0, dtype), (size,))
+        name = f"scratch{len(self._buffers)}"
+        self._buffers[name] = Buffer(name, dtype, size, Mode.SCRATCH)
+        self.arguments.append((node, Mode.WRITE))
+        return name
 
     def constant(self, node: Node) -> str:
         """A table in the kernel itself."""

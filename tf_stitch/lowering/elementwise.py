@@ -32,10 +32,11 @@ def _gpu(schedule: KernelSchedule, elements: int) -> LoweredKernel:
     out = ScopedEmitter(buffers.size)
     m = schedule.mapping
     lane = Var("lane", m.vector) if m.vector > 1 else None
-    chunk, chunks = var(Var(k.BLOCK, m.grid)) * m.threads + var(Var(k.THREAD, m.threads)), elements // m.vector
+    item, chunks = Var("item", m.items), elements // m.vector
+    chunk = (var(Var(k.BLOCK, m.grid)) * m.items + var(item)) * m.threads + var(Var(k.THREAD, m.threads))
     evaluator = Evaluator(schedule, buffers, out)
-    inside = None if m.grid * m.threads == chunks else k.InRange(chunk, 0, chunks)
-    with out.when(inside):
+    inside = None if m.grid * m.threads * m.items == chunks else k.InRange(chunk, 0, chunks)
+    with out.loop(item, k.Loop.UNROLL), out.when(inside):
         start = (chunk if inside is None else out.clamped("chunk", chunk, chunks)) * m.vector
         _store_all(schedule, evaluator, start, lane)
     return finish(schedule, out, buffers)

@@ -41,5 +41,6 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     with lowering.columns() as start, lowering.lanes(start) as (col, slot):
         for node, name in lowering.column_sums.items():
             value = k.Element(name, slot, node.type.dtype.compute)
-            out.emit(k.Store(buffers[node], block * domain.cols + col, value))
+            with out.when(lowering.inside):
+                out.emit(k.Store(buffers[node], block * domain.cols + col, value))
     return finish(schedule, out, lowering.buffers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.kernel import LoweredKernel, title
 from tf_stitch.planning.stitch_plan import Pattern
@@ -31,7 +31,12 @@ def retarget(kernel: LoweredKernel, old: Sequence[Node], new: Sequence[Node], pa
                        staged=tuple(replace(s, node=node[s.node]) for s in schedule.staged),
                        schemes={node[n]: scheme for n, scheme in schedule.schemes.items()})
     return LoweredKernel(schedule, replace(kernel.program, title=title(pattern)),
-                         tuple((node[n], mode) for n, mode in kernel.arguments))
+                         tuple((node.get(n) or _copy(n), mode) for n, mode in kernel.arguments))
+
+
+def _copy(scratch: Node) -> Node:
+    """Memory of another kernel's own (see BufferTable.scratch)."""
+    return make_node(scratch.kind, scratch.operands, scratch.attrs, scratch.loc)
 
 
 def _with_free(pattern: Pattern) -> list[Node]:

@@ -74,9 +74,13 @@ class ScopedEmitter:
         self._scopes[max(self._expr_depth(value), self._floor())].memo[key] = value
 
     def clamped(self, name: str, index: Index, extent: int) -> Index:
-        """A variable equal to `index` where that is below `extent`; its bounds are known, so divisions cancel."""
+        """A variable equal to `index` where that is below `extent`; its bounds are known, so divisions cancel. The same
+        variable where it is asked for again."""
         variable = Var(name, extent)
-        self.emit(k.LetIndex(variable, index, extent - 1))
+        key = ("clamped", variable, index)
+        if self.lookup(key) is None:
+            self.emit(k.LetIndex(variable, index, extent - 1))
+            self._scopes[-1].memo[key] = k.FromIndex(var(variable), DType.I64)
         return var(variable)
 
     def below(self, name: str, index: Index, extent: int) -> Index:

@@ -14,10 +14,12 @@ An executable travels from Python to the op as int64 words:
            sizes, size...]                                                              GPU launch
           [2, space, index, bytes, byte value]                                          memset
           [3, target space, target index, source space, source index, bytes]            copy
-          [4, element type, batch, m, n, k, a transposed, b transposed, epilogue (0 none, 1 bias, 2 bias and relu),
-           3 or 4, {space, index} * that]                                               product a x b (bias) -> result
+          [4, element type, batch, m, n, k, {transposed, stride, step} of a, b and the result, bias: 0 or 1,
+           addend: 0 or 1, activation: 0 none, 1 relu, 2 gelu, n, {space, index} * n]   product, see gemm.h
 
-    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset
+    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset,
+            5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
+              which may use as many as it has blocks
 
 A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
 pointer is a multiple of 64 bytes, bits 1 and 2 that TensorFlow allows TF32 and asks for determinism (GPU).

@@ -12,6 +12,7 @@ struct Buffers {
   Pointers variables;
   Pointers fresh;
   char* arena = nullptr;
+  char* barriers = nullptr;   // Executable::barrier_memory
   char* workspace = nullptr;  // Executable::WorkspaceBytes() where there are products on a GPU
 
   bool operator==(const Buffers& other) const {
@@ -31,6 +32,8 @@ struct Buffers {
         return fresh[operand.index];
       case Space::kArena:
         return arena + operand.index;
+      case Space::kBarrier:
+        return barriers + operand.index * kBarrierBytes;
     }
     return nullptr;
   }

@@ -48,7 +48,7 @@ class Library:
 STITCH_OP = Library(
     "stitch_op",
     ("stitch_op.cc", "host_gemm.cc", "executable.cc", "region_runtime.cc", "cublas_lt.cc", "cuda_graph.cc",
-     "gpu_modules.cc", "guard.cc", "cuda_driver.cc", "exports.cc"),
+     "gpu_modules.cc", "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "exports.cc"),
     links_tensorflow=True,
 )
 GRAPH_HOOK = Library("graph_hook", ("graph_hook.cc",), links_tensorflow=False)

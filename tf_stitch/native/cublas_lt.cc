@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "gemm.h"
-#include "tensorflow/core/framework/types.pb.h"
+#include "gpu_timer.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
 
@@ -40,13 +40,12 @@ struct LtHeuristic {
 enum { kDescTransposeA = 3, kDescTransposeB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
 enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
 enum { kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignment = 5 };
-enum { kEpilogueBias = 4, kEpilogueReluBias = 6 };
+enum { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32 };  // bias joins as a bit
 enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
-constexpr int kProposals = 8;
-constexpr int kTrials = 3;
+constexpr int kProposals = 16;
 
 struct Library {
   std::string error = "not loaded";
@@ -103,7 +102,7 @@ struct State {
   std::mutex mutex;
   Library library;
   std::map<CUcontext, LtHandle> handles;
-  std::map<std::tuple<CUcontext, GemmSpec, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+  std::map<std::tuple<CUcontext, GemmSpec, unsigned, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
 };
 
 State& Global() {
@@ -113,6 +112,15 @@ State& Global() {
 
 std::string Failed(const char* call, int status) {
   return status == 0 ? "" : std::string(call) + " failed with status " + std::to_string(status);
+}
+
+std::string Words(const GemmSpec& spec) {
+  std::string words = std::to_string(spec.batch) + " products of " + std::to_string(spec.m) + " x " +
+                      std::to_string(spec.k) + " x " + std::to_string(spec.n);
+  if (spec.bias) words += " with a bias";
+  if (spec.addend) words += " with an addend";
+  if (spec.activation != Activation::kNone) words += " and an activation";
+  return words;
 }
 
 int DataType(int type) {
@@ -132,36 +140,42 @@ int DataType(int type) {
 
 class LtGemm final : public GpuGemm {
  public:
-  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, bool tf32, bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), tf32_(tf32), settled_(deterministic) {}
+  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, bool tf32, bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), tf32_(tf32), settled_(deterministic) {}
 
   // A row-major product is the column-major product of the exchanged operands.
   std::string Prepare() {
     const int type = DataType(spec_.type);
     if (type < 0) return "cuBLASLt has no products of this type";
-    std::string error = NewDesc(&desc_);
-    const auto layout = [&](LtLayout* made, bool transposed, std::int64_t rows, std::int64_t cols) {
-      // Row-major [rows, cols] is column-major [cols, rows]; one stored transposed has its axes exchanged.
-      const std::int64_t fast = transposed ? rows : cols, slow = transposed ? cols : rows;
-      if (error.empty()) error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, fast));
+    // Proposals look at no more of a bias than the alignment of its address.
+    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{kAlignment}), &desc_);
+    const auto layout = [&](LtLayout* made, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) {
+      // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
+      const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
+      if (error.empty()) {
+        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, stored.stride));
+      }
       if (!error.empty() || spec_.batch == 1) return;
       const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
-      const std::int64_t offset = rows * cols;
-      error = Failed("cublasLtMatrixLayoutSetAttribute", lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
+      error = Failed("cublasLtMatrixLayoutSetAttribute",
+                     lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
       if (error.empty()) {
         error = Failed("cublasLtMatrixLayoutSetAttribute",
-                       lt_.LayoutSet(*made, kLayoutBatchOffset, &offset, sizeof(offset)));
+                       lt_.LayoutSet(*made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
       }
     };
-    layout(&a_, spec_.transpose_a, spec_.m, spec_.k);
-    layout(&b_, spec_.transpose_b, spec_.k, spec_.n);
-    layout(&out_, false, spec_.m, spec_.n);
+    layout(&a_, spec_.a, spec_.m, spec_.k);
+    layout(&b_, spec_.b, spec_.k, spec_.n);
+    layout(&out_, spec_.out, spec_.m, spec_.n);
+    layout(&addend_, {false, spec_.n, spec_.m * spec_.n}, spec_.m, spec_.n);
     return error.empty() ? Propose() : error;
   }
 
   bool settled() const override { return settled_.load(std::memory_order_acquire); }
 
-  std::size_t workspace_bytes() const override { return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes; }
+  std::size_t workspace_bytes() const override {
+    return settled() ? proposals_[chosen_].workspace : kGemmWorkspaceBytes;
+  }
 
   std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
     if (!settled()) {
@@ -175,20 +189,32 @@ class LtGemm final : public GpuGemm {
   }
 
  private:
-  std::string NewDesc(LtDesc* desc) const {
+  std::int32_t LtEpilogue() const {
+    const std::int32_t bias = spec_.bias ? kEpilogueBias : 0;
+    switch (spec_.activation) {
+      case Activation::kRelu:
+        return kEpilogueRelu | bias;
+      case Activation::kGelu:
+        return kEpilogueGelu | bias;
+      case Activation::kNone:
+        break;
+    }
+    return spec_.bias ? kEpilogueBias : kEpilogueDefault;
+  }
+
+  std::string NewDesc(const void* bias, LtDesc* desc) const {
     const bool wide = spec_.type == tensorflow::DT_DOUBLE;
     const int compute = wide ? kCompute64 : tf32_ && spec_.type == tensorflow::DT_FLOAT ? kCompute32AsTf32 : kCompute32;
     std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(desc, compute, wide ? kReal64 : kReal32));
-    const auto set = [&](int attribute, std::int32_t value) {
-      if (error.empty() && value != 0) {
+    const auto set = [&](int attribute, const auto& value) {
+      if (error.empty()) {
         error = Failed("cublasLtMatmulDescSetAttribute", lt_.DescSet(*desc, attribute, &value, sizeof(value)));
       }
     };
-    set(kDescTransposeA, spec_.transpose_b);
-    set(kDescTransposeB, spec_.transpose_a);
-    if (spec_.epilogue != Epilogue::kNone) {
-      set(kDescEpilogue, spec_.epilogue == Epilogue::kBias ? kEpilogueBias : kEpilogueReluBias);
-    }
+    set(kDescTransposeA, std::int32_t{spec_.b.transposed});
+    set(kDescTransposeB, std::int32_t{spec_.a.transposed});
+    if (LtEpilogue() != kEpilogueDefault) set(kDescEpilogue, LtEpilogue());
+    if (spec_.bias) set(kDescBiasPointer, bias);
     return error;
   }
 
@@ -208,73 +234,73 @@ class LtGemm final : public GpuGemm {
     int found = 0;
     proposals_.resize(kProposals);
     if (error.empty()) {
-      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, out_, out_, preference,
+      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, C(), out_, preference,
                                                                      kProposals, proposals_.data(), &found));
     }
     lt_.PreferenceDestroy(preference);
     proposals_.resize(std::max(found, 0));
     proposals_.erase(std::remove_if(proposals_.begin(), proposals_.end(), [](const auto& p) { return p.state != 0; }),
                      proposals_.end());
-    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for this product" : error;
+    return error.empty() && proposals_.empty() ? "cuBLASLt has no kernel for " + Words(spec_) : error;
   }
 
-  // Keeps the proposal that runs fastest on these buffers; the order of the library where measuring fails.
+  // Keeps the proposal that runs fastest; the library's first one where none can be tried.
   void Tune(CUstream stream, void* const* arguments, void* workspace) {
     if (proposals_.size() < 2) return;
-    CUevent start = nullptr, stop = nullptr;
-    if (Cuda().EventCreate(&start, 0) != 0 || Cuda().EventCreate(&stop, 0) != 0) return;
-    float best = std::numeric_limits<float>::max();
+    const std::size_t bytes[] = {Bytes(spec_.a, spec_.m, spec_.k), Bytes(spec_.b, spec_.k, spec_.n)};
+    std::vector<GpuTimer::Memory> hot;
+    for (int i = 0; i < 2; ++i) {
+      if ((cold_ >> i & 1) == 0) hot.emplace_back(arguments[i], bytes[i]);
+    }
+    const GpuTimer timer(stream, std::move(hot));
+    float best = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < proposals_.size(); ++i) {
-      bool good = Launch(proposals_[i], stream, arguments, workspace).empty();
-      good = good && Cuda().EventRecord(start, stream) == 0;
-      for (int trial = 0; good && trial < kTrials; ++trial) {
-        good = Launch(proposals_[i], stream, arguments, workspace).empty();
-      }
-      float milliseconds = 0;
-      good = good && Cuda().EventRecord(stop, stream) == 0 && Cuda().EventSynchronize(stop) == 0 &&
-             Cuda().EventElapsedTime(&milliseconds, start, stop) == 0;
-      if (good && milliseconds < best) {
-        best = milliseconds;
+      const float time =
+          timer.Time([&] { return Launch(proposals_[i], stream, arguments, workspace).empty(); });
+      if (time < best) {
+        best = time;
         chosen_ = i;
       }
     }
-    Cuda().EventDestroy(start);
-    Cuda().EventDestroy(stop);
+  }
+
+  // What matrices [rows, cols] span.
+  std::size_t Bytes(const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) const {
+    const std::int64_t slow = stored.transposed ? cols : rows, fast = stored.transposed ? rows : cols;
+    const auto items = static_cast<std::size_t>((spec_.batch - 1) * stored.step + (slow - 1) * stored.stride + fast);
+    return items * tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
   }
 
   std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
     // The pointer of the bias is part of the descriptor, which other threads may be using.
     LtDesc desc = desc_;
     std::string error;
-    if (spec_.epilogue != Epilogue::kNone) {
-      error = NewDesc(&desc);
-      if (error.empty()) {
-        error = Failed("cublasLtMatmulDescSetAttribute",
-                       lt_.DescSet(desc, kDescBiasPointer, &arguments[2], sizeof(void*)));
-      }
-    }
+    if (spec_.bias) error = NewDesc(arguments[2], &desc);
     if (error.empty()) {
-      const float one = 1, zero = 0;
-      const double wide_one = 1, wide_zero = 0;
+      const float one = 1, beta = spec_.addend;
+      const double wide_one = 1, wide_beta = spec_.addend;
       const bool wide = spec_.type == tensorflow::DT_DOUBLE;
-      const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
-      const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
       void* out = arguments[spec_.arguments() - 1];
-      error = Failed("cublasLtMatmul", lt_.Matmul(handle_, desc, alpha, arguments[1], b_, arguments[0], a_, beta, out,
-                                                  out_, out, out_, &proposal.algo, workspace, proposal.workspace,
-                                                  stream));
+      const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
+      error = Failed("cublasLtMatmul",
+                     lt_.Matmul(handle_, desc, wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_,
+                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out,
+                                out_, &proposal.algo, workspace, proposal.workspace, stream));
     }
     if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
     return error;
   }
 
+  LtLayout C() const { return spec_.addend ? addend_ : out_; }
+
   const Library& lt_;
   const LtHandle handle_;
   const GemmSpec spec_;
+  const unsigned cold_;
   const bool tf32_;
   std::atomic<bool> settled_;
   LtDesc desc_ = nullptr;
-  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr;
+  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr, addend_ = nullptr;
   std::vector<LtHeuristic> proposals_;
   std::size_t chosen_ = 0;
   std::mutex mutex_;
@@ -289,20 +315,20 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   return state.library.error;
 }
 
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, std::shared_ptr<GpuGemm>* gemm) {
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, tf32, deterministic}];
+  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, cold, tf32, deterministic}];
   if (known == nullptr) {
     LtHandle& handle = state.handles[context];
     if (handle == nullptr) {
       const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
       if (!error.empty()) return error;
     }
-    auto made = std::make_shared<LtGemm>(state.library, handle, spec, tf32, deterministic);
+    auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, tf32, deterministic);
     const std::string error = made->Prepare();
     if (!error.empty()) return error;
     known = std::move(made);

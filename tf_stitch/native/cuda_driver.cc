@@ -29,6 +29,8 @@ CudaDriver Load() {
                   Resolve(library, "cuLaunchKernel", &driver.LaunchKernel) &&
                   Resolve(library, "cuLaunchCooperativeKernel", &driver.LaunchCooperativeKernel) &&
                   Resolve(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &driver.OccupancyMaxActiveBlocks) &&
+                  Resolve(library, "cuMemAlloc_v2", &driver.MemAlloc) &&
+                  Resolve(library, "cuMemFree_v2", &driver.MemFree) &&
                   Resolve(library, "cuMemsetD8Async", &driver.MemsetD8Async) &&
                   Resolve(library, "cuMemcpyDtoDAsync_v2", &driver.MemcpyDtoDAsync) &&
                   Resolve(library, "cuMemcpyDtoH_v2", &driver.MemcpyDtoH) &&

@@ -33,6 +33,7 @@ struct KernelNodeParams {
 // Values of cuda.h that we need.
 constexpr CUresult kCudaNotReady = 600;
 constexpr int kDeviceMultiprocessorCount = 16;
+constexpr int kDeviceCacheBytes = 38;  // of the second level
 constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
@@ -58,6 +59,8 @@ struct CudaDriver {
   CUresult (*LaunchCooperativeKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                       CUstream, void**);
   CUresult (*OccupancyMaxActiveBlocks)(int*, CUfunction, int, std::size_t);
+  CUresult (*MemAlloc)(CUdeviceptr*, std::size_t);
+  CUresult (*MemFree)(CUdeviceptr);
   CUresult (*MemsetD8Async)(CUdeviceptr, unsigned char, std::size_t, CUstream);
   CUresult (*MemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
   CUresult (*MemcpyDtoH)(void*, CUdeviceptr, std::size_t);

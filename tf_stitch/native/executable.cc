@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace tf_stitch {
 namespace {
@@ -12,6 +14,7 @@ using Words = std::vector<std::int64_t>;
 constexpr std::int64_t kAbi = 1;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
+constexpr std::int64_t kMaxBarriers = 1 << 20;
 
 void Require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
@@ -38,6 +41,10 @@ class Decoder {
       for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
     }
     Require(position_ == words_.size(), "words are left over");
+    executable_.bytes = executable_.arena_bytes;
+    for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
+      executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
+    }
   }
 
  private:
@@ -146,6 +153,10 @@ class Decoder {
     launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
     launch.cooperative = Ranged("cooperative", 0, 1) == 1;
     launch.args = Operands();
+    for (const Operand& operand : launch.args) {  // a counter for each block at most
+      if (operand.space != Space::kBarrier) continue;
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+    }
     launch.sizes = Sizes();
     return launch;
   }
@@ -157,9 +168,14 @@ class Decoder {
     for (std::int64_t* extent : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
       *extent = Ranged("extent of a product", 1, std::numeric_limits<std::int32_t>::max());
     }
-    spec.transpose_a = Ranged("transposition", 0, 1) == 1;
-    spec.transpose_b = Ranged("transposition", 0, 1) == 1;
-    spec.epilogue = static_cast<Epilogue>(Ranged("epilogue", 0, 2));
+    for (MatrixLayout* layout : {&spec.a, &spec.b, &spec.out}) {
+      layout->transposed = Ranged("transposition", 0, layout == &spec.out ? 0 : 1) == 1;
+      layout->stride = Ranged("stride of a product", 1, kMaxBytes);
+      layout->step = Ranged("step of a product", 0, kMaxBytes);
+    }
+    spec.bias = Ranged("bias", 0, 1) == 1;
+    spec.addend = Ranged("addend", 0, 1) == 1;
+    spec.activation = static_cast<Activation>(Ranged("activation", 0, 2));
     gemm.args = Operands();
     Require(static_cast<int>(gemm.args.size()) == spec.arguments(), "wrong number of operands of a product");
     RequireWritable(gemm.args.back());
@@ -181,8 +197,9 @@ class Decoder {
   }
 
   Operand NextOperand() {
-    const Space space{Ranged("space", 0, 4)};
+    const Space space{Ranged("space", 0, 5)};
     const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
     Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
     return {space, index};
   }
@@ -201,6 +218,8 @@ class Decoder {
         return Last(executable_.state.size());
       case Space::kArena:
         return executable_.arena_bytes;
+      case Space::kBarrier:
+        return extents_.on_gpu ? kMaxBarriers : -1;
     }
     return -1;
   }
@@ -218,6 +237,8 @@ class Decoder {
         return extents_.variables[executable_.state[operand.index].variable];
       case Space::kArena:
         return executable_.arena_bytes - operand.index;
+      case Space::kBarrier:
+        return 0;
     }
     return 0;
   }

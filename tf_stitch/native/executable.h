@@ -1,6 +1,7 @@
 // What runs for one shape signature of a region: decoded once from the words that Python sends, then only read.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,11 +15,13 @@ namespace tf_stitch {
 class StepGraph;
 
 // Where a kernel operand lives; the numbers are part of the encoding.
-enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4 };
+enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4, kBarrier = 5 };
+
+constexpr std::int64_t kBarrierBytes = 64;  // of a counter: each in a cache line of its own
 
 struct Operand {
   Space space;
-  std::int64_t index;  // input, output, variable or state entry; for kArena the offset in bytes
+  std::int64_t index;  // input, output, variable, state entry or counter; for kArena the offset in bytes
 };
 
 struct OutputPlan {
@@ -76,11 +79,14 @@ using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
 
 struct Executable {
   std::int64_t arena_bytes = 0;
+  std::int64_t bytes = 0;  // of everything a run touches
   std::vector<OutputPlan> outputs;
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
   std::vector<std::vector<int>> after;  // for each step the earlier ones it waits for
+  std::int64_t barriers = 0;            // counters of grid barriers
+  std::shared_ptr<char> barrier_memory;  // of all of them; set by PrepareGpu, zero at first, kept from run to run
   bool has_gemm = false;
   std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
 

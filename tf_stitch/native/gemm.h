@@ -15,18 +15,33 @@ class ThreadPool;
 
 namespace tf_stitch {
 
-enum class Epilogue : int { kNone = 0, kBias = 1, kBiasRelu = 2 };
+enum class Activation : int { kNone = 0, kRelu = 1, kGelu = 2 };  // gelu by tanh
 
-// `batch` row-major products [m, k] x [k, n] -> [m, n]; arguments are a, b, the bias if there is one, the result.
+// How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`.
+struct MatrixLayout {
+  bool transposed;
+  std::int64_t stride;  // elements from one stored row to the next
+  std::int64_t step;    // elements from one matrix to the next
+
+  bool operator<(const MatrixLayout& other) const {
+    return std::tie(transposed, stride, step) < std::tie(other.transposed, other.stride, other.step);
+  }
+};
+
+// activation(a b + bias + addend): `batch` products [m, k] x [k, n] -> [m, n], the bias a vector of n that is added to
+// every row, the addend [batch, m, n], contiguous. Arguments are a, b, the bias, the addend, those two if there are
+// any, and the result.
 struct GemmSpec {
   int type;  // tensorflow::DataType
   std::int64_t batch, m, n, k;
-  bool transpose_a, transpose_b;  // stored as [k, m], [n, k]
-  Epilogue epilogue;
+  MatrixLayout a, b, out;  // `out` is not transposed
+  bool bias, addend;
+  Activation activation;
 
-  auto Tie() const { return std::tie(type, batch, m, n, k, transpose_a, transpose_b, epilogue); }
+  auto Tie() const { return std::tie(type, batch, m, n, k, a, b, out, bias, addend, activation); }
   bool operator<(const GemmSpec& other) const { return Tie() < other.Tie(); }
-  int arguments() const { return epilogue == Epilogue::kNone ? 3 : 4; }
+  int arguments() const { return 3 + bias + addend; }
+  int addend_argument() const { return 2 + bias; }
 };
 
 // Bytes of scratch memory that a product may use on a GPU: what cuBLAS advises for Hopper, and TensorFlow takes.
@@ -48,9 +63,10 @@ class GpuGemm {
   virtual std::size_t workspace_bytes() const = 0;
 };
 
-// The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now.
+// The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: an
+// operand that is found in device memory rather than in the cache, as bits.
 // Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, std::shared_ptr<GpuGemm>* gemm);
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm);
 
 // "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
 std::string LoadCublasLt(const std::vector<std::string>& candidates);

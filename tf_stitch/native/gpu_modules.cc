@@ -9,6 +9,7 @@
 
 #include "cuda_graph.h"
 #include "executable.h"
+#include "gpu_timer.h"
 
 namespace tf_stitch {
 namespace {
@@ -89,6 +90,31 @@ std::string CheckResidency(const GpuLaunch& launch) {
          " blocks, the device holds " + std::to_string(resident);
 }
 
+// Counters of grid barriers. Every barrier leaves them as the next one needs them, so they are cleared once.
+std::string MakeBarriers(CUcontext context, Executable* executable) {
+  if (executable->barriers == 0) return "";
+  const std::size_t bytes = executable->barriers * kBarrierBytes;
+  CUdeviceptr memory = 0;
+  std::string error = CudaError("cuMemAlloc", Cuda().MemAlloc(&memory, bytes));
+  if (!error.empty()) return error;
+  executable->barrier_memory = std::shared_ptr<char>(reinterpret_cast<char*>(memory), [context](char* pointer) {
+    ScopedContext current(context);
+    Cuda().MemFree(DevicePointer(pointer));  // waits for the kernels that use it
+  });
+  error = CudaError("cuMemsetD8Async", Cuda().MemsetD8Async(memory, 0, bytes, nullptr));
+  return error.empty() ? CudaError("cuStreamSynchronize", Cuda().StreamSynchronize(nullptr)) : error;
+}
+
+// Operands that no step before it has written, as bits: weights, mostly.
+unsigned FromOutside(const Gemm& gemm) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
+    const Space space = gemm.args[i].space;
+    if (space == Space::kInput || space == Space::kVariable) bits |= 1U << i;
+  }
+  return bits;
+}
+
 }  // namespace
 
 std::string PrepareGpu(CUcontext context, Executable* executable) {
@@ -97,9 +123,12 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
     if (!error.empty()) return error;
   }
+  const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
   for (Step& step : executable->steps) {
     std::string error;
-    if (auto* gemm = std::get_if<Gemm>(&step)) error = FindGpuGemm(context, gemm->spec, &gemm->gpu);
+    if (auto* gemm = std::get_if<Gemm>(&step)) {
+      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, &gemm->gpu);
+    }
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;
@@ -109,6 +138,8 @@ std::string PrepareGpu(CUcontext context, Executable* executable) {
     if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
     if (!error.empty()) return error;
   }
+  const std::string error = MakeBarriers(context, executable);
+  if (!error.empty()) return error;
   executable->graph = std::make_shared<StepGraph>();
   return "";
 }

@@ -222,6 +222,7 @@ class StitchOp final : public tensorflow::OpKernel {
       buffers.arena = static_cast<char*>(arena.data());
     }
 
+    buffers.barriers = executable.barrier_memory.get();
     Tensor workspace;
     if (on_gpu_ && executable.has_gemm) {
       const auto bytes = static_cast<std::int64_t>(executable.WorkspaceBytes());

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.substitution_fusion import is_large_product
+from tf_stitch.planning.stitch_plan import is_large_product
 
 WINDOW = 160
 """Most nodes of a part; the shortest window is half of it."""

@@ -14,12 +14,20 @@ from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
+from tf_stitch.planning.epilogues import Epilogues
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.merging import MergeOptions
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
 from tf_stitch.planning.selection import Choice, Selection
-from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern, plannable
-from tf_stitch.planning.substitution_fusion import is_large_product
+from tf_stitch.planning.stitch_plan import (
+    SolverReport,
+    StitchPlan,
+    delivered,
+    free_nodes,
+    is_large_product,
+    make_pattern,
+    plannable,
+)
 
 EXHAUSTIVE = 300
 """Candidates of a part that are all timed if estimates keep misleading."""
@@ -34,6 +42,7 @@ class PlanOptions:
         seconds: limit of one part's integer programs.
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
+        barriers: GPU: kernels may be joined by grid barriers (joining.py).
         careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
             nothing is explored.
     """
@@ -42,6 +51,7 @@ class PlanOptions:
     seconds: float = 2.0
     rounds: int = 12
     singles: int = 16
+    barriers: bool = True
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
@@ -64,7 +74,8 @@ class PartPlan(NamedTuple):
 def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
     """Covers every node that has work in it by patterns, each one kernel or one library call.
 
-    The region is cut into parts (decomposition.py); parts of equal structure are planned once (F13).
+    The region is cut into parts (decomposition.py); parts of equal structure are planned once (F13). Library calls then
+    take over what follows their products where that pays (epilogues.py).
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
@@ -94,9 +105,13 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
         found, report = plans[key]
         groups += [tuple(positions[i] for i in group) for group in found]
         reports.append(report)
+    epilogues = Epilogues(work, needs, groups, facts, times)
+    groups = epilogues.choose()
     patterns = [make_pattern((work[p] for p in groups[g]), facts.users, facts.wanted, facts.free)
                 for g in order_groups(groups, needs, wishes)]
-    return StitchPlan(graph, patterns, merge_reports(reports), facts.free)
+    total = merge_reports(reports)
+    total = total and replace(total, kernels=total.kernels - epilogues.kernels, epilogues=epilogues.calls)
+    return StitchPlan(graph, patterns, total, facts.free)
 
 
 def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
+from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 
@@ -14,15 +15,16 @@ _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
 
 
-def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
+def free_nodes(nodes: Sequence[Node]) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
-    (a learning rate, a bias correction), and reshapes beside products, which read and write memory as it lies. They
-    belong to no pattern.
+    (a learning rate, a bias correction), reshapes beside products, which read and write memory as it lies, and
+    transposes that only products read, at the distances of what lies in memory. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
     """
     free: set[Node] = set()
+    users = users_of(nodes)
     for node in nodes:
         movable = node.category in (Category.ELEMENTWISE, Category.MOVEMENT) and node.kind is not OpKind.GATHER
         if node.kind in _INLINE_SOURCES or (movable and node.type.numel == 1
@@ -32,7 +34,14 @@ def free_nodes(nodes: Iterable[Node]) -> frozenset[Node]:
             free.add(node)
         elif node.kind is OpKind.DOT:
             free.update(view for operand in node.operands for view in _views(operand))
+        elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
+            free.update((node, *_views(node.operands[0])))
     return frozenset(free)
+
+
+def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection[Node]) -> bool:
+    return view_of(transpose.operands[0]) not in free and bool(users) and all(map(is_large_product, users)) \
+        and transposed_layout(transpose) is not None
 
 
 SMALL_PRODUCT = 16
@@ -46,10 +55,15 @@ def is_small_product(node: Node) -> bool:
     (transforms/expand_small_dots.py)."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
-    terms = node.operands[0].type.dims[-2 if node.attrs.transpose_a else -1]
+    terms = terms_of(node)
     if 0 < terms <= SMALL_PRODUCT:
         return True
     return 0 < node.type.dims[-1] <= SMALL_PRODUCT and terms <= LONGEST_SUM and not node.attrs.transpose_a
+
+
+def is_large_product(node: Node) -> bool:
+    """A product that only a library call computes."""
+    return node.category is Category.CONTRACTION and not is_small_product(node)
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -118,6 +132,34 @@ def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list
                                      or _needed_outside(u, members, users, wanted, free)) for u in users[node])
 
 
+def between(pattern: Pattern) -> list[Node]:
+    """The pattern's nodes and the free nodes that lead from one to another, operands first."""
+    members = set(pattern.nodes)
+    order: dict[Node, None] = {}
+
+    def visit(node: Node) -> bool:
+        """Whether a member is above."""
+        if node in order:
+            return True
+        if node not in members and node not in pattern.free:
+            return False
+        above = [visit(o) for o in node.operands]
+        if node in members or any(above):
+            order[node] = None
+            return True
+        return False
+
+    for node in pattern.nodes:
+        visit(node)
+    return list(order)
+
+
+def is_library_call(pattern: Pattern) -> bool:
+    """Whether a pattern is a product alone, or one that no kernel holds, with what the library does to its result."""
+    first = pattern.nodes[0]
+    return is_large_product(first) or (len(pattern.nodes) == 1 and first.category is Category.CONTRACTION)
+
+
 @dataclass(frozen=True)
 class SolverReport:
     """How the plan was found. Gains are predicted microseconds saved against one kernel per node.
@@ -127,10 +169,11 @@ class SolverReport:
         status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
         objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
         greedy_us, greedy_kernels: gain and kernels of the greedy choice.
-        kernels: of the plan, library calls of large products left out.
+        kernels: of the plan, library calls of large products left out; before some are joined by grid barriers.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
         exact: times are of kernels that were made; else, in large regions, estimates.
+        epilogues: library calls that compute more than a product.
     """
 
     solver: str
@@ -145,6 +188,7 @@ class SolverReport:
     program: str = ""
     parts: int = 1
     exact: bool = True
+    epilogues: int = 0
 
     @property
     def gap(self) -> float:

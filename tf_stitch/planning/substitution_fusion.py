@@ -9,11 +9,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.part import Part, bits, mask_of
-from tf_stitch.planning.stitch_plan import is_small_product
-
-
-def is_large_product(node: Node) -> bool:
-    return node.category is Category.CONTRACTION and not is_small_product(node)
+from tf_stitch.planning.stitch_plan import is_large_product
 
 
 def is_product(node: Node) -> bool:

@@ -18,6 +18,10 @@ from tf_stitch.schedule.kernel_schedule import Rule
 
 Work: TypeAlias = LoweredKernel | LibraryCall
 
+SMALL_BYTES = 1 << 12
+"""A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
+fresh buffer would have another address in every call, and a CUDA graph's nodes hold addresses."""
+
 
 @dataclass
 class BufferPlan:
@@ -58,12 +62,13 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
+    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
-            _assign(plan, copies, node, variables.index(node.attrs.handle), _copied_variables(graph))
-    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
+            _assign(plan, copies, node, variables.index(node.attrs.handle), copied, by_calls)
     plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
-    _plan_arena(plan)
+    _plan_arena(plan, [node for _, node in copies])
+    plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     return plan
 
 
@@ -83,18 +88,24 @@ def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node,
 
 
 def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node, variable: int,
-            copied: set[str]) -> None:
+            copied: set[str], by_calls: set[Node]) -> None:
+    """Args:
+        by_calls: values that library calls write, which read their operands while they do.
+    """
     value = assign.operands[0]
-    product = view_of(value).kind is OpKind.DOT  # a library call reads its operands while it writes
-    if product or value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
-            or plan.variables[variable] in copied:
-        mode = StateMode.FRESH
-    else:
-        mode = StateMode.IN_PLACE if _update_in_place(plan, value, variable) else StateMode.FRESH
-    plan.state.append((variable, mode))
-    target = BufferRef(Space.VARIABLE, variable) if mode is StateMode.IN_PLACE else \
-        BufferRef(Space.FRESH, len(plan.state) - 1)
-    _deliver(plan, copies, value, target)
+    outside = value in plan.place or value.kind in (OpKind.INPUT, OpKind.VARIABLE) \
+        or not by_calls.isdisjoint((value, view_of(value)))
+    in_place = BufferRef(Space.VARIABLE, variable)
+    if plan.variables[variable] not in copied and not outside:
+        if _update_in_place(plan, value, variable):
+            plan.state.append((variable, StateMode.IN_PLACE))
+            return _deliver(plan, copies, value, in_place)
+        if value.type.nbytes <= SMALL_BYTES:
+            plan.state.append((variable, StateMode.IN_PLACE))
+            copies.append((in_place, value))
+            return None
+    plan.state.append((variable, StateMode.FRESH))
+    return _deliver(plan, copies, value, BufferRef(Space.FRESH, len(plan.state) - 1))
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
@@ -110,15 +121,32 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     assert isinstance(kernel, LoweredKernel), "what a library call computes is not written in place"
     names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
-    if writer in readers:
-        accesses = _accesses(kernel.program.body, set(names))
-        writes = [wrote for _, wrote in accesses]
-        if kernel.schedule.rule not in _IN_PLACE or len({index for index, _ in accesses}) != 1 \
-                or writes != sorted(writes):
-            return False
+    if writer in readers and not _one_access_each(kernel, set(names)):
+        return False
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
     return True
+
+
+def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
+    """Whether every element of `names` is last read in the iteration that writes it, before it does. What groups read
+    that a grid barrier separates from the writing one is read in time."""
+    if not kernel.schedule.groups:
+        return _reads_before_it_writes(kernel.program.body, kernel.schedule.rule, names)
+    loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
+    groups = [(phase, group.rule) for phase, together in enumerate(kernel.schedule.groups) for group in together]
+    touching = [(phase, rule, loop) for (phase, rule), loop in zip(groups, loops, strict=True)
+                if _accesses(loop.body, names)]
+    (last, rule, loop), rest = touching[-1], touching[:-1]
+    written_before = any(wrote for _, _, other in rest for _, wrote in _accesses(other.body, names))
+    return (not written_before and all(phase < last for phase, _, _ in rest)
+            and _reads_before_it_writes(loop.body, rule, names))
+
+
+def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
+    accesses = _accesses(body, names)
+    writes = [wrote for _, wrote in accesses]
+    return rule in _IN_PLACE and len({index for index, _ in accesses}) == 1 and writes == sorted(writes)
 
 
 _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
@@ -135,7 +163,7 @@ def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool
     element."""
     found: list[tuple[Index, bool]] = []
     for stmt in body:
-        if isinstance(stmt, k.For):
+        if isinstance(stmt, k.For | k.GridLoop):
             found += _accesses(stmt.body, names)
         elif isinstance(stmt, k.If):
             found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
@@ -174,14 +202,17 @@ def _rounds(plan: BufferPlan) -> list[int]:
     return rounds
 
 
-def _plan_arena(plan: BufferPlan) -> None:
-    """First fit by decreasing size over lifetimes measured in rounds."""
+def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
+    """First fit by decreasing size over lifetimes measured in rounds; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
     for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
             if node in plan.place or (mode is k.Mode.READ and node not in life):
                 continue
             life.setdefault(node, []).append(i)
+    for node in copied:
+        if node in life:
+            life[node].append(max(plan.rounds))
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     for node in sorted(life, key=lambda n: (-int(n.type.nbytes), life[n][0])):
         first, last = min(life[node]), max(life[node])

@@ -12,7 +12,7 @@ import numpy as np
 
 from tf_stitch.errors import BuildError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, Executable, Space, StateMode
+from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, Executable, Space, StateMode
 from tf_stitch.runtime.timed_kernel import TimedKernel
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -50,6 +50,8 @@ class DeviceExecutable:
         import cupy
         self._module = cupy.RawModule(path=str(cubin)) if cubin else None
         self._arena = _garbage(executable.arena_bytes)
+        counters = sum(step.grid for step in executable.steps if isinstance(step, DeviceLaunch) and step.cooperative)
+        self._counters = cupy.zeros(counters * COUNTER_BYTES, cupy.uint8)
         self.outputs = [_garbage(t.nbytes) for t in executable.outputs]
         current = [variables[name] for name in executable.variables]
         fresh = [_garbage(current[number].nbytes) for number, _ in executable.state]
@@ -67,6 +69,8 @@ class DeviceExecutable:
     def _address(self, ref: BufferRef) -> int:
         if ref.space is Space.ARENA:
             return int(self._arena.data.ptr) + ref.index
+        if ref.space is Space.BARRIER:
+            return int(self._counters.data.ptr) + ref.index * COUNTER_BYTES
         return int(self._arrays[ref.space][ref.index].data.ptr)
 
     def _bind(self, step: object) -> Callable[[], None]:
@@ -74,7 +78,7 @@ class DeviceExecutable:
         if isinstance(step, DeviceLaunch):
             assert self._module is not None
             return bind_launch(self._module, step.symbol, step.grid, step.threads, step.shared_bytes,
-                               [self._address(ref) for ref in step.args])
+                               [self._address(ref) for ref in step.args], step.cooperative)
         if isinstance(step, Copy):
             target, source, nbytes = self._address(step.target), self._address(step.source), step.nbytes
             kind = cupy.cuda.runtime.memcpyDeviceToDevice
@@ -83,14 +87,29 @@ class DeviceExecutable:
         raise BuildError(f"a step {type(step).__name__} does not run on a GPU")
 
 
-def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes: int, addresses: Sequence[int]
-                ) -> Callable[[], None]:
-    """A call that enqueues one launch on the current stream."""
+def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes: int, addresses: Sequence[int],
+                cooperative: bool = False) -> Callable[[], None]:
+    """A call that enqueues one launch on the current stream.
+
+    Raises:
+        BuildError: a cooperative launch of more blocks than the device holds: its grid barrier would never end.
+    """
     kernel = module.get_function(symbol)
-    if shared_bytes > STATIC_SHARED_BYTES:
+    if shared_bytes + kernel.shared_size_bytes > STATIC_SHARED_BYTES:
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     arguments = tuple(np.uint64(address) for address in addresses)
-    return lambda: kernel((grid,), (threads,), arguments, shared_mem=shared_bytes)
+    function = kernel.kernel
+    if cooperative:
+        _require_resident(function, grid, threads, shared_bytes)
+    return lambda: function((grid, 1, 1), (threads, 1, 1), arguments, shared_bytes, None, cooperative)
+
+
+def _require_resident(function: Any, grid: int, threads: int, shared_bytes: int) -> None:
+    import cupy
+    blocks = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared_bytes)
+    room = blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    if grid > room:
+        raise BuildError(f"a cooperative launch of {grid} blocks on a device that holds {room}")
 
 
 def _garbage(nbytes: int) -> Any:
@@ -167,8 +186,10 @@ def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     for kernel in kernels:
         try:
             memory = [random_memory(*buffer) for buffer in kernel.buffers]
-            times.append(queued_us(bind_launch(module, kernel.symbol, kernel.grid, kernel.threads,
-                                               kernel.shared_bytes, [int(m.data.ptr) for m in memory])))
+            if kernel.cooperative:
+                memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
+            times.append(queued_us(bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes,
+                                               [int(m.data.ptr) for m in memory], kernel.cooperative)))
         except cupy.cuda.memory.OutOfMemoryError:
             times.append(float("nan"))
         memory = []

@@ -12,6 +12,8 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.runtime.library_calls import Gemm
 
 ABI_VERSION = 1
+COUNTER_BYTES = 64
+"""Of the counter of a grid barrier."""
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
 
@@ -28,11 +30,14 @@ class Space(IntEnum):
     VARIABLE = 2
     FRESH = 3
     ARENA = 4
+    BARRIER = 5
 
 
 @dataclass(frozen=True)
 class BufferRef:
-    """A buffer: a number within its space, or a byte offset into the arena."""
+    """A buffer: a number within its space, or a byte offset into the arena. The counters of grid barriers are numbered
+    too: memory that an executable keeps from run to run, zero at first. Its runs follow each other in one stream, and
+    no two of its steps share a counter. A step may use as many as it has blocks, from the one it is given on."""
 
     space: Space
     index: int
@@ -56,7 +61,8 @@ class HostLaunch:
 
 @dataclass(frozen=True)
 class DeviceLaunch:
-    """Launches a CUDA kernel: `symbol` of a cubin. It gets pointers, then `sizes`, each as a 64-bit integer."""
+    """Launches a CUDA kernel: `symbol` of a cubin. It gets pointers, then `sizes`, each as a 64-bit integer. The blocks
+    of a cooperative one wait for each other; its last pointer is the counter of its grid barrier."""
 
     symbol: str
     grid: int
@@ -64,6 +70,7 @@ class DeviceLaunch:
     shared_bytes: int
     args: tuple[BufferRef, ...]
     sizes: tuple[int, ...] = ()
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class GemmStep:
-    """Calls the device's matrix library; `args` are a, b, the bias if the epilogue adds one, the result."""
+    """Calls the device's matrix library; `args` are a, b, the bias and the addend if there are any, the result."""
 
     gemm: Gemm
     args: tuple[BufferRef, ...]
@@ -138,12 +145,13 @@ def _encode_step(step: Step, address: Mapping[str, int], module: Mapping[str, in
     if isinstance(step, HostLaunch):
         return [0, address[step.symbol], *_args(step.args), len(step.sizes), *step.sizes]
     if isinstance(step, DeviceLaunch):
-        return [1, module[step.symbol], address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes, 0,
-                *_args(step.args), len(step.sizes), *step.sizes]
+        return [1, module[step.symbol], address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes,
+                int(step.cooperative), *_args(step.args), len(step.sizes), *step.sizes]
     if isinstance(step, GemmStep):
         g = step.gemm
-        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, int(g.transpose_a), int(g.transpose_b),
-                int(g.epilogue), *_args(step.args)]
+        layouts = [w for x in (g.a, g.b, g.out) for w in (int(x.transposed), x.stride, x.step)]
+        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, *layouts, int(g.bias), int(g.addend),
+                int(g.activation), *_args(step.args)]
     return [3, int(step.target.space), step.target.index, int(step.source.space), step.source.index, step.nbytes]
 
 

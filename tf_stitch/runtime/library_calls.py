@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.fused_products import FusedProduct
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import MatrixLayout, contiguous, terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 
 
-class Epilogue(IntEnum):
-    """What is done to a product before it is stored; the numbers are the native op's."""
-
-    NONE = 0
-    BIAS = 1
-    BIAS_RELU = 2
-
-
 @dataclass(frozen=True)
 class Gemm:
-    """`batch` row-major products [m, k] x [k, n] -> [m, n], one after the other in memory.
+    """activation(a b + bias + addend) for `batch` products [m, k] x [k, n] -> [m, n].
 
     Attributes:
-        transpose_a, transpose_b: the operand is stored as [k, m] or [n, k].
-        epilogue: with a bias, a vector of n is added to every row.
+        a, b, out: where the matrices of the operands and the result lie.
+        bias: a vector of n is added to every row.
+        addend: [batch, m, n], contiguous, is added.
     """
 
     dtype: DType
@@ -39,53 +35,77 @@ class Gemm:
     m: int
     n: int
     k: int
-    transpose_a: bool
-    transpose_b: bool
-    epilogue: Epilogue = Epilogue.NONE
-
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.batch * self.m * self.n * self.k
+    a: MatrixLayout
+    b: MatrixLayout
+    out: MatrixLayout
+    bias: bool = False
+    addend: bool = False
+    activation: Activation = Activation.NONE
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both operands and the result, each once."""
-        return self.dtype.size * self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
+        """Bytes of all arguments, each once."""
+        return sum(self.operand_bytes())
 
     def operand_bytes(self) -> list[int]:
-        """Bytes of each argument: a, b, the bias if there is one, the result."""
-        bias = [] if self.epilogue is Epilogue.NONE else [self.n]
-        sizes = [self.batch * self.m * self.k, self.batch * self.k * self.n, *bias, self.batch * self.m * self.n]
+        """Bytes of each argument: a, b, the bias and the addend if there are any, the result."""
+        result = self.batch * self.m * self.n
+        sizes = [self.batch * self.m * self.k, self.batch * self.k * self.n, *[self.n] * self.bias,
+                 *[result] * self.addend, result]
         return [size * self.dtype.size for size in sizes]
 
+    def at_hand(self) -> Gemm:
+        """The call with plain numbers for sizes that change."""
+        batch, m, n, k = (int(d) for d in (self.batch, self.m, self.n, self.k))
+        a, b, out = (MatrixLayout(x.transposed, int(x.stride), int(x.step)) for x in (self.a, self.b, self.out))
+        return replace(self, batch=batch, m=m, n=n, k=k, a=a, b=b, out=out)
+
     def __str__(self) -> str:
-        stored = f"{'t' if self.transpose_a else 'n'}{'t' if self.transpose_b else 'n'}"
-        tail = "" if self.epilogue is Epilogue.NONE else f" {self.epilogue.name.lower()}"
-        return f"gemm {self.dtype.value} {self.batch}x[{self.m},{self.k}]x[{self.k},{self.n}] {stored}{tail}"
+        stored = "".join("t" if layout.transposed else "n" for layout in (self.a, self.b))
+        then = " + bias" * self.bias + " + addend" * self.addend
+        then += f" {self.activation.name.lower()}" if self.activation else ""
+        then += " transposed" if self.out.stride != self.n else ""
+        return f"gemm {self.dtype.value} {self.batch}x[{self.m},{self.k}]x[{self.k},{self.n}] {stored}{then}"
 
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A product of the graph run by the device's library; `arguments` are a, b, the bias if any, the result."""
+    """A product of the graph, and what follows it, run by the device's library; `arguments` are a, b, the bias and the
+    addend if there are any, the result."""
 
     gemm: Gemm
-    node: Node
+    nodes: tuple[Node, ...]
     arguments: tuple[tuple[Node, Mode], ...]
 
 
-def library_call(node: Node, stored: Collection[Node]) -> LibraryCall:
-    """The call for a static DOT node.
+def library_call(fused: FusedProduct, stored: Collection[Node]) -> LibraryCall:
+    """The call for a static product and what follows it.
 
     Args:
-        stored: values that kernels write: of an operand and what it is a view of, the first that exists in memory.
+        stored: values that kernels and calls write: of an operand and what it is a view of, the first that exists in
+            memory is read.
     """
-    assert isinstance(node.attrs, DotAttrs)
-    left, right = node.operands
-    *batch, m, n = node.type.dims
-    k = left.type.dims[-2 if node.attrs.transpose_a else -1]
-    gemm = Gemm(node.type.dtype, math.prod(batch), m, n, k, node.attrs.transpose_a, node.attrs.transpose_b)
-    return LibraryCall(gemm, node, ((_in_memory(left, stored), Mode.READ), (_in_memory(right, stored), Mode.READ),
-                                    (node, Mode.WRITE)))
+    product = fused.product
+    assert isinstance(product.attrs, DotAttrs)
+    *batch, m, n = product.type.dims
+    (a, a_layout), (b, b_layout) = (
+        _operand(operand, transposed, stored) for operand, transposed
+        in zip(product.operands, (product.attrs.transpose_a, product.attrs.transpose_b), strict=True))
+    gemm = Gemm(product.type.dtype, math.prod(batch), m, n, terms_of(product), a_layout, b_layout, fused.layout,
+                fused.bias is not None, fused.addend is not None, fused.activation)
+    added = [_in_memory(x, stored) for x in (fused.bias, fused.addend) if x is not None]
+    return LibraryCall(gemm, fused.nodes, (*((x, Mode.READ) for x in (a, b, *added)), (fused.result, Mode.WRITE)))
+
+
+def _operand(node: Node, transposed: bool, stored: Collection[Node]) -> tuple[Node, MatrixLayout]:
+    """What lies in memory of an operand, and how its matrices lie there; `transposed`: the product exchanges the axes
+    of the operand."""
+    layout = contiguous(node.type.dims)
+    if node.kind is OpKind.TRANSPOSE and node not in stored:
+        found = transposed_layout(node)
+        assert found is not None, "a transpose that no product can read has a kernel"
+        node, layout = node.operands[0], found
+    return _in_memory(node, stored), replace(layout, transposed=layout.transposed != transposed)
 
 
 def _in_memory(node: Node, stored: Collection[Node]) -> Node:
@@ -96,14 +116,21 @@ def _in_memory(node: Node, stored: Collection[Node]) -> Node:
 
 def multiply(gemm: Gemm, arguments: Sequence[NDArray[np.uint8]]) -> None:
     """The call by NumPy, on the bytes of its arguments: for tests and where there is no native op."""
-    a, b, *bias, out = (memory.view(gemm.dtype.numpy) for memory in arguments)
     wide = gemm.dtype.compute.numpy
-    left = a.reshape(gemm.batch, *((gemm.k, gemm.m) if gemm.transpose_a else (gemm.m, gemm.k))).astype(wide)
-    right = b.reshape(gemm.batch, *((gemm.n, gemm.k) if gemm.transpose_b else (gemm.k, gemm.n))).astype(wide)
-    product = np.matmul(left.swapaxes(1, 2) if gemm.transpose_a else left,
-                        right.swapaxes(1, 2) if gemm.transpose_b else right)
-    for vector in bias:
-        product = product + vector.astype(wide)
-    if gemm.epilogue is Epilogue.BIAS_RELU:
-        product = np.maximum(product, 0)
-    out[...] = product.reshape(-1).astype(gemm.dtype.numpy)
+    a, b, *added, out = (memory.view(gemm.dtype.numpy) for memory in arguments)
+    terms = iter(added)
+    product = np.matmul(_matrices(a, gemm.batch, gemm.m, gemm.k, gemm.a).astype(wide),
+                        _matrices(b, gemm.batch, gemm.k, gemm.n, gemm.b).astype(wide))
+    if gemm.bias:
+        product = product + next(terms).astype(wide)
+    if gemm.addend:
+        product = product + next(terms).reshape(product.shape).astype(wide)
+    if gemm.activation:
+        product = FUNCTIONS[gemm.activation](product)
+    _matrices(out, gemm.batch, gemm.m, gemm.n, gemm.out)[...] = product.astype(gemm.dtype.numpy)
+
+
+def _matrices(memory: NDArray[np.generic], batch: int, rows: int, cols: int, layout: MatrixLayout
+              ) -> NDArray[np.generic]:
+    strides = (layout.step, 1, layout.stride) if layout.transposed else (layout.step, layout.stride, 1)
+    return as_strided(memory, (batch, rows, cols), [s * memory.itemsize for s in strides])

@@ -13,13 +13,15 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 
 @dataclass(frozen=True)
 class TimedKernel:
-    """One launch; `buffers` holds element type, elements and whether the kernel reads each parameter."""
+    """One launch; `buffers` holds element type, elements and whether the kernel reads each parameter. A cooperative one
+    gets the counter of a grid barrier beside."""
 
     symbol: str
     grid: int
     threads: int
     shared_bytes: int
     buffers: tuple[tuple[str, int, bool], ...]
+    cooperative: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -34,5 +36,5 @@ def timed_kernels(programs: Sequence[Program], is_gpu: bool) -> tuple[str, list[
     stem = "launch" if is_gpu else "stitch"
     return source, [
         TimedKernel(f"{stem}_{i}", p.grid, p.threads, dynamic_shared_bytes(p) if is_gpu else 0,
-                    tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters))
+                    tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters), p.cooperative)
         for i, p in enumerate(programs)]

@@ -18,14 +18,16 @@ class Rule(Enum):
     TRANSPOSE = "transpose"
     ELEMENTWISE = "elementwise"
     SCAN = "scan"
+    GROUPS = "groups"
 
 
 class Scheme(Enum):
-    """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1); values between kernels go
-    through the arena. The global scheme, device memory inside one kernel, is not there yet."""
+    """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1): in registers, in memory of
+    the block, or in device memory across a grid barrier. Values between kernels go through the arena."""
 
     LOCAL = "local"
     REGIONAL = "regional"
+    GLOBAL = "global"
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,11 @@ class ThreadMapping:
     Attributes:
         grid: blocks (CPU: tasks).
         threads: threads of a block (CPU: 1).
-        row_threads: threads that share a row.
+        row_threads: threads that share a row, of one block.
         rows_per_block: rows a block handles: threads / row_threads at a time.
         vector: elements of one memory access.
         items: accesses a thread makes along a row, when they are written out; 0: a loop.
+        row_blocks: neighbouring blocks that share a row; they meet at group barriers.
     """
 
     grid: int
@@ -60,6 +63,7 @@ class ThreadMapping:
     rows_per_block: int
     vector: int
     items: int
+    row_blocks: int = 1
 
     @property
     def waves(self) -> int:
@@ -84,6 +88,10 @@ class KernelSchedule:
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
         row_room: elements of an array that holds a staged row; 0 for those of the row.
         schemes: the scheme of each value that one node of the pattern hands to another.
+        groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
+            pattern, those of one tuple side by side. All have the threads of `mapping`.
+        resident: blocks that a processor holds at once, where blocks wait for each other.
+        launched: blocks that are launched, where several share a row: they take the rows in turn.
     """
 
     rule: Rule
@@ -95,6 +103,9 @@ class KernelSchedule:
     last_resort: bool = False
     row_room: int = 0
     schemes: dict[Node, Scheme] = field(default_factory=dict, compare=False)
+    groups: tuple[tuple[KernelSchedule, ...], ...] = ()
+    resident: int = 0
+    launched: int = 0
 
     def text(self) -> str:
         """One line a fact, for goldens and reports."""
@@ -102,6 +113,9 @@ class KernelSchedule:
         d = self.domain
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
-                 f" vector={m.vector} items={m.items}"]
+                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")]
+        for i, together in enumerate(self.groups):
+            lines += ["  grid barrier"] * (i > 0)
+            lines += [f"  {line}" for group in together for line in group.text().splitlines()]
         lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]
         return "\n".join(lines)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 
 WARP = 32
 
 
 def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
-    """How each value that one node of the pattern hands to another gets there: through registers (local), or through
-    memory of the block (regional): staged rows that do not fit registers, and reductions that several warps share."""
+    """How each value that one node of the pattern hands to another gets there: through registers (local), through
+    memory of the block (regional): staged rows that do not fit registers, and reductions that several warps share;
+    from one group to the next through device memory (global)."""
+    if schedule.groups:
+        return _group_schemes(schedule)
     staged = {s.node: s.scheme for s in schedule.staged}
     schemes: dict[Node, Scheme] = {}
     for node in schedule.pattern.nodes:
@@ -22,6 +27,25 @@ def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
                 shared = operand.category is Category.REDUCTION and _shared_by_warps(schedule)
                 schemes[operand] = Scheme.REGIONAL if shared else Scheme.LOCAL
     return schemes
+
+
+def _group_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
+    groups = [group for together in schedule.groups for group in together]
+    schemes = {node: scheme for group in groups for node, scheme in value_schemes(group).items()}
+    home = {node: i for i, group in enumerate(groups) for node in group.pattern.nodes}
+    for i, group in enumerate(groups):
+        for node in group.pattern.reads():
+            if home.get(node, i) != i:
+                schemes |= dict.fromkeys(_in_memory_as(node), Scheme.GLOBAL)
+    return schemes
+
+
+def _in_memory_as(node: Node) -> Iterator[Node]:
+    """The node, and what lies in memory as it does."""
+    yield node
+    while node.kind is OpKind.RESHAPE:
+        node = node.operands[0]
+        yield node
 
 
 def _shared_by_warps(schedule: KernelSchedule) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, make_node
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.types import Shape
 
@@ -35,8 +36,7 @@ def expand_small_dots(nodes: Iterable[Node]) -> dict[Node, Node]:
 
 def expand_dot(dot: Node, x: Node, y: Node) -> Node:
     """The product of x and y by the attributes of `dot`: term by term where terms are few, else column by column."""
-    assert isinstance(dot.attrs, DotAttrs)
-    terms = x.type.dims[-2 if dot.attrs.transpose_a else -1]
+    terms = terms_of(dot)
     return _by_terms(dot, x, y, terms) if terms <= dot.type.dims[-1] else _by_columns(dot, x, y)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div, divides
@@ -38,6 +38,8 @@ class SplitReductions:
         column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
             sums are fused with reductions of the rows.
         longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
+        shared: lengths of rows, from and up to, that blocks share instead, where the elements are needed again beside
+            the result: each block keeps its part (schedule.rules.row_reduction.split_rows).
         pad: lengthen a reduction whose length has no divisor to split by, with its neutral element.
     """
 
@@ -47,10 +49,24 @@ class SplitReductions:
     column_parts: int
     longest_part: int
     pad: bool = False
+    shared: tuple[int, int] = (0, 0)
     name: str = "split_reductions"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        return rewrite(graph, (_separate, self._split_softmax, self._split))
+        kept = self._shared_rows(graph) if self.shared[1] else set()
+
+        def split(node: Node) -> Node | None:
+            return None if node in kept else self._split(node)
+
+        return rewrite(graph, (_separate, self._split_softmax, split))
+
+    def _shared_rows(self, graph: TensorGraph) -> set[Node]:
+        """Reductions of rows that stay whole."""
+        nodes = graph.nodes()
+        users = users_of(nodes)
+        return {n for n in nodes if n.category is Category.REDUCTION and n.type.is_static and _of_rows(n)
+                and self.shared[0] <= n.operands[0].type.numel // max(n.type.numel, 1) <= self.shared[1]
+                and _meets_elements(n, n.operands[0].type.numel, users)}
 
     def _split_softmax(self, node: Node) -> Node | None:
         """sum(exp(x - max x)), the maximum being split already: each part sums relative to its own maximum, so that a
@@ -108,6 +124,26 @@ class SplitReductions:
         split = b.cast(b.reshape(x, shape), node.type.dtype.compute)
         stage = len(before)
         return b.cast(b.reduce(node.kind, b.reduce(node.kind, split, [stage + 1]), [stage]), node.type.dtype)
+
+
+def _of_rows(node: Node) -> bool:
+    """Whether a reduction is of trailing axes, of sizes that do not change."""
+    attrs, dims = node.attrs, node.operands[0].type.dims
+    return (isinstance(attrs, ReduceAttrs) and attrs.axes == tuple(range(attrs.axes[0], len(dims)))
+            and not any(isinstance(d, Size) for d in dims))
+
+
+def _meets_elements(node: Node, elements: int, users: dict[Node, list[Node]]) -> bool:
+    """Whether the value of a reduction is used with as many elements as it reduces."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        for user in users[stack.pop()]:
+            if user.type.is_static and user.type.numel == elements:
+                return True
+            if user not in seen and user.category in (Category.ELEMENTWISE, Category.MOVEMENT):
+                seen.add(user)
+                stack.append(user)
+    return False
 
 
 def _is_second_stage(node: Node) -> bool:

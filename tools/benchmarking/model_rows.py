@@ -15,7 +15,7 @@ from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase, sizes_of
 from benchmarking.pattern_facts import graph_size, pattern_facts
-from benchmarking.workers import BACKENDS, CLUSTERS, Result, Worker
+from benchmarking.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
 COMPARED_STEPS = 5
 MOST_STEPS = 50
@@ -111,11 +111,13 @@ class RowMeasurement:
     def _worker(self, backend: str, variables: Mapping[str, str] | None = None) -> Worker:
         if backend == "xla" and self._case.style == "tf1":
             variables = CLUSTERS
-        return Worker("worker.py", self._case, BACKENDS[backend], backend=BACKENDS[backend], variables=variables)
+        name = "tf_stitch" if backend in ABLATIONS else BACKENDS[backend]
+        variables = ABLATIONS.get(backend, {}) | (variables or {})
+        return Worker("worker.py", self._case, name, backend=name, variables=variables)
 
     def _warm_up(self, backend: str) -> None:
         """COMPARED_STEPS, which compile, and then more within the plan's seconds."""
-        steps = self._plan.warm_up if backend == "stitch" else min(PLAIN_WARM_UP, self._plan.warm_up)
+        steps = self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
         start, losses = time.monotonic(), list[float]()
         while len(losses) < steps and time.monotonic() - start < self._plan.seconds:
             answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
@@ -181,7 +183,7 @@ class RowMeasurement:
         self.row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
                      f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
-        if report is not None:
+        if report is not None and backend == "stitch":
             self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report)}
 
 

@@ -18,16 +18,18 @@ def category(kernel: Mapping[str, Any], ops: Mapping[str, str]) -> str:
         kernel: an entry of the report's kernels.
         ops: node of its region -> op.
     """
-    if any("MatMul" in ops.get(node, "") or ops.get(node) == "Einsum" for node in kernel["nodes"]):
+    found = [ops.get(node, "") for node in kernel["nodes"]]
+    if kernel["rule"] == "library" or any("MatMul" in op or op == "Einsum" for op in found):
         return "gemm"
     return "reduction" if kernel["rule"].startswith(_REDUCTIONS) else "elementwise"
 
 
 def pattern_facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the fused kernels, library calls left out: how many and their predicted microseconds by category, how many
-    reserve shared memory, their share of the predicted time, and what they reserve in bytes."""
+    """Of the fused kernels, library calls that nothing follows left out: how many and their predicted microseconds by
+    category, how many reserve shared memory, their share of the predicted time, and the bytes that they reserve, work
+    in, and would work in without reuse."""
     nodes = {region["id"]: region["nodes"] for region in report["regions"]}
-    kernels = [kernel for kernel in report["kernels"] if kernel["rule"] != "library"]
+    kernels = [kernel for kernel in report["kernels"] if kernel["rule"] != "library" or kernel["schemes"]]
     number: Counter[str] = Counter()
     predicted: dict[str, float] = dict.fromkeys(CATEGORIES, 0.0)
     for kernel in kernels:
@@ -40,6 +42,8 @@ def pattern_facts(report: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_us": sum(kernel["predicted_us"] or 0.0 for kernel in shared),
         "largest_bytes": max((kernel["shared_bytes"] for kernel in shared), default=0),
         "bytes": sum(kernel["shared_bytes"] for kernel in shared),
+        "scratch_bytes": sum(kernel["scratch_bytes"] for kernel in shared),
+        "requested_bytes": sum(kernel["requested_bytes"] for kernel in shared),
     }}  # fmt: skip
 
 

@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = {"tf": "tensorflow", "xla": "xla", "stitch": "tf_stitch"}
 """Short names of the backends."""
 
+ABLATIONS = {"mapping": {"TF_STITCH_REUSE": "mapping"}, "hierarchy": {"TF_STITCH_REUSE": "hierarchy"}}
+"""tf_stitch without some of its mechanisms (AStitch, Table 4), as backends."""
+
 CLUSTERS = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"}
 """XLA by automatic clustering, as it comes in TensorFlow 1 code."""
 

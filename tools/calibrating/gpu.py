@@ -15,6 +15,7 @@ from calibrating.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.graph import Node
+from tf_stitch.kernel_ir.nodes import GridBarrier, Program
 from tf_stitch.runtime.device_query import compute_capability, cpu_count
 from tf_stitch.runtime.device_run import queued_us, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -57,12 +58,23 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["latency"] = [[n, _latency_us(n)] for n in plan.tables]
     near = interpolate(tuple(map(tuple, values["latency"])), 8.0 * ODD_ELEMENTS)
     values["wave_us"] = wave_us(timer, device.processors, values["launch_us"], near)
+    values["barrier_us"] = _barrier_us(device, cache)
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
     made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,
             "driver": cupy.cuda.runtime.driverGetVersion(), "cupy": cupy.__version__, "numpy": np.__version__,
             "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())), "date": time.strftime("%Y-%m-%d")}  # fmt: skip
     return device, values, made
+
+
+def _barrier_us(device: DeviceSpec, cache: KernelCache) -> float:
+    """One more grid barrier of two large blocks on each processor."""
+    resident, threads, few, many = 2, 512, 2, 42
+    programs = [Program((), resident * device.processors, threads, (GridBarrier(),) * n, resident=resident)
+                for n in (few, many)]  # fmt: skip
+    source, kernels = timed_kernels(programs, is_gpu=True)
+    short, long = time_on_device(build_cuda(source, device.architecture, cache), kernels)
+    return (long - short) / (many - few)
 
 
 def _latency_us(nbytes: int) -> float:

@@ -10,7 +10,8 @@ def table(profile: DeviceProfile) -> str:
     lines = [f"{profile.name} ({profile.target}), {profile.processors} processors",
              *(f"  {key}: {value}" for key, value in profile.made.items()),
              f"launch {profile.launch_us} us, handover {profile.handover_us} us, "
-             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us",
+             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us, "
+             f"grid barrier {profile.barrier_us} us",
              f"last cache {profile.cache_bytes} bytes, shared memory {profile.shared_bytes} bytes, "
              f"memory of all cores / one {profile.all_cores}"]  # fmt: skip
     curves = (("bandwidth, GB/s", profile.bandwidth), ("gather, 10^9 elements/s", profile.gather),

@@ -47,7 +47,8 @@ def measure(document: Document) -> Iterator[str]:
 def _time(text: str | None, name: str, launches: list[dict[str, Any]], cache: KernelCache) -> Times:
     if text is None:
         raise BuildError("it is not in the folder sources/ beside the report")
-    kernels = [TimedKernel(e["symbol"], e["grid"], e["threads"], e["shared_bytes"], tuple(map(tuple, e["buffers"])))
+    kernels = [TimedKernel(e["symbol"], e["grid"], e["threads"], e["shared_bytes"], tuple(map(tuple, e["buffers"])),
+                           e["cooperative"])
                for e in launches if e["grid"]]  # fmt: skip
     if name.endswith(".c"):
         times = time_on_host(build_host(with_timer(text), "native", cache), kernels)

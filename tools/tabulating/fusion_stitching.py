@@ -175,12 +175,16 @@ def shared_memory(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Sect
     def share(model: str, key: str, of: str) -> str:
         return f"{fact(model, key) / sum(_facts(ours, model)[of].values()):.0%}"
 
-    def no_reuse() -> float:
-        raise NotMeasured("the report has no size before reuse of shared memory")
+    def reuse(model: str) -> float:
+        requested = fact(model, "requested_bytes")
+        if not requested:
+            raise NotMeasured(f"{model}: no kernel asks for shared memory")
+        return fact(model, "scratch_bytes") / requested
 
     for m, row in paper.items():
         section.add(m, f"{row['patterns']:.0%}", lambda m=m: share(m, "kernels", "number"),
                     f"{row['time']:.0%}", lambda m=m: share(m, "predicted_us", "predicted_us"),
                     row["average_kb"], lambda m=m: fact(m, "bytes") / max(fact(m, "kernels"), 1) / 1024,
-                    row["largest_kb"], lambda m=m: fact(m, "largest_bytes") / 1024, row["reuse"], no_reuse)  # fmt: skip
+                    row["largest_kb"], lambda m=m: fact(m, "largest_bytes") / 1024,
+                    row["reuse"], lambda m=m: reuse(m))  # fmt: skip
     return section

@@ -1,0 +1,121 @@
+"""Products of the native op against NumPy in float64: every epilogue, and matrices at any distances."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.lib.stride_tricks import as_strided
+
+from tests.native.conftest import Regions
+from tf_stitch.ir.activations import FUNCTIONS, Activation
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.matrices import MatrixLayout
+from tf_stitch.ir.types import TensorType
+from tf_stitch.runtime.executable import BufferRef, Executable, GemmStep, Space, encode
+from tf_stitch.runtime.library_calls import Gemm
+
+GPU = pytest.param("/GPU:0", marks=[pytest.mark.gpu, pytest.mark.skipif(
+    not tf.config.list_physical_devices("GPU"), reason="no GPU")])
+TOLERANCE = {DType.F64: 1e-12, DType.F32: 2e-5, DType.F16: 4e-3, DType.BF16: 3e-2}
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def matrices(memory: Array, batch: int, rows: int, cols: int, layout: MatrixLayout) -> Array:
+    strides = (layout.step, 1, layout.stride) if layout.transposed else (layout.step, layout.stride, 1)
+    return as_strided(memory.reshape(-1), (batch, rows, cols), [8 * s for s in strides])
+
+
+def exact(g: Gemm, a: Array, b: Array, *added: Array) -> Array:
+    """The result's memory in float64."""
+    terms = iter(added)
+    value = matrices(a, g.batch, g.m, g.k, g.a) @ matrices(b, g.batch, g.k, g.n, g.b)
+    value = value + next(terms) if g.bias else value
+    value = value + next(terms).reshape(value.shape) if g.addend else value
+    value = FUNCTIONS[g.activation](value) if g.activation else value
+    out = np.zeros(value.size)
+    matrices(out, g.batch, g.m, g.n, g.out)[...] = value
+    return out
+
+
+@pytest.fixture(params=["/CPU:0", GPU])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    with tf.device(request.param):
+        yield request.param
+    tf.config.experimental.enable_tensor_float_32_execution(allowed)
+
+
+def check(regions: Regions, gemm: Gemm, device: str) -> None:
+    """Runs the product a few times: the first run on a GPU tries the library's proposals on these buffers."""
+    random = np.random.default_rng(0)
+    counts = [size // gemm.dtype.size for size in gemm.operand_bytes()]
+    memory = [(random.standard_normal(n) / 4).astype(gemm.dtype.numpy) for n in counts[:-1]]
+    want = exact(gemm, *(x.astype(np.float64) for x in memory))
+    refs = [BufferRef(Space.INPUT, i) for i in range(len(memory))]
+    e = Executable(tuple("abcd"[:len(memory)]), (), (TensorType(gemm.dtype, (counts[-1],)),), (), 0,
+                   (GemmStep(gemm, (*refs, BufferRef(Space.OUTPUT, 0))),), None)
+    region = regions.add(lambda key: encode(e, {}))
+    for _ in range(3):
+        [out] = regions.call(region, [tf.identity(x) for x in memory], types=[gemm.dtype.numpy])
+        assert device.strip("/") in out.device.replace("device:", "")
+        np.testing.assert_allclose(out.numpy().astype(np.float64), want, TOLERANCE[gemm.dtype],
+                                   TOLERANCE[gemm.dtype], err_msg=str(gemm))
+    assert regions.library.region_runs(region) == 3
+
+
+def plain(dtype: DType, m: int, n: int, k: int, batch: int = 1) -> Gemm:
+    return Gemm(dtype, batch, m, n, k, MatrixLayout(False, k, m * k), MatrixLayout(False, n, k * n),
+                MatrixLayout(False, n, m * n))
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16])
+@pytest.mark.parametrize(("bias", "addend", "activation"),
+                         list(itertools.product([False, True], [False, True], Activation)))
+@pytest.mark.parametrize("sizes", [(200, 64, 96), (7, 33, 17)])
+def test_epilogues(regions: Regions, device: str, sizes: tuple[int, int, int], dtype: DType, bias: bool, addend: bool,
+                   activation: Activation) -> None:
+    g = plain(dtype, *sizes)
+    check(regions, Gemm(g.dtype, g.batch, g.m, g.n, g.k, g.a, g.b, g.out, bias, addend, activation), device)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16])
+@pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)))
+def test_a_sum_with_transposed_operands_in_batches(regions: Regions, device: str, transposed: tuple[bool, bool],
+                                                   dtype: DType) -> None:
+    batch, m, n, k = 3, 70, 32, 24
+    a = MatrixLayout(transposed[0], m if transposed[0] else k, m * k)
+    b = MatrixLayout(transposed[1], k if transposed[1] else n, k * n)
+    check(regions, Gemm(dtype, batch, m, n, k, a, b, MatrixLayout(False, n, m * n), addend=True), device)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
+def test_heads_that_lie_side_by_side(regions: Regions, device: str, dtype: DType) -> None:
+    """Attention of one sequence: queries, keys, values and results are [length, heads, size] in memory."""
+    heads, length, size = 4, 40, 16
+    side = MatrixLayout(False, heads * size, size)
+    scores = Gemm(dtype, heads, length, length, size, side, MatrixLayout(True, heads * size, size),
+                  MatrixLayout(False, length, length * length))
+    mixed = Gemm(dtype, heads, length, size, length, MatrixLayout(False, length, length * length), side, side)
+    check(regions, scores, device)
+    check(regions, mixed, device)
+
+
+@pytest.mark.parametrize("activation", [Activation.RELU, Activation.GELU])
+def test_activations_of_nan_on_a_cpu(regions: Regions, activation: Activation) -> None:
+    """cuBLASLt's relu gives 0; ours on a CPU hands a NaN on, as TensorFlow's does."""
+    g = plain(DType.F32, 2, 32, 32)
+    gemm = Gemm(g.dtype, 1, g.m, g.n, g.k, g.a, g.b, g.out, activation=activation)
+    refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
+    e = Executable(("a", "b"), (), (TensorType(DType.F32, (2, 32)),), (), 0, (GemmStep(gemm, refs),), None)
+    region = regions.add(lambda key: encode(e, {}))
+    with tf.device("/CPU:0"):
+        x = np.ones((2, 32), np.float32)
+        x[1, 5] = np.nan
+        [out] = regions.call(region, [tf.identity(x), tf.ones((32, 32))])
+    assert np.isnan(out.numpy()).tolist() == [[False] * 32, [True] * 32]

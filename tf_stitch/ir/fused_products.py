@@ -1,0 +1,129 @@
+"""What one call of a matrix library computes: a product, and what may follow it before the result is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tf_stitch.ir.activations import Activation, activation_of
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, users_of, view_of
+from tf_stitch.ir.matrices import MatrixLayout, contiguous, transposed_result
+from tf_stitch.ir.op_kinds import OpKind
+
+_NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
+
+
+@dataclass(frozen=True)
+class FusedProduct:
+    """activation(product + bias + addend), the sums in any order.
+
+    Attributes:
+        nodes: from the product to the result, operands first.
+        bias: as many elements as the product has columns; added to every row.
+        addend: of the product's shape, as far as memory goes.
+        layout: of the product's matrices in the result.
+    """
+
+    nodes: tuple[Node, ...]
+    layout: MatrixLayout
+    bias: Node | None = None
+    addend: Node | None = None
+    activation: Activation = Activation.NONE
+
+    @property
+    def product(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def result(self) -> Node:
+        return self.nodes[-1]
+
+
+def bare(product: Node) -> FusedProduct:
+    """A static product (DOT) alone."""
+    return FusedProduct((product,), contiguous(product.type.dims))
+
+
+def fused_products(product: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedProduct]:
+    """What the library can compute in one call beyond a static product, each with all of the one before it.
+
+    Args:
+        users: of every node.
+        wanted: nodes whose values are needed by themselves.
+    """
+    larger = _extended(bare(product), users, wanted)
+    while larger is not None:
+        yield larger
+        larger = _extended(larger, users, wanted)
+
+
+def as_fused_product(nodes: Sequence[Node]) -> FusedProduct | None:
+    """These nodes (operands first) as one call, None if they are not.
+
+    Args:
+        nodes: with all views between them.
+    """
+    if nodes[0].kind is not OpKind.DOT:
+        return None
+    if len(nodes) == 1:
+        return bare(nodes[0])
+    members = set(nodes)
+    return next((f for f in fused_products(nodes[0], users_of(nodes), frozenset()) if set(f.nodes) == members), None)
+
+
+def _extended(call: FusedProduct, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> FusedProduct | None:
+    if call.result in wanted or call.activation is not Activation.NONE:
+        return None
+    found = _with_activation(call, users, wanted)
+    following = users.get(call.result, [])
+    if found is not None or len(following) != 1:
+        return found
+    [user] = following
+    if user.kind is OpKind.RESHAPE:
+        return replace(call, nodes=(*call.nodes, user))
+    if user.kind is OpKind.TRANSPOSE and call == bare(call.product):
+        layout = transposed_result(user)
+        return None if layout is None else replace(call, nodes=(call.product, user), layout=layout)
+    return _with_sum(call, user) if user.kind is OpKind.ADD else None
+
+
+def _is_laid_out_anew(call: FusedProduct) -> bool:
+    return any(n.kind is OpKind.TRANSPOSE for n in call.nodes)
+
+
+def _with_activation(call: FusedProduct, users: dict[Node, list[Node]], wanted: frozenset[Node]
+                     ) -> FusedProduct | None:
+    if _is_laid_out_anew(call) or not _is_one_matrix(call.product):
+        return None
+    found = activation_of(call.result, users, wanted)
+    if found is None:
+        return None
+    activation, nodes = found
+    return replace(call, nodes=(*call.nodes, *nodes), activation=activation)
+
+
+def _with_sum(call: FusedProduct, add: Node) -> FusedProduct | None:
+    value = call.result
+    other = add.operands[1] if add.operands[0] is value else add.operands[0]
+    if other is value or add.type != value.type or view_of(other).kind in _NO_MEMORY or _is_laid_out_anew(call):
+        return None
+    if call.addend is None and other.type == value.type:
+        return replace(call, nodes=(*call.nodes, add), addend=other)
+    if call.bias is None and _is_one_matrix(call.product) and _is_bias(call, other):
+        return replace(call, nodes=(*call.nodes, add), bias=other)
+    return None
+
+
+def _is_one_matrix(product: Node) -> bool:
+    """Whether the library takes a bias and activations: of several products, and in float64, it does not."""
+    return product.type.dtype is not DType.F64 and all(d == 1 for d in product.type.dims[:-2])
+
+
+def _is_bias(call: FusedProduct, vector: Node) -> bool:
+    shape = vector.type.dims
+    while shape and shape[0] == 1:
+        shape = shape[1:]
+    columns = call.product.type.dims[-1]
+    return bool(shape) and call.result.type.dims[-len(shape):] == shape and math.prod(shape) == columns
