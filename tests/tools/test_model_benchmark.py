@@ -117,6 +117,16 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert "failed" in model_rows.table(rows, ["tf", "xla", "stitch"])
 
 
+def test_failed_rows_are_repeated_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(model_rows, "Worker", FakeWorker)
+    out = tmp_path / "rows.json"
+    model_rows.measure_models(CASES[:1], ["tf", "xla"], PLAN, out)
+    FakeWorker.started = []
+    rows = model_rows.measure_models(CASES, ["tf", "xla"], PLAN, out)
+    assert [line.split("/")[0] for line in FakeWorker.started] == ["perceptron", "perceptron", "logistic", "logistic"]
+    assert [row["model"] for row in rows] == ["logistic", "perceptron"]
+
+
 def test_a_backend_that_compiles_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_rows, "Worker", FakeWorker)
     FakeWorker.started = []

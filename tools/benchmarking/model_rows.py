@@ -45,15 +45,18 @@ PLAIN_WARM_UP = 8
 
 
 def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Plan, out: Path) -> list[Result]:
-    """Rows of all cases. Rows that `out` already holds are kept, but for failed ones; it is written after each row."""
+    """Rows of all cases. Rows that `out` already holds are kept; failed ones are repeated when the others are there. It
+    is written after each row."""
     rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
     done = {row["case"] for row in rows if not row["failures"] and set(backends) <= set(row["backends"])}
-    for number, case in enumerate(cases):
+    failed, order = {row["case"] for row in rows if row["failures"]}, [str(case) for case in cases]
+    for number, case in enumerate(sorted(cases, key=lambda case: str(case) in failed)):
         _progress(number, len(cases), str(case))
         if str(case) in done:
             continue
         rows = [row for row in rows if row["case"] != str(case)]
         rows.append(RowMeasurement(case, backends, plan).measure())
+        rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
         _write(rows, out)
     _progress(len(cases), len(cases), "done")
     print(file=sys.stderr)
