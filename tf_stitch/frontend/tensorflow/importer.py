@@ -45,7 +45,8 @@ _MAX_SHAPE_VALUE = 64  # elements; a longer integer tensor is data, not a shape
 _RULES = (legalize, static_arithmetic, static_rules)
 DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where", "DynamicPartition",
                         "ListDiff", "StringSplit", "StringSplitV2", "SparseFillEmptyRows", "DecodeCSV",
-                        "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw"})
+                        "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw",
+                        "ComputeAccidentalHits"})
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
