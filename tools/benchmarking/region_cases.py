@@ -1,7 +1,7 @@
 """What `region_benchmark.py` times: dense models in plain TensorFlow, at inference and in train steps with Adam.
 
-A case is built for "tensorflow", "xla" or "tf_stitch"; only XLA needs to be asked for in code. "call" is a function that
-is called with the same arguments and variables and does nothing: what all of them cost on the host.
+A case is built for "tensorflow", "xla" or "tf_stitch"; only XLA needs to be asked for in code. "call" is a function
+that is called with the same arguments and variables and does nothing: what all of them cost on the host.
 """
 
 from __future__ import annotations
