@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.attention import BLOCKED
-from models.program import Batch, Data, Model, Tensors
+from models.program import Batch, Data, Model, Tensors, shared
 from models.recurrent import Recurrent, dynamic_rnn
 from models.script import main
 from models.transformer import BEGIN, END, PADDING, sentences
@@ -31,6 +31,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=64, turns=(30, 20), layers=2, width=512, hidden=512, vocabulary=20000),
+    "medium": Config(batch=32, turns=(20, 14), layers=2, width=128, hidden=128, vocabulary=4000),
     "small": Config(batch=4, turns=(8, 6), layers=2, width=12, hidden=16, vocabulary=50),
 }
 
@@ -100,8 +101,7 @@ def data(config: Config, random: np.random.Generator) -> Data:
     def batch(longest: int) -> Batch:
         return {name: sentences(random, config.batch, longest, config.vocabulary) for name in ("said", "answer")}
 
-    batches = [batch(longest) for longest in config.turns]
-    return Data(batches, [{"said": b["said"]} for b in batches])
+    return shared([batch(longest) for longest in config.turns], "said")
 
 
 MODEL = Model("aiwriter", CONFIGS, data, Writer, lambda _: keras.optimizers.Adam(0.001, global_clipnorm=5.0),

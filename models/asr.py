@@ -45,6 +45,8 @@ class Config:
 CONFIGS = {
     "paper": Config(train_batch=16, infer_batch=1, frames=(800, 500), letters=40, encoder_layers=12, decoder_layers=6,
                     width=256, heads=4, hidden=2048, vocabulary=5000),
+    "medium": Config(train_batch=2, infer_batch=1, frames=(800, 500), letters=20, encoder_layers=4, decoder_layers=2,
+                     width=128, heads=4, hidden=512, vocabulary=2000),
     "small": Config(train_batch=4, infer_batch=1, frames=(64, 48), letters=6, encoder_layers=1, decoder_layers=1,
                     width=32, heads=4, hidden=64, vocabulary=40),
 }  # fmt: skip

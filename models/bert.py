@@ -37,6 +37,8 @@ class Config:
 CONFIGS = {
     "paper": Config(train_batch=12, infer_batch=200, length=128, masked=20, layers=12, width=768, heads=12,
                     vocabulary=30522),
+    "medium": Config(train_batch=4, infer_batch=12, length=128, masked=20, layers=4, width=128, heads=4,
+                     vocabulary=8000),
     "small": Config(train_batch=4, infer_batch=4, length=24, masked=4, layers=2, width=32, heads=4, vocabulary=200),
 }  # fmt: skip
 

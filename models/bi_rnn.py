@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from models.basic_lstm import BasicLSTM
-from models.program import Data, Model, Program, SessionProgram, Tensors, placeholders
+from models.classification import Classifier, classifier_session, dense
+from models.program import Data, Model, Program, Tensors, placeholders
 from models.script import main
 from models.synthetic import labelled_images
 
@@ -27,28 +28,19 @@ class Config:
     lines: int
 
 
-CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "small": Config(batch=16, hidden=32, lines=7)}
+CONFIGS = {"paper": Config(batch=128, hidden=128, lines=LINES), "medium": Config(batch=256, hidden=64, lines=LINES),
+           "small": Config(batch=16, hidden=32, lines=7)}
 
 
-class BiRNN(keras.layers.Layer):
+class BiRNN(Classifier):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._lines = config.lines
         self.lstm = keras.layers.Bidirectional(keras.layers.LSTM(config.hidden, use_cudnn=False))
         self.out = keras.layers.Dense(10)
 
-    def logits(self, image: Any) -> Any:
-        return self.out(self.lstm(tf.reshape(image, [-1, self._lines, COLUMNS])))
-
-    def infer(self, batch: Tensors) -> dict[str, Any]:
-        return {"probabilities": tf.nn.softmax(self.logits(batch["image"]))}
-
-    def train_loss(self, batch: Tensors) -> Any:
-        return cross_entropy(self.logits(batch["image"]), batch["label"])
-
-
-def cross_entropy(logits: Any, label: Any) -> Any:
-    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(label, 10), logits))
+    def logits(self, batch: Tensors) -> Any:
+        return self.out(self.lstm(tf.reshape(batch["image"], [-1, self._lines, COLUMNS])))
 
 
 def session(config: Config, data: Data) -> Program:
@@ -63,13 +55,8 @@ def session(config: Config, data: Data) -> Program:
         last.append(output)
     # The example takes the outputs at the last line, where the backward cell has read one line only; here it has
     # read all, as in Keras' layer.
-    normal = tf.compat.v1.random_normal_initializer()
-    weights = tf.compat.v1.get_variable("weights", [2 * config.hidden, 10], initializer=normal)
-    bias = tf.compat.v1.get_variable("bias", [10], initializer=normal)
-    logits = tf.matmul(tf.concat(last, 1), weights) + bias
-    loss = cross_entropy(logits, feeds["label"])
-    train = tf.compat.v1.train.GradientDescentOptimizer(RATE).minimize(loss)
-    return SessionProgram(feeds, loss, train, {"probabilities": tf.nn.softmax(logits)}, data)
+    logits = dense(tf.concat(last, 1), "out", 10)
+    return classifier_session(feeds, logits, tf.compat.v1.train.GradientDescentOptimizer(RATE), data)
 
 
 def data(config: Config, random: np.random.Generator) -> Data:

@@ -35,6 +35,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(train_batch=64, infer_batch=1, widths=(100, 160), letters=8, channels=64, hidden=256),
+    "medium": Config(train_batch=4, infer_batch=1, widths=(400, 640), letters=8, channels=16, hidden=64),
     "small": Config(train_batch=4, infer_batch=1, widths=(36, 52), letters=3, channels=8, hidden=16),
 }
 

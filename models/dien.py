@@ -38,6 +38,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=256, histories=(100, 80), users=543060, items=367983, categories=1601),
+    "medium": Config(batch=128, histories=(50, 40), users=20000, items=20000, categories=1601),
     "small": Config(batch=8, histories=(10, 7), users=50, items=60, categories=7, layers=(20, 8)),
 }
 

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from models.basic_lstm import BasicLSTM
-from models.program import Batch, Data, Model, Program, SessionProgram, Tensors, placeholders
+from models.classification import Classifier, classifier_session, dense
+from models.program import Batch, Data, Model, Program, Tensors, placeholders
 from models.recurrent import Recurrent, dynamic_rnn
 from models.script import main
 
@@ -24,10 +25,11 @@ class Config:
     longest: int
 
 
-CONFIGS = {"paper": Config(batch=128, hidden=64, longest=20), "small": Config(batch=16, hidden=16, longest=8)}
+CONFIGS = {"paper": Config(batch=128, hidden=64, longest=20), "medium": Config(batch=1024, hidden=64, longest=20),
+           "small": Config(batch=16, hidden=16, longest=8)}
 
 
-class DynamicRNN(keras.layers.Layer):
+class DynamicRNN(Classifier):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.lstm = Recurrent(keras.layers.LSTMCell(config.hidden))
@@ -36,16 +38,6 @@ class DynamicRNN(keras.layers.Layer):
     def logits(self, batch: Tensors) -> Any:
         _, (h, _) = self.lstm(batch["numbers"], batch["length"])
         return self.out(h)
-
-    def infer(self, batch: Tensors) -> dict[str, Any]:
-        return {"probabilities": tf.nn.softmax(self.logits(batch))}
-
-    def train_loss(self, batch: Tensors) -> Any:
-        return cross_entropy(self.logits(batch), batch["label"])
-
-
-def cross_entropy(logits: Any, label: Any) -> Any:
-    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(label, 2), logits))
 
 
 def session(config: Config, data: Data) -> Program:
@@ -56,13 +48,7 @@ def session(config: Config, data: Data) -> Program:
     # As the example looks up the output at each row's last number.
     places = tf.range(batch) * config.longest + feeds["length"] - 1
     last = tf.gather(tf.reshape(outputs, [-1, config.hidden]), places)
-    normal = tf.compat.v1.random_normal_initializer()
-    weights = tf.compat.v1.get_variable("weights", [config.hidden, 2], initializer=normal)
-    bias = tf.compat.v1.get_variable("bias", [2], initializer=normal)
-    logits = tf.matmul(last, weights) + bias
-    loss = cross_entropy(logits, feeds["label"])
-    train = tf.compat.v1.train.GradientDescentOptimizer(RATE).minimize(loss)
-    return SessionProgram(feeds, loss, train, {"probabilities": tf.nn.softmax(logits)}, data)
+    return classifier_session(feeds, dense(last, "out", 2), tf.compat.v1.train.GradientDescentOptimizer(RATE), data)
 
 
 def data(config: Config, random: np.random.Generator) -> Data:

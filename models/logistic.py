@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from models.classification import digits
 from models.program import Data, Model, Program, SessionProgram, Tensors, placeholders
 from models.script import main
-from models.synthetic import labelled_images
 
 RATE = 0.01
 
@@ -21,7 +20,7 @@ class Config:
     batch: int
 
 
-CONFIGS = {"paper": Config(batch=100), "small": Config(batch=32)}
+CONFIGS = {"paper": Config(batch=100), "medium": Config(batch=8192), "small": Config(batch=32)}
 
 
 class Logistic(keras.layers.Layer):
@@ -52,12 +51,7 @@ def session(config: Config, data: Data) -> Program:
     return SessionProgram(feeds, loss, train, {"probabilities": probabilities}, data)
 
 
-def data(config: Config, random: np.random.Generator) -> Data:
-    batches = labelled_images(random, config.batch, 4)
-    return Data(batches, batches)
-
-
-MODEL = Model("logistic", CONFIGS, data, Logistic, lambda _: keras.optimizers.SGD(RATE), ("train",), session)
+MODEL = Model("logistic", CONFIGS, digits, Logistic, lambda _: keras.optimizers.SGD(RATE), ("train",), session)
 
 if __name__ == "__main__":
     main(MODEL)

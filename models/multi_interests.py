@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.attention import BLOCKED, EncoderLayer, padding_bias
-from models.program import Batch, Data, Model, Tensors
+from models.program import Batch, Data, Model, Tensors, shared
 from models.script import main
 from models.synthetic import lengths, padded, words
 
@@ -38,6 +38,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=32, behaviours=(1024, 1000), width=48, heads=4, interests=4, items=200000),
+    "medium": Config(batch=8, behaviours=(256, 250), width=48, heads=4, interests=4, items=20000),
     "small": Config(batch=4, behaviours=(20, 16), width=16, heads=2, interests=3, items=100),
 }
 
@@ -100,8 +101,7 @@ def data(config: Config, random: np.random.Generator) -> Data:
         behaviours = padded(words(random, config.items, (config.batch, longest), 1), length)
         return {"behaviours": behaviours, "length": length, "target": words(random, config.items, (config.batch,), 1)}
 
-    batches = [batch(longest) for longest in config.behaviours]
-    return Data(batches, [{"behaviours": b["behaviours"], "length": b["length"]} for b in batches])
+    return shared([batch(longest) for longest in config.behaviours], "behaviours", "length")
 
 
 MODEL = Model("multi-interests", CONFIGS, data, MultiInterests, lambda _: keras.optimizers.Adam(0.001), ("train",))

@@ -34,6 +34,8 @@ class Config:
 CONFIGS = {
     "paper": Config(train_batch=80, infer_batch=16, sources=(40, 30), decoded=40, beam=4, width=620, hidden=1000,
                     vocabulary=30000),
+    "medium": Config(train_batch=8, infer_batch=4, sources=(20, 15), decoded=20, beam=4, width=128, hidden=128,
+                     vocabulary=8000),
     "small": Config(train_batch=4, infer_batch=2, sources=(9, 7), decoded=6, beam=3, width=12, hidden=16,
                     vocabulary=60),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from models.program import Batch, Data, Model, Tensors
+from models.program import Batch, Data, Model, Tensors, shared
 from models.recurrent import Recurrent
 from models.script import main
 from models.synthetic import lengths, padded
@@ -35,6 +35,7 @@ class Config:
 
 CONFIGS = {
     "paper": Config(batch=32, frames=(200, 150), phones=40, layers=5, hidden=512, sounds=220),
+    "medium": Config(batch=32, frames=(60, 45), phones=12, layers=3, hidden=128, sounds=220),
     "small": Config(batch=4, frames=(14, 10), phones=4, layers=2, hidden=16, sounds=12),
 }
 
@@ -69,8 +70,7 @@ def data(config: Config, random: np.random.Generator) -> Data:
         count = random.integers(1, config.phones + 1, config.batch, np.int32)
         return {"frames": padded(frames, length), "length": length, "phones": phones, "phone_count": count}
 
-    batches = [batch(longest) for longest in config.frames]
-    return Data(batches, [{"frames": b["frames"], "length": b["length"]} for b in batches])
+    return shared([batch(longest) for longest in config.frames], "frames", "length")
 
 
 MODEL = Model("rokid", CONFIGS, data, LSTMStack, lambda _: keras.optimizers.Adam(0.001, global_clipnorm=5.0),

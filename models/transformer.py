@@ -43,6 +43,8 @@ class Config:
 CONFIGS = {
     "paper": Config(tokens=4096, train_lengths=(32, 64), infer_lengths=(27, 40), decoded=64, layers=6, width=512,
                     heads=8, hidden=2048, vocabulary=30000),
+    "medium": Config(tokens=1024, train_lengths=(16, 32), infer_lengths=(20, 27), decoded=32, layers=2, width=128,
+                     heads=4, hidden=512, vocabulary=4000),
     "small": Config(tokens=64, train_lengths=(8, 16), infer_lengths=(7, 12), decoded=8, layers=1, width=32, heads=4,
                     hidden=64, vocabulary=120),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from models.classification import dense
 from models.program import Data, Model, Program, SessionProgram, Tensors
 from models.script import main
 from models.synthetic import images
@@ -25,7 +26,8 @@ class Config:
     hidden: int
 
 
-CONFIGS = {"paper": Config(batch=64, hidden=512), "small": Config(batch=32, hidden=64)}
+CONFIGS = {"paper": Config(batch=64, hidden=512), "medium": Config(batch=64, hidden=4096),
+           "small": Config(batch=32, hidden=64)}
 
 
 class VariationalEncoder(keras.layers.Layer):
@@ -59,21 +61,16 @@ def variational_loss(image: Any, decoded: Any, mean: Any, spread: Any) -> Any:
 
 
 def session(config: Config, data: Data) -> Program:
-    def dense(x: Any, name: str, units: int) -> Any:
-        with tf.compat.v1.variable_scope(name, reuse=tf.compat.v1.AUTO_REUSE):
-            rows = x.shape[-1]
-            normal = tf.compat.v1.random_normal_initializer(stddev=(rows / 2) ** -0.5)
-            weights = tf.compat.v1.get_variable("weights", [rows, units], initializer=normal)
-            bias = tf.compat.v1.get_variable("bias", [units], initializer=normal)
-            return tf.matmul(x, weights) + bias
+    def layer(x: Any, name: str, units: int) -> Any:
+        return dense(x, name, units, (x.shape[-1] / 2) ** -0.5)
 
     def decode(z: Any) -> Any:
-        return tf.sigmoid(dense(tf.tanh(dense(z, "decoder", config.hidden)), "out", PIXELS))
+        return tf.sigmoid(layer(tf.tanh(layer(z, "decoder", config.hidden)), "out", PIXELS))
 
     image = tf.compat.v1.placeholder(tf.float32, [None, PIXELS], "image")
     point = tf.compat.v1.placeholder(tf.float32, [None, LATENT], "point")
-    code = tf.tanh(dense(image, "encoder", config.hidden))
-    mean, spread = dense(code, "mean", LATENT), dense(code, "spread", LATENT)
+    code = tf.tanh(layer(image, "encoder", config.hidden))
+    mean, spread = layer(code, "mean", LATENT), layer(code, "spread", LATENT)
     loss = variational_loss(image, decode(sample(mean, spread)), mean, spread)
     train = tf.compat.v1.train.RMSPropOptimizer(RATE).minimize(loss)
     return SessionProgram({"image": image, "point": point}, loss, train, {"image": decode(point)}, data)

@@ -27,6 +27,7 @@ class Config:
 
 
 CONFIGS = {"paper": Config(batch=128, vocabulary=50000, width=200),
+           "medium": Config(batch=4096, vocabulary=50000, width=200),
            "small": Config(batch=64, vocabulary=1000, width=32)}  # fmt: skip
 
 

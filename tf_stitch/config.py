@@ -45,7 +45,7 @@ class StitchConfig:
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         planner: "ilp" (pulp) or "greedy".
         reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
-        min_region: fewest TensorFlow nodes with work in them that are worth a region.
+        min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
@@ -160,7 +160,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),
     "TF_STITCH_MIN_REGION": Variable("min_region", "a whole number from 1", _positive,
-                                     "fewest working nodes that are worth a region"),
+                                     "fewest working nodes that are worth a region; "
+                                     "a large one by itself counts as two on CPUs"),
     "TF_STITCH_ONLY": Variable("only", "globs, separated by commas", _globs,
                                "stitch only TensorFlow nodes whose names match"),
     "TF_STITCH_SKIP": Variable("skip", "globs, separated by commas", _globs,

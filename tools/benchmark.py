@@ -6,7 +6,9 @@ With --models: models of the zoo, into --json. Run it again to go on where it wa
 
     python tools/benchmark.py
     python tools/benchmark.py --cases=encoder_train --rounds=3 --out=/tmp/try.json
-    python tools/benchmark.py --models=all --config=paper --json=/tmp/models.json
+    python tools/benchmark.py --models=all --config=medium --json=benchmarks/cpu_models.json
+    python tools/benchmark.py --models=all --config=paper --seconds=20 --json=benchmarks/h200_models.json
+    python tools/benchmark.py --models=crnn --config=paper --backends=tf,xla,stitch,mapping,hierarchy --json=/tmp/m.json
     python tools/benchmark.py --models=bert,dien --modes=infer --dtypes=mixed_float16 --json=/tmp/m.json
 """
 
@@ -34,7 +36,7 @@ CASES = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
 COMPARED_STEPS = 10
 
 _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
-_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what")
+_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what; of models also mapping, hierarchy")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 64, "steps before the first turn, by when the guard has decided")
@@ -45,7 +47,10 @@ _MODES = flags.DEFINE_list("modes", [], "train, infer; without it, those of the 
 _DTYPES = flags.DEFINE_list("dtypes", ["float32"], "policies, for the models that have them")
 _STYLES = flags.DEFINE_list("styles", ["tf2"], "tf2, tf1, for the models that have them")
 _CONFIG = flags.DEFINE_string("config", "small", "sizes of the models")
-_PROFILED = flags.DEFINE_integer("profiled", 4, "steps of a model under the profiler")
+_PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the profiler")
+_SECONDS = flags.DEFINE_float("seconds", 60, "of a model's turns, all backends together, and of a backend's warm-up")
+_LIMIT = flags.DEFINE_float("compile_limit", 300, "seconds of a call before the turns, or the backend is left out")
+_STITCHED = flags.DEFINE_integer("stitched_warm_up", 96, "steps of a stitched model before the first turn")
 _JSON = flags.DEFINE_string("json", None, "where rows of models go")
 
 
@@ -57,9 +62,10 @@ def measure(case: str) -> workers.Result:
     failures: dict[str, str] = {}
     first: dict[str, float] = {}
     for backend in [workers.BACKENDS.get(b, b) for b in _BACKENDS.value]:  # one after another: starting is work, too
-        worker = workers.Worker(case, backend, clusters=case == "word2vec_train")
+        worker = workers.Worker("worker.py", case, backend, backend=backend,
+                                variables=workers.CLUSTERS if (case, backend) == ("word2vec_train", "xla") else None)
         try:
-            answer = worker.run(_WARM_UP.value)
+            answer = worker.ask("run", _WARM_UP.value)
         except RuntimeError as error:
             failures[backend] = str(error)
             continue
@@ -68,16 +74,15 @@ def measure(case: str) -> workers.Result:
     for turn in range(_ROUNDS.value):
         order = list(started)
         for backend in order[turn % len(order) :] + order[: turn % len(order)]:
-            times[backend] += started[backend].run(_STEPS.value)["seconds"]
-    said = {backend: [line for line in worker.close().splitlines() if line.startswith("[tf_stitch]")]
-            for backend, worker in started.items()}  # fmt: skip
+            times[backend] += started[backend].ask("run", _STEPS.value)["seconds"]
+    said = {backend: worker.said() for backend, worker in started.items()}
     return {
         "case": case,
         "ms": {backend: quartiles(seconds) for backend, seconds in times.items()},
         "first_step_ms": {backend: seconds * 1e3 for backend, seconds in first.items()},
         "loss_difference": {backend: difference(losses["tensorflow"], values) for backend, values in losses.items()}
         if "tensorflow" in losses else {},
-        "tf_stitch": said.get("tf_stitch", [])[-1:],
+        "tf_stitch": said.get("tf_stitch", []),
         "failures": failures,
     }  # fmt: skip
 
@@ -147,7 +152,7 @@ def main(_: Sequence[str]) -> None:
     if _MODELS.value:
         if _JSON.value is None:
             raise app.UsageError("--models needs --json")
-        plan = model_rows.Plan(_WARM_UP.value, _ROUNDS.value, _STEPS.value, _PROFILED.value)
+        plan = model_rows.Plan(_STITCHED.value, _ROUNDS.value, _SECONDS.value, _PROFILED.value, _LIMIT.value)
         rows = model_rows.measure_models(model_cases(), _BACKENDS.value, plan, Path(_JSON.value))
         print(model_rows.table(rows, _BACKENDS.value))
         return

@@ -11,15 +11,12 @@ and, from it, cpu_dynamic.md (h200_dynamic with --device=gpu).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from absl import app, flags
@@ -27,13 +24,12 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.machine import describe_cpu, module_path  # noqa: E402
+from benchmarking import workers  # noqa: E402
+from benchmarking.machine import describe_cpu  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 
-BACKENDS = ("tensorflow", "xla", "tf_stitch")
-
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where")
-_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
+_BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS.values()), "with what")
 _LAYERS = flags.DEFINE_integer("layers", 6, "of the encoder")
 _WIDTH = flags.DEFINE_integer("width", 128, "of the encoder")
 _HEADS = flags.DEFINE_integer("heads", 8, "of attention")
@@ -44,42 +40,7 @@ _REQUESTS = flags.DEFINE_integer("requests", 200, "in all")
 _SEED = flags.DEFINE_integer("seed", 5, "of lengths and values")
 _OUT = flags.DEFINE_string("out", None, "the result; a .md goes beside it")
 
-Result = dict[str, Any]
-
-
-class Worker:
-    """A backend in a process that waits between requests."""
-
-    def __init__(self, backend: str, folder: Path) -> None:
-        environment = {k: v for k, v in os.environ.items() if k != "TF_STITCH" and k != "TF_STITCH_REPORT"}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": module_path(ROOT),
-                        "TF_STITCH_CACHE": str(folder / "cache")}  # fmt: skip
-        sizes = (_LAYERS.value, _WIDTH.value, _HEADS.value, _BATCH.value)
-        command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "dynamic_worker.py"), backend, _DEVICE.value,
-                   *map(str, sizes)]
-        if backend == "tf_stitch":
-            environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": str(folder)}
-            command[1:1] = ["-m", "tf_stitch"]
-        self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def run(self, length: int, seed: int) -> Result:
-        """Seconds of one request, and some of its numbers.
-
-        Raises:
-            RuntimeError: the process died; the message ends with its last lines.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(length, seed, file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("\n".join(self._process.communicate()[1].splitlines()[-8:]))
-        answer: Result = json.loads(line)
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate()
+Result = workers.Result
 
 
 def requests() -> list[int]:
@@ -92,21 +53,24 @@ def requests() -> list[int]:
 
 def measure(folder: Path) -> Result:
     """Times of every request on every backend, and how results differ from TensorFlow's."""
-    workers = {backend: Worker(backend, folder) for backend in _BACKENDS.value}
+    sizes = (_LAYERS.value, _WIDTH.value, _HEADS.value, _BATCH.value)
+    cache = {"TF_STITCH_CACHE": str(folder / "cache")}
+    started = {backend: workers.Worker("dynamic_worker.py", backend, _DEVICE.value, *sizes, backend=backend,
+                                       variables=cache) for backend in _BACKENDS.value}
     lengths = requests()
-    seconds: dict[str, list[float]] = {backend: [] for backend in workers}
-    differs = dict.fromkeys(workers, 0.0)
+    seconds: dict[str, list[float]] = {backend: [] for backend in started}
+    differs = dict.fromkeys(started, 0.0)
     for i, length in enumerate(lengths):
         samples = {}
-        for backend in [*workers][i % len(workers):] + [*workers][:i % len(workers)]:
-            answer = workers[backend].run(length, _SEED.value + i)
+        for backend in [*started][i % len(started):] + [*started][:i % len(started)]:
+            answer = started[backend].ask(length, _SEED.value + i)
             seconds[backend].append(answer["seconds"])
             samples[backend] = np.asarray(answer["sample"])
         for backend, sample in samples.items():
             wanted = samples.get("tensorflow", sample)
             differs[backend] = max(differs[backend], float(np.max(np.abs(sample - wanted))))
         print(f"\r{i + 1} of {len(lengths)}", end="", file=sys.stderr, flush=True)
-    for worker in workers.values():
+    for worker in started.values():
         worker.close()
     first = {length: i for i, length in reversed(list(enumerate(lengths)))}.values()
     later = [i for i in range(len(lengths)) if i not in first]
@@ -115,14 +79,14 @@ def measure(folder: Path) -> Result:
             "second_request_s": {b: s[1] for b, s in seconds.items()},
             "new_length_ms": {b: statistics.median(s[i] for i in sorted(first)[2:]) * 1e3 for b, s in seconds.items()},
             "known_length_ms": {b: statistics.median(s[i] for i in later) * 1e3 for b, s in seconds.items()},
-            "largest_difference": differs, "tf_stitch": _said(folder / "report.json"), "seconds": seconds}
+            "largest_difference": differs, "tf_stitch": _said(started), "seconds": seconds}
 
 
-def _said(report: Path) -> Result:
+def _said(started: Mapping[str, workers.Worker]) -> Result:
     """What tf_stitch's report says of builds and fallbacks."""
-    if not report.exists():
+    document = started["tf_stitch"].report() if "tf_stitch" in started else None
+    if document is None:
         return {}
-    document = json.loads(report.read_text())
     builds = [region["builds"] for region in document["regions"]]
     return {"regions": len(builds), "most_builds_of_a_region": max(builds), "builds": sum(builds),
             "fallbacks": document["fallbacks"]}

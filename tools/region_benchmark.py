@@ -1,7 +1,8 @@
 """Whole models under TensorFlow, XLA (jit_compile=True) and tf_stitch, interleaved in one run.
 
-Each backend runs a workload in a process of its own, in turns; the others wait. Writes a list of
-{"workload", "mode", "tf_us", "xla_us", "stitch_us", ...}, and a table beside it.
+Each backend runs a workload in a process of its own, in turns; the others wait. So does a function that is called with
+the same arguments and variables and does nothing ("call"): no backend can be faster than that. Writes a list of
+{"workload", "mode", "tf_us", "xla_us", "stitch_us", "call_us", ...}, and a table beside it.
 
     python tools/region_benchmark.py                                     # a GPU: benchmarks/h200_regions.{json,md}
     python tools/region_benchmark.py --workloads=tiny --out=/tmp/try.json
@@ -10,22 +11,20 @@ Each backend runs a workload in a process of its own, in turns; the others wait.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.machine import describe_cpu, describe_gpu, module_path  # noqa: E402
+from benchmarking import workers  # noqa: E402
+from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 
-BACKENDS = {"tensorflow": "tf", "xla": "xla", "tf_stitch": "stitch"}
+SHORT = {name: short for short, name in workers.BACKENDS.items()} | {"call": "call"}
 WORKLOADS = {"encoder_12x768_batch1_length128": ("infer", "train"),
              "encoder_12x768_batch32_length128": ("infer", "train"),
              "encoder_6x512_batch8_length64": ("infer", "train"),
@@ -36,86 +35,55 @@ TURN_WARM_UP = 5
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "what to run")
 _MODES = flags.DEFINE_list("modes", ["infer", "train"], "infer, train")
-_BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "with what")
+_BACKENDS = flags.DEFINE_list("backends", list(SHORT), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 70, "calls before the first turn: CUDA graphs are made, the guard decides")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_regions.json"), "the result; a .md goes beside it")
 
-Result = dict[str, Any]
-
-
-class Worker:
-    """A workload on a backend, in a process that waits between turns."""
-
-    def __init__(self, workload: str, mode: str, backend: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in ("TF_STITCH", "TF_STITCH_REPORT")}
-        environment |= {"TF_CPP_MIN_LOG_LEVEL": "3",
-                        "PYTHONPATH": module_path(ROOT)}  # fmt: skip
-        command = [sys.executable, str(ROOT / "tools" / "benchmarking" / "region_worker.py"), workload, mode, backend]
-        if backend == "tf_stitch":
-            environment["TF_STITCH"] = "1"
-            command[1:1] = ["-m", "tf_stitch"]
-        self._process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-
-    def run(self, calls: int, warm_up: int = 0) -> Result:
-        """Seconds of `calls` calls after some that are not timed, and the last result.
-
-        Raises:
-            RuntimeError: the process died; the message ends with its last lines.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print("run", warm_up, calls, file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            raise RuntimeError("\n".join(self._process.communicate()[1].splitlines()[-8:]))
-        answer: Result = json.loads(line)
-        return answer
-
-    def close(self) -> str:
-        """Ends the process; what it had to say on stderr."""
-        return self._process.communicate()[1]
+BACKENDS = list(workers.BACKENDS.values())
+Result = workers.Result
 
 
 def measure(workload: str, mode: str) -> Result:
-    """Medians and quartiles of each backend's microseconds per call, seconds of its first call, and how far its
-    result after equally many calls is from TensorFlow's."""
-    workers: dict[str, Worker] = {}
+    """Medians and quartiles of each backend's microseconds per call, seconds of its first call (of tf_stitch also that
+    of a second process), and how far its result after equally many calls is from TensorFlow's."""
+    started: dict[str, workers.Worker] = {}
     row: Result = {"workload": workload, "mode": mode, "failures": {}, "first_call_s": {}, "peak_bytes": {},
                    "difference": {}, "quartiles_us": {}}  # fmt: skip
     times: dict[str, list[float]] = {}
     answers: dict[str, Result] = {}
     results: dict[str, float] = {}
     for backend in _BACKENDS.value:  # one after another: starting is work, too
-        worker = Worker(workload, mode, backend)
+        worker = workers.Worker("region_worker.py", workload, mode, backend, backend=backend)
         try:
-            row["first_call_s"][backend] = worker.run(1)["seconds"]
-            answers[backend] = worker.run(9)
+            row["first_call_s"][backend] = worker.ask(0, 1)["seconds"]
+            answers[backend] = worker.ask(0, 9)
             results[backend] = answers[backend]["result"]
-            worker.run(1, _WARM_UP.value)
+            worker.ask(_WARM_UP.value, 1)
         except RuntimeError as error:
             row["failures"][backend] = str(error)
             continue
-        workers[backend], times[backend] = worker, []
+        started[backend], times[backend] = worker, []
+    if "tf_stitch" in started:
+        again = workers.Worker("region_worker.py", workload, mode, "tf_stitch", backend="tf_stitch")
+        row["first_call_s"]["tf_stitch again"] = again.ask(0, 1)["seconds"]
+        again.close()
     want = results.get("tensorflow")
-    row["difference"] = {b: abs(result - want) / abs(want) for b, result in results.items()} if want else {}
+    row["difference"] = {b: abs(results[b] - want) / abs(want) for b in results if b != "call"} if want else {}
     for turn in range(_ROUNDS.value):
-        order = list(workers)
+        order = list(started)
         for backend in order[turn % len(order):] + order[:turn % len(order)]:
-            answers[backend] = workers[backend].run(_CALLS.value, TURN_WARM_UP)
+            answers[backend] = started[backend].ask(TURN_WARM_UP, _CALLS.value)
             times[backend].append(answers[backend]["seconds"] / _CALLS.value * 1e6)
     for backend, values in times.items():
-        row[f"{BACKENDS[backend]}_us"] = statistics.median(values)
+        row[f"{SHORT[backend]}_us"] = statistics.median(values)
         row["quartiles_us"][backend] = statistics.quantiles(values, n=4) if len(values) > 1 else values
         row["peak_bytes"][backend] = answers[backend].get("peak_bytes")
     row["graphs"] = answers.get("tf_stitch", {}).get("graphs", [])
-    said = {backend: worker.close() for backend, worker in workers.items()}
-    row["tf_stitch"] = [line for line in said.get("tf_stitch", "").splitlines() if line.startswith("[tf_stitch]")]
+    row["tf_stitch"] = started["tf_stitch"].said() if "tf_stitch" in started else []
+    for worker in started.values():
+        worker.close()
     return row
 
 
@@ -125,15 +93,18 @@ def table(rows: Sequence[Result]) -> str:
     lines = ["# Whole models on a GPU", "", ", ".join(f"{k} {v}" for k, v in document["machine"].items()) + ".", "",
              f"Made by `{document['command']}`. Microseconds per call (median of {document['rounds']} turns of "
              f"{document['calls']} calls, backends interleaved), float32, TF32 as TensorFlow's default.", "",
-             "| workload | mode | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch "
-             "| first call s: TensorFlow / XLA / tf_stitch | peak MiB: TensorFlow / XLA / tf_stitch | differs by |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+             "| workload | mode | TensorFlow | XLA | tf_stitch | a call that does nothing | TensorFlow / tf_stitch "
+             "| XLA / tf_stitch | first call s: TensorFlow / XLA / tf_stitch / tf_stitch in a second process "
+             "| peak MiB: TensorFlow / XLA / tf_stitch | CUDA graph launch, us of the host | differs by |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for row in rows:
-        us = [row.get(f"{name}_us") for name in BACKENDS.values()]
+        us = [row.get(f"{name}_us") for name in SHORT.values()]
         cells = [row["workload"], row["mode"], *("-" if u is None else f"{u:.0f}" for u in us)]
         cells += ["-" if u is None or us[2] is None else f"{u / us[2]:.2f}" for u in us[:2]]
-        cells.append(" / ".join(f"{row['first_call_s'].get(b, float('nan')):.1f}" for b in BACKENDS))
+        firsts = [row["first_call_s"].get(b, float("nan")) for b in (*BACKENDS, "tf_stitch again")]
+        cells.append(" / ".join(f"{seconds:.1f}" for seconds in firsts))
         cells.append(" / ".join(f"{(row['peak_bytes'].get(b) or 0) / 2**20:.0f}" for b in BACKENDS))
+        cells.append(", ".join(f"{g['host_ns'] / g['launches'] / 1e3:.0f}" for g in row["graphs"] if g["launches"]))
         cells.append(f"{row['difference'].get('tf_stitch', float('nan')):.0e}")
         lines.append("| " + " | ".join(cells) + " |")
         for backend, failure in row["failures"].items():

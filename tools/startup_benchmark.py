@@ -21,7 +21,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from region_benchmark import Worker  # noqa: E402
+from benchmarking.workers import Worker  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library  # noqa: E402
 
@@ -34,10 +34,10 @@ def first_result(backend: str, cache: Path) -> tuple[float, float]:
     """Seconds from the start of a process to its first result, and those of its first call."""
     os.environ["TF_STITCH_CACHE"] = str(cache)
     start = time.perf_counter()
-    worker = Worker(_WORKLOAD.value, _MODE.value, backend)
-    call: float = worker.run(1)["seconds"]
+    worker = Worker("region_worker.py", _WORKLOAD.value, _MODE.value, backend, backend=backend)
+    call: float = worker.ask(0, 1)["seconds"]
     seconds = time.perf_counter() - start
-    print("\n".join(line for line in worker.close().splitlines() if line.startswith("[tf_stitch]")), file=sys.stderr)
+    print(*worker.said(), sep="\n", file=sys.stderr)
     return seconds, call
 
 

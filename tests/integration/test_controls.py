@@ -23,6 +23,7 @@ from tf_stitch.integration.graph_item import GraphItem, OutputType
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.regions import Key
 from tf_stitch.integration.report import GraphEntry, write_report
+from tf_stitch.integration.rewriter import SMALL_ELEMENTS
 from tf_stitch.integration.session import Session
 from tf_stitch.pipeline import CompileOptions, compile_region
 
@@ -127,6 +128,21 @@ def test_too_small_a_region_says_so(config: StitchConfig) -> None:
     assert entry.regions == []
     assert reasons(entry)["layer0/squash"] == \
         "3 working nodes together with what it could be stitched to; TF_STITCH_MIN_REGION is 9"
+
+
+def lone_small(x: Any, w: Any) -> Any:
+    return tf.matmul(tf.nn.softmax(tf.matmul(x, w), name="lone"), w)
+
+
+def lone_large(x: Any, w: Any) -> Any:
+    many = tf.matmul(tf.tile(x, [SMALL_ELEMENTS // WIDTH, 1]), w)
+    return tf.matmul(tf.nn.softmax(many, name="lone"), w)
+
+
+def test_a_large_op_alone_is_worth_a_region_on_cpus(config: StitchConfig) -> None:
+    assert regions(rewrite(config, lone_large)[1])["lone"] is not None
+    assert "one working node" in str(reasons(rewrite(config, lone_small)[1])["lone"])
+    assert "2 working nodes" in str(reasons(rewrite(replace(config, min_region=3), lone_large)[1])["lone"])
 
 
 def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> None:

@@ -30,7 +30,8 @@ def node(name: str, op: str, inputs: list[int], region: int | None = None, reaso
 def kernel(region: int, build: int, nodes: list[str], **more: Any) -> dict[str, Any]:
     return {"region": region, "build": build, "device": "cpu", "symbol": "s", "launch": "stitch_0",
             "rule": "row_reduction", "domain": [8, 16], "nodes": nodes, "node_schemes": {nodes[0]: "local"},
-            "schemes": {"local": 1}, "predicted_us": 1.5, "bytes": 1024, "scratch_bytes": 64} | more  # fmt: skip
+            "schemes": {"local": 1}, "predicted_us": 1.5, "bytes": 1024, "scratch_bytes": 64,
+            "shared_bytes": 0} | more  # fmt: skip
 
 
 def region(number: int, nodes: dict[str, str]) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def test_the_guards_choice(document: Document) -> None:
 def test_library_calls(document: Document) -> None:
     document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
     document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",
-                                      predicted_us=None, node_schemes={}, schemes={}, scratch_bytes=0))
+                                      predicted_us=None, node_schemes={}, schemes={}, scratch_bytes=0, shared_bytes=0))
     [graph] = graphs(document)
     text = "\n".join(table(graph))
     assert re.search(r"MatMul +0 +0\.1 +library +1024 +0 +m$", text, re.MULTILINE)

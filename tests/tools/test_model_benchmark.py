@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarking import kernel_counts, model_rows
+from benchmarking import kernel_counts, model_rows, pattern_facts, workers
 from benchmarking.model_cases import ModelCase, step_of
 
-PLAN = model_rows.Plan(warm_up=2, rounds=2, steps=3, profiled=1)
+PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1)
 CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype="mixed_float16")]
 
 
@@ -28,18 +28,31 @@ def test_classes_of_gpu_kernels(kernel: str, wanted: str) -> None:
 
 
 def test_classes_of_host_events() -> None:
-    names = Counter({
-        "adam/Square_4:Square": 4, "dense/Relu:_MklNativeFusedMatMul": 4, "x/ReadVariableOp:ReadVariableOp": 4,
-        "tf_stitch_12/adam/Add:StitchStateOp": 4, "KernelAndDeviceFunc::Run": 4, "__inference_f_5:__inference_f_5": 4,
-        "EagerLocalExecute: _EagerConst": 4, "multiply_add_fusion": 4, "end: multiply_add_fusion": 4, "copy.2": 4,
-        "end: copy.2": 4, "dot.3": 4, "end: dot.3": 4,
-    })  # fmt: skip
-    classes: Counter[str] = Counter()
-    regions: Counter[str] = Counter()
-    for name, count in names.items():
-        kernel_counts.count_host(name, count, names, classes, regions)
-    assert classes == {"memory": 8, "library": 8, "copies": 4}
-    assert regions == {"12": 4}
+    names = ["adam/Square_4:Square", "dense/Relu:_MklNativeFusedMatMul", "x/ReadVariableOp:ReadVariableOp",
+             "tf_stitch_12/adam/Add:StitchStateOp", "KernelAndDeviceFunc::Run", "__inference_f_5:__inference_f_5",
+             "EagerLocalExecute: _EagerConst", "multiply_add_fusion", "end: multiply_add_fusion", "copy.2",
+             "end: copy.2", "dot.3", "end: dot.3"]  # fmt: skip
+    classes = kernel_counts.Classes()
+    for name in names:
+        kernel_counts.count_host(name, kernel_counts.Events(4, 10.0), names, classes)
+    assert classes.counts == {"memory": 8, "library": 8, "copies": 4}
+    assert classes.us == {"memory": 30, "library": 20, "copies": 10}  # a region's time is known before its kernels are
+    assert classes.regions == {"12": 4}
+
+
+def test_events_of_a_gpu() -> None:
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    plane = xplane_pb2.XPlane(name="/device:GPU:0")
+    plane.event_metadata[1].name, plane.stat_metadata[1].name = "fused_add", "kernel_details"
+    plane.stat_metadata[2].name = "regs:32 grid:8,1,1 block:256,1,1 occ_pct:62.5"
+    for line in ("Stream #7", "TensorFlow Ops"):
+        events = plane.lines.add(name=line).events
+        for _ in range(2):
+            events.add(metadata_id=1, duration_ps=3_000_000).stats.add(metadata_id=1, ref_value=2)
+    found: dict[str, kernel_counts.Events] = {}
+    kernel_counts.add_plane(plane, found)
+    assert found == {"fused_add": kernel_counts.Events(2, 6.0, 62.5)}
 
 
 def test_a_region_counts_as_its_kernels() -> None:
@@ -55,28 +68,33 @@ def test_counts_of_a_real_program() -> None:
     assert counts["classes"]["memory"] >= 5
     assert counts["classes"]["library"] >= 1
     assert counts["regions"] == {}
+    assert counts["class_us"]["memory"] > 0
 
 
 class FakeWorker:
-    """Answers like a worker; the process of XLA dies in its second turn."""
+    """Answers like a worker; the process of XLA dies after its warm-up."""
 
     started: list[str]
 
-    def __init__(self, case: str, backend: str, clusters: bool = False, **_: Any) -> None:
-        self._backend, self._turns = backend, 0
+    def __init__(self, program: str, case: ModelCase, name: str, backend: str, **_: Any) -> None:
+        self._backend, self._calls = backend, 0
         FakeWorker.started.append(f"{case} {backend}")
 
-    def run(self, steps: int) -> dict[str, Any]:
-        self._turns += 1
-        if self._backend == "xla" and self._turns == 2:
+    def wait(self) -> None: ...
+
+    def ask(self, what: str, steps: int, limit: float | None = None) -> dict[str, Any]:
+        self._calls += 1
+        if self._backend == "xla" and limit == 1:
+            raise TimeoutError("no answer within 1 s")
+        if self._backend == "xla" and self._calls > PLAN.warm_up:
             raise RuntimeError("no such thing\nInvalidArgumentError: dynamic sizes")
-        return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
+        if what == "run":
+            return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
+        return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mib": 100.0,
+                "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": []}  # fmt: skip
 
-    def profile(self, steps: int) -> dict[str, Any]:
-        return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mb": 100.0}
-
-    def close(self) -> str:
-        return "[tf_stitch] 1 graphs\n"
+    def said(self) -> list[str]:
+        return ["[tf_stitch] 1 graphs"]
 
     def report(self) -> None:
         return None
@@ -99,6 +117,28 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert "failed" in model_rows.table(rows, ["tf", "xla", "stitch"])
 
 
+def test_failed_rows_are_repeated_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(model_rows, "Worker", FakeWorker)
+    out = tmp_path / "rows.json"
+    model_rows.measure_models(CASES[:1], ["tf", "xla"], PLAN, out)
+    FakeWorker.started = []
+    rows = model_rows.measure_models(CASES, ["tf", "xla"], PLAN, out)
+    assert [line.split("/")[0] for line in FakeWorker.started] == ["perceptron", "perceptron", "logistic", "logistic"]
+    assert [row["model"] for row in rows] == ["logistic", "perceptron"]
+
+
+def test_a_backend_that_compiles_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(model_rows, "Worker", FakeWorker)
+    FakeWorker.started = []
+    plan = replace(PLAN, compile_limit=1)
+    for _ in range(2):  # it is no failure, so the row is not measured again
+        [row] = model_rows.measure_models(CASES[:1], ["tf", "xla", "stitch"], plan, tmp_path / "rows.json")
+    assert row["left_out"] == {"xla": "no answer within 1 s"}
+    assert row["failures"] == {}
+    assert row["stitch_us"] == pytest.approx(1000)
+    assert len(FakeWorker.started) == 3
+
+
 def test_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_rows, "Worker", FakeWorker)
     FakeWorker.started = []
@@ -110,3 +150,42 @@ def test_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert len(rows) == 2
     model_rows.measure_models(CASES[:1], ["tf", "xla"], PLAN, out)  # one more backend: the row is measured again
     assert len(FakeWorker.started) == 6
+
+
+def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
+    program = tmp_path / "hang.py"
+    program.write_text("import time; print('{}', flush=True); time.sleep(600)")
+    worker = workers.Worker(str(program), backend="tensorflow")
+    worker.wait(limit=60)
+    with pytest.raises(TimeoutError, match="within 0 s"):
+        worker.ask("run", limit=0.1)
+
+
+def test_a_program_that_fails_says_why() -> None:
+    with pytest.raises(RuntimeError, match=r"^ValueError: invalid literal"):
+        workers.Worker("worker.py", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
+
+
+def test_a_worker_that_dies_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "die.py"
+    program.write_text("raise SystemExit('no such model')")
+    with pytest.raises(RuntimeError, match="no such model"):
+        workers.Worker(str(program), backend="tensorflow").ask("run", 1)
+
+
+def test_facts_of_patterns() -> None:
+    def kernel(rule: str, node: str, shared: int = 0) -> dict[str, Any]:
+        return {"region": 3, "rule": rule, "nodes": [node], "schemes": {}, "predicted_us": 2.0, "shared_bytes": shared,
+                "scratch_bytes": shared, "requested_bytes": 2 * shared}
+
+    report = {
+        "graphs": [{"nodes": [{}] * 5}, {"nodes": [{}] * 7}],
+        "regions": [{"id": 3, "nodes": {"a": "Mul", "b": "BatchMatMulV2", "c": "Softmax", "d": "MatMul"}}],
+        "kernels": [kernel("elementwise", "a"), kernel("row_reduction", "b", 64), kernel("row_reduction", "c", 32),
+                    kernel("library", "d")],
+    }  # fmt: skip
+    facts = pattern_facts.pattern_facts(report)
+    assert facts["number"] == {"elementwise": 1, "reduction": 1, "gemm": 1}
+    assert facts["shared"] == {"kernels": 2, "predicted_us": 4.0, "largest_bytes": 64, "bytes": 96,
+                               "scratch_bytes": 96, "requested_bytes": 192}
+    assert pattern_facts.graph_size(report) == 7

@@ -3,7 +3,9 @@ to vectorise."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
@@ -13,7 +15,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import FloorDiv, Mod
+from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
 
 INLINE_CYCLES = 30_000
 """A kernel of less work than this runs in the calling thread: handing it out costs as much."""
@@ -41,6 +43,19 @@ def join_cpu(parts: Mapping[str, str]) -> str:
     return "\n".join(['#include "cpu_math.h"', *parts.values()])
 
 
+@dataclass
+class _Invariants:
+    """A loop that is being written.
+
+    Attributes:
+        inside: what changes in it.
+        before: quotient that does not -> its name, to be written before the loop.
+    """
+
+    inside: set[Var]
+    before: dict[str, str] = field(default_factory=dict)
+
+
 class _Cpu(CFamily):
     types: ClassVar[Mapping[DType, str]] = {
         DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
@@ -52,6 +67,8 @@ class _Cpu(CFamily):
     def __init__(self, program: k.Program) -> None:
         super().__init__(program)
         self._nan_flags: set[str] = set()
+        self._loop: _Invariants | None = None
+        self._quotients = itertools.count()
 
     def function(self, name: str) -> Lines:
         p = self.program
@@ -100,11 +117,16 @@ class _Cpu(CFamily):
     def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
         if not isinstance(atom.divisor, Size) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
             return super().divide(base, sign, atom)
-        return f"(int64_t)((uint32_t)({base}) {sign} (uint32_t){self.size(atom.divisor)})"  # half as dear as 64 bits
+        # Half as dear as 64 bits.
+        text = f"(int64_t)((uint32_t)({base}) {sign} (uint32_t){self.size(atom.divisor)})"
+        if self._loop is None or not self._loop.inside.isdisjoint(atom.base.variables()):
+            return text
+        return self._loop.before.setdefault(text, f"q{next(self._quotients)}")
 
     def for_loop(self, stmt: k.For) -> Lines:
         name = stmt.var.name
         flags: list[str] = []
+        lines: list[str] = []
         if stmt.loop is k.Loop.SIMD and _vectorises(stmt.body):
             updates = {s.name: s for s in stmt.body if isinstance(s, k.Update)}
             flags = [n for n, s in updates.items()
@@ -113,11 +135,16 @@ class _Cpu(CFamily):
             yield from (f"int {n}_nan = 0;" for n in flags)
             clauses = [f" reduction({_CLAUSE[s.combine]}:{n})" for n, s in updates.items()]
             clauses += [f" reduction(|:{n}_nan)" for n in flags]
-            yield f"#pragma omp simd{''.join(clauses)}"
+            lines.append(f"#pragma omp simd{''.join(clauses)}")
         elif stmt.loop is k.Loop.UNROLL:
-            yield f"#pragma GCC unroll {min(stmt.var.extent, 64)}"
+            lines.append(f"#pragma GCC unroll {min(stmt.var.extent, 64)}")
+        outer, self._loop = self._loop, _Invariants({stmt.var, *_index_variables(stmt.body)})
+        body, invariants, self._loop = list(self.block(stmt.body)), self._loop.before, outer
+        # gcc leaves quotients by parameters where they are, since they could trap, and then it does not vectorise.
+        lines[:0] = [f"const int64_t {q} = {text};" for text, q in invariants.items()]
+        yield from lines
         yield f"for (int64_t {name} = 0; {name} < {self._end(stmt)}; ++{name}) {{"
-        yield from self.block(stmt.body)
+        yield from body
         yield "}"
         yield from (f"if ({n}_nan) {n} = TFS_NAN;" for n in flags)
         self._nan_flags -= set(flags)
@@ -149,6 +176,17 @@ class _Cpu(CFamily):
         if not isinstance(stmt, k.Fail):
             raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")
         yield f"if (!{self.expr(stmt.unless)}) call->failed = 1;"
+
+
+def _index_variables(body: Sequence[k.Stmt]) -> Iterator[Var]:
+    """Variables that a body makes."""
+    for stmt in body:
+        if isinstance(stmt, k.LetIndex | k.For):
+            yield stmt.var
+        if isinstance(stmt, k.For):
+            yield from _index_variables(stmt.body)
+        elif isinstance(stmt, k.If):
+            yield from _index_variables((*stmt.body, *stmt.orelse))
 
 
 def _vectorises(body: Sequence[k.Stmt]) -> bool:

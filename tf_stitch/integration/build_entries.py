@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -70,6 +71,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
+            shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
             requested_bytes=int(requested_bytes(kernel.program)))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
@@ -78,7 +80,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0)
+            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -116,6 +116,7 @@ class KernelEntry:
         measured_us: by execution, where an earlier process did that.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
+        shared_bytes: of those, what is in a GPU's shared memory.
         requested_bytes: of these if groups did not follow each other in the same memory (FusionStitching, Table 4).
     """
 
@@ -134,6 +135,7 @@ class KernelEntry:
     measured_us: float | None
     bytes: int
     scratch_bytes: int
+    shared_bytes: int
     requested_bytes: int = 0
 
 

@@ -13,6 +13,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
@@ -23,6 +24,9 @@ from tf_stitch.planning.remote_stitching import RegionNode
 
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
+
+SMALL_ELEMENTS = 1024
+"""Up to so many a lone op is a matter of calls, and its kernel gains nothing."""
 
 _BLIND = "writes a variable that the region does not read"
 
@@ -84,7 +88,7 @@ class GraphRewriter:
             unfit: dict[str, str] = {}
             for members in find_regions(self._region_nodes(), min_weight=1):
                 members = self._trim(members)
-                weight = sum(self._imported.nodes[m].weight for m in members)
+                weight = self._weight(members)
                 if weight < self._min_weight:
                     unfit.update(dict.fromkeys(members, _too_small(weight, self._min_weight)))
                     continue
@@ -103,6 +107,11 @@ class GraphRewriter:
                 break
             self._refused.update(refused)
         return Rewrite(regions, self._left_out(regions, unfit))
+
+    def _weight(self, members: Sequence[str]) -> int:
+        """Working nodes; a large one by itself counts as two."""
+        working = [node for m in members if (node := self._imported.nodes[m]).weight]
+        return 2 if len(working) == 1 and _is_large(working[0]) else len(working)
 
     def _left_out(self, regions: Sequence[RegionGraph], unfit: Mapping[str, str]) -> dict[str, str]:
         """A reason for every node of no region."""
@@ -328,6 +337,15 @@ def _lives_on_host(value: Node) -> bool:
 
 
 _ALLOCATES_NOTHING = ("Arg", "_Arg", "Const", "Placeholder", "ReadVariableOp", "VarHandleOp")
+
+
+def _is_large(node: ImportedNode) -> bool:
+    """Whether a kernel of this op alone is worth it: on CPUs, where TensorFlow's transposes, softmaxes and broadcasts
+    of more than a few elements take two to four times as long as ours."""
+    types = [v.type for v in node.outputs if v is not None]
+    if device_type(node.device) not in ("", "CPU") or LEGALIZATIONS[node.op].library:
+        return False
+    return any(t.rank > 1 and (not t.is_static or t.numel > SMALL_ELEMENTS) for t in types)
 
 
 def _nbytes(node: ImportedNode) -> int:

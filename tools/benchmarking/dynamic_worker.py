@@ -1,15 +1,19 @@
-"""An encoder that meets requests of many lengths. `dynamic_worker.py BACKEND DEVICE LAYERS WIDTH HEADS BATCH` reads
-lines "length seed" and answers each with JSON: seconds until the result is on the host, and some of its numbers."""
+"""An encoder that meets requests of many lengths: `dynamic_worker.py BACKEND DEVICE LAYERS WIDTH HEADS BATCH` answers
+"length seed" with seconds until the result is on the host, and some of its numbers."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarking.workers import serve
 
 
 def make_encoder(backend: str, layers: int, width: int, heads: int, batch: int) -> Callable[..., object]:
@@ -33,23 +37,26 @@ def make_encoder(backend: str, layers: int, width: int, heads: int, batch: int) 
     return run
 
 
-def main(backend: str, device: str, *sizes: str) -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what TensorFlow prints is no answer
+def start(backend: str, device: str, *sizes: str) -> Callable[..., dict[str, Any]]:
     import tensorflow as tf
 
     layers, width, heads, batch = map(int, sizes)
-    with tf.device("/GPU:0" if device == "gpu" else "/CPU:0"):
+    place = "/GPU:0" if device == "gpu" else "/CPU:0"
+    with tf.device(place):
         run = make_encoder(backend, layers, width, heads, batch)
-        for line in sys.stdin:
-            length, seed = map(int, line.split())
-            x = tf.constant(np.random.default_rng(seed).standard_normal((batch, length, width)).astype(np.float32))
-            start = time.perf_counter()
+
+    def answer(length: str, seed: str) -> dict[str, Any]:
+        values = np.random.default_rng(int(seed)).standard_normal((batch, int(length), width)).astype(np.float32)
+        with tf.device(place):
+            x = tf.constant(values)
+            begin = time.perf_counter()
             y = run(x).numpy()  # type: ignore[attr-defined]
-            seconds = time.perf_counter() - start
-            sample = y.reshape(-1)[::max(1, y.size // 16)][:16]
-            print(json.dumps({"seconds": seconds, "sample": sample.tolist()}), file=answers, flush=True)
+        seconds = time.perf_counter() - begin
+        sample = y.reshape(-1)[:: max(1, y.size // 16)][:16]
+        return {"seconds": seconds, "sample": sample.tolist()}
+
+    return answer
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(lambda: start(*sys.argv[1:]))

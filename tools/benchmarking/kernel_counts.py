@@ -1,19 +1,23 @@
-"""Counts what ran, by class, from TensorFlow's own profiler: memory-intensive kernels, library calls, copies.
+"""Counts and times what ran, by class, from TensorFlow's own profiler: memory-intensive kernels, library calls, copies.
 
 On a GPU, kernels and copies on the device. On a CPU, TensorFlow's ops and XLA's thunks; a region's op counts as what it
-holds by the report of tf_stitch.
+holds by the report of tf_stitch. TensorFlow's profiler leaves out ops that its executor has found to take less than
+8,000 cycles, so a CPU's counts are of the larger ones.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 CLASSES = ("memory", "library", "copies")
+LISTED = 100
+"""Kernels that are listed one by one, the longest first."""
 
 _LIBRARY_KERNEL = re.compile(r"gemm|gemv|cublas|cudnn|cutlass|xmma|conv|splitK|dot_kernel|implicit|winograd", re.I)
 _COPY = re.compile(r"memcpy|memset|^copy", re.I)
@@ -32,33 +36,68 @@ _NO_WORK = frozenset({
 """Ops that launch nothing: they hand on values or handle sizes."""
 
 _ARCHIVE = "**/*.xplane.pb"
+_OCCUPANCY = re.compile(r"occ_pct:([\d.]+)")
+
+
+@dataclass
+class Events:
+    """Events of one name.
+
+    Attributes:
+        us: microseconds in all.
+        occupancy: what part of a GPU's threads its launch configuration allows, in percent.
+    """
+
+    count: int = 0
+    us: float = 0.0
+    occupancy: float | None = None
+
+
+class Classes:
+    """Counts and microseconds by class; on a CPU, runs by region beside them."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.us: dict[str, float] = defaultdict(float)
+        self.regions: Counter[str] = Counter()
+
+    def add(self, kind: str, events: Events) -> None:
+        self.counts[kind] += events.count
+        self.us[kind] += events.us
 
 
 def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
     """What `steps` steps ran, per step.
 
     Returns:
-        "classes": class -> count, without regions on a CPU; "regions": region -> how often its op ran on a CPU.
+        "classes": class -> count, without regions on a CPU; "class_us": class -> microseconds, regions among the
+        memory-intensive; "regions": region -> how often its op ran on a CPU; "kernels": of memory-intensive kernels on
+        a GPU, the longest first, [name, count, microseconds, occupancy in percent or None].
     """
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory() as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+        # Level 3: at 2, TensorFlow leaves out even more of the quick ops.
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3, python_tracer_level=0)
         with tf.profiler.experimental.Profile(folder, options):
             for _ in range(steps):
                 step()
         planes = _planes(Path(folder))
-    devices = {name: counts for name, counts in planes.items() if name.startswith("/device:GPU")}
-    classes: Counter[str] = Counter()
-    regions: Counter[str] = Counter()
-    for counts in devices.values():
-        for name, count in counts.items():
-            classes[kernel_class(name)] += count
+    devices = [events for name, events in planes.items() if name.startswith("/device:GPU")]
+    classes, kernels = Classes(), []
+    for name, events in ((n, e) for plane in devices for n, e in plane.items()):
+        kind = kernel_class(name)
+        classes.add(kind, events)
+        if kind == "memory":
+            kernels.append([name, events.count / steps, events.us / steps, events.occupancy])
     if not devices:
-        for name, count in planes.get("/host:CPU", Counter()).items():
-            count_host(name, count, planes["/host:CPU"], classes, regions)
-    return {"classes": {c: classes[c] / steps for c in CLASSES},
-            "regions": {region: count / steps for region, count in regions.items()}}  # fmt: skip
+        host = planes.get("/host:CPU", {})
+        for name, events in host.items():
+            count_host(name, events, host, classes)
+    return {"classes": {c: classes.counts[c] / steps for c in CLASSES},
+            "class_us": {c: classes.us[c] / steps for c in CLASSES},
+            "regions": {region: count / steps for region, count in classes.regions.items()},
+            "kernels": sorted(kernels, key=lambda kernel: -kernel[2])[:LISTED]}  # fmt: skip
 
 
 def kernel_class(name: str) -> str:
@@ -80,35 +119,54 @@ def with_regions(counts: Mapping[str, Any], report: Mapping[str, Any] | None) ->
     return classes
 
 
-def count_host(name: str, count: int, all_names: Counter[str], classes: Counter[str], regions: Counter[str]) -> None:
-    """Adds `count` events of one name on a CPU to the class, or the region, that they belong to."""
+def count_host(name: str, events: Events, all_names: Collection[str], classes: Classes) -> None:
+    """Adds the events of one name on a CPU to the class, or the region, that they belong to."""
     node, _, op = name.rpartition(":")
     if f"end: {name}" in all_names:  # one of XLA's thunks
         if not name.startswith(("while", "call", "conditional")):
-            classes["copies" if _COPY.search(name) else "library" if _LIBRARY_THUNK.match(name) else "memory"] += count
+            kind = "copies" if _COPY.search(name) else "library" if _LIBRARY_THUNK.match(name) else "memory"
+            classes.add(kind, events)
         return
     if not node or not re.fullmatch(r"_?[A-Z]\w*", op) or " " in name or node.endswith(":"):
         return
     region = _REGION.match(node)
     if op.startswith("Stitch") and region:
-        regions[region[1]] += count
+        classes.regions[region[1]] += events.count
+        classes.us["memory"] += events.us
     elif _LIBRARY_OP.search(op):
-        classes["library"] += count
+        classes.add("library", events)
     elif op not in _NO_WORK:
-        classes["memory"] += count
+        classes.add("memory", events)
 
 
-def _planes(folder: Path) -> dict[str, Counter[str]]:
-    """Plane -> name of an event -> how often it happened."""
+def _planes(folder: Path) -> dict[str, dict[str, Events]]:
+    """Plane -> name of an event -> its events."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    planes: dict[str, Counter[str]] = {}
+    planes: dict[str, dict[str, Events]] = {}
     for path in folder.glob(_ARCHIVE):
         for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
-            counts = planes.setdefault(plane.name, Counter())
-            for line in plane.lines:
-                if plane.name.startswith("/device:GPU") and not line.name.startswith("Stream"):
-                    continue  # lines that TensorFlow derives from the streams
-                for event in line.events:
-                    counts[plane.event_metadata[event.metadata_id].name] += 1
+            add_plane(plane, planes.setdefault(plane.name, {}))
     return planes
+
+
+def add_plane(plane: Any, found: dict[str, Events]) -> None:
+    """Adds the events of an XPlane to those of their names."""
+    for line in plane.lines:
+        if plane.name.startswith("/device:GPU") and not line.name.startswith("Stream"):
+            continue  # lines that TensorFlow derives from the streams
+        for event in line.events:
+            events = found.setdefault(plane.event_metadata[event.metadata_id].name, Events())
+            events.count += 1
+            events.us += event.duration_ps / 1e6
+            if events.occupancy is None:
+                events.occupancy = _occupancy(plane, event)
+
+
+def _occupancy(plane: Any, event: Any) -> float | None:
+    for stat in event.stats:
+        if plane.stat_metadata[stat.metadata_id].name == "kernel_details":
+            text = stat.str_value or plane.stat_metadata[stat.ref_value].name
+            found = _OCCUPANCY.search(text)
+            return float(found[1]) if found else None
+    return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,15 @@ class ModelCase:
         return "/".join([self.model, self.mode, self.config, self.dtype, self.style])
 
 
+def sizes_of(case: ModelCase) -> dict[str, Any]:
+    """What the model's config holds."""
+    from models.zoo import load
+
+    return asdict(load(case.model).configs[case.config])
+
+
 def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
-    """One step; it gives the loss, or the mean of the first output. Steps go through the model's batches."""
+    """One step; it gives the loss, or the root mean square of the first output. Steps go through the batches."""
     from models.program import Options
     from models.zoo import load
 
@@ -36,6 +44,7 @@ def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
         return program.train(next(steps))
 
     def infer() -> float:
-        return float(np.mean(next(iter(program.infer(next(steps)).values()))))
+        output = next(iter(program.infer(next(steps)).values()))
+        return float(np.sqrt(np.mean(np.square(output, dtype=np.float64))))
 
     return train if case.mode == "train" else infer

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
-from benchmarking.model_cases import ModelCase
-from benchmarking.workers import BACKENDS, Result, Worker
+from benchmarking.model_cases import ModelCase, sizes_of
+from benchmarking.pattern_facts import graph_size, pattern_facts
+from benchmarking.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
 COMPARED_STEPS = 5
+MOST_STEPS = 50
+"""Of a turn."""
 
 
 @dataclass(frozen=True)
@@ -22,92 +27,167 @@ class Plan:
     """How a row is measured.
 
     Attributes:
-        warm_up: steps before the first turn, the first call among them.
+        warm_up: steps of tf_stitch before the first turn, by when the guard has decided; others take PLAIN_WARM_UP.
         rounds: turns of each backend.
-        steps: steps of a turn.
+        seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
+        compile_limit: seconds that a call before the turns may take; a backend that takes longer is left out.
     """
 
-    warm_up: int
-    rounds: int
-    steps: int
-    profiled: int
+    warm_up: int = 96
+    rounds: int = 8
+    seconds: float = 60
+    profiled: int = 2
+    compile_limit: float = 300
+
+
+PLAIN_WARM_UP = 8
 
 
 def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Plan, out: Path) -> list[Result]:
-    """Rows of all cases. Rows that `out` already holds are kept, but for failed ones; it is written after each row."""
+    """Rows of all cases. Rows that `out` already holds are kept; failed ones are repeated when the others are there. It
+    is written after each row."""
     rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
     done = {row["case"] for row in rows if not row["failures"] and set(backends) <= set(row["backends"])}
-    for number, case in enumerate(cases):
+    failed, order = {row["case"] for row in rows if row["failures"]}, [str(case) for case in cases]
+    for number, case in enumerate(sorted(cases, key=lambda case: str(case) in failed)):
         _progress(number, len(cases), str(case))
         if str(case) in done:
             continue
         rows = [row for row in rows if row["case"] != str(case)]
-        rows.append(measure_model(case, backends, plan))
-        out.write_text(json.dumps(rows, indent=1) + "\n")
+        rows.append(RowMeasurement(case, backends, plan).measure())
+        rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
+        _write(rows, out)
     _progress(len(cases), len(cases), "done")
     print(file=sys.stderr)
     return rows
 
 
-def measure_model(case: ModelCase, backends: Sequence[str], plan: Plan) -> Result:
-    """One row: per backend B the median B_us, its quartiles, B_first_us, B_kernels by class and in all, memory."""
-    row: Result = {"case": str(case), **asdict(case), "backends": list(backends),
-                   "machine": describe_cpu() | describe_gpu(), "failures": {}}  # fmt: skip
-    workers: dict[str, Worker] = {}
-    losses: dict[str, list[float]] = {}
-    try:
-        for backend in backends:  # one after another: starting is work, too
-            workers[backend] = Worker(str(case), BACKENDS[backend], clusters=case.style == "tf1")
-            answer = _ask(row, workers, backend, "run", plan.warm_up)
-            if answer is not None:
-                losses[backend] = answer["losses"][:COMPARED_STEPS]
-                row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
-        times: dict[str, list[float]] = {backend: [] for backend in workers}
-        for turn in range(plan.rounds):
-            order = list(workers)
+def _write(rows: Sequence[Result], out: Path) -> None:
+    """At once: whoever stops the program in between leaves the rows before."""
+    fresh = out.with_suffix(".tmp")
+    fresh.write_text(json.dumps(rows, indent=1) + "\n")
+    fresh.replace(out)
+
+
+class RowMeasurement:
+    """One row in the making.
+
+    Attributes:
+        row: per backend B the median B_us, its quartiles, B_first_us, B_kernels by class and in all with the
+            microseconds in them, B_memory; what failed or took too long, with the reason.
+    """
+
+    def __init__(self, case: ModelCase, backends: Sequence[str], plan: Plan) -> None:
+        self._case, self._backends, self._plan = case, backends, plan
+        self.row: Result = {
+            "case": str(case), **asdict(case), "sizes": sizes_of(case), "backends": list(backends),
+            "plan": asdict(plan), "command": " ".join(["python", *sys.argv]),
+            "machine": describe_cpu() | describe_gpu(),
+            "variables": {k: v for k, v in os.environ.items() if k.startswith("TF_STITCH") and k != "TF_STITCH_CACHE"},
+            "failures": {}, "left_out": {},
+        }  # fmt: skip
+        self._workers: dict[str, Worker] = {}
+        self._losses: dict[str, list[float]] = {}
+
+    def measure(self) -> Result:
+        try:
+            for backend in self._backends:  # they import and build at the same time
+                self._workers[backend] = self._worker(backend)
+            for backend in list(self._workers):  # none works while another is timed
+                self._workers[backend].wait()
+            for backend in list(self._workers):
+                self._warm_up(backend)
+            self._compare_losses()
+            times = self._turns()
+            counts = {b: self._ask(b, "profile", self._plan.profiled) for b in list(self._workers)}
+        finally:
+            said = {backend: worker.said() for backend, worker in self._workers.items()}
+        if counts.get("stitch") is not None and self.row["machine"].get("gpu"):
+            counts["stitch"] |= self._kernels_outside_graphs()
+        for backend, worker in self._workers.items():
+            self._write_times(backend, times[backend])
+            self._write_counts(backend, counts[backend], worker.report())
+        self.row["said"] = said.get("stitch", [])
+        return self.row
+
+    def _worker(self, backend: str, variables: Mapping[str, str] | None = None) -> Worker:
+        if backend == "xla" and self._case.style == "tf1":
+            variables = CLUSTERS
+        name = "tf_stitch" if backend in ABLATIONS else BACKENDS[backend]
+        variables = ABLATIONS.get(backend, {}) | (variables or {})
+        return Worker("worker.py", self._case, name, backend=name, variables=variables)
+
+    def _warm_up(self, backend: str) -> None:
+        """COMPARED_STEPS, which compile, and then more within the plan's seconds."""
+        steps = self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
+        start, losses = time.monotonic(), list[float]()
+        while len(losses) < steps and time.monotonic() - start < self._plan.seconds:
+            answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
+            if answer is None:
+                return
+            if len(losses) < COMPARED_STEPS:
+                start = time.monotonic()
+            if not losses:
+                self.row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
+            losses += answer["losses"]
+        self.row[f"{backend}_warm_up_steps"] = len(losses)
+        self._losses[backend] = losses[:COMPARED_STEPS]
+
+    def _turns(self) -> dict[str, list[float]]:
+        """Seconds of each backend's steps, in turns of about equal time."""
+        times: dict[str, list[float]] = {backend: [] for backend in self._workers}
+        share = self._plan.seconds / (self._plan.rounds * max(len(times), 1))
+        steps = dict.fromkeys(times, 1)
+        for turn in range(self._plan.rounds):
+            order = list(self._workers)
             shift = turn % max(len(order), 1)
             for backend in order[shift:] + order[:shift]:
-                answer = _ask(row, workers, backend, "run", plan.steps)
-                times[backend] += [] if answer is None else answer["seconds"]
-        counts = {backend: _ask(row, workers, backend, "profile", plan.profiled) for backend in list(workers)}
-    finally:
-        said = {backend: worker.close() for backend, worker in workers.items()}
-    if counts.get("stitch") is not None and row["machine"].get("gpu"):
-        counts["stitch"] |= _kernels_outside_graphs(case, plan)
-    for backend, worker in workers.items():
-        first, median, third = (value * 1e6 for value in statistics.quantiles(times[backend], n=4))
-        row |= {f"{backend}_us": median, f"{backend}_quartiles_us": [first, third]}
-        count = counts[backend]
-        if count is not None:
-            classes = with_regions(count, worker.report())
-            row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
-                    f"{backend}_memory": {k: v for k, v in count.items() if k.endswith("_mb")}}  # fmt: skip
-    if "tf" in losses:
-        row["loss_difference"] = {b: _difference(losses["tf"], values) for b, values in losses.items() if b != "tf"}
-    row["said"] = [line for line in said.get("stitch", "").splitlines() if line.startswith("[tf_stitch]")][-1:]
-    return row
+                answer = self._ask(backend, "run", steps[backend])
+                if answer is not None:
+                    times[backend] += answer["seconds"]
+                    steps[backend] = max(2, min(MOST_STEPS, int(share / statistics.median(times[backend]))))
+        return times
 
-
-def _kernels_outside_graphs(case: ModelCase, plan: Plan) -> Result:
-    """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
-    worker = Worker(str(case), "tf_stitch", variables={"TF_STITCH_CUDA_GRAPHS": "0"})
-    try:
-        worker.run(plan.warm_up)
-        return {name: count for name, count in worker.profile(plan.profiled).items() if name in ("classes", "regions")}
-    finally:
-        worker.close()
-
-
-def _ask(row: Result, workers: dict[str, Worker], backend: str, what: str, steps: int) -> Result | None:
-    """The worker's answer. One that died leaves the row with its reason, and gets no more turns."""
-    try:
-        worker = workers[backend]
-        return worker.run(steps) if what == "run" else worker.profile(steps)
-    except RuntimeError as error:
-        row["failures"][backend] = str(error)
-        del workers[backend]
+    def _ask(self, backend: str, *words: object, limit: float | None = None) -> Result | None:
+        """The worker's answer. One that died or was too slow leaves the row with its reason, and gets no more turns."""
+        try:
+            return self._workers[backend].ask(*words, limit=limit)
+        except TimeoutError as error:
+            self.row["left_out"][backend] = str(error)
+        except RuntimeError as error:
+            self.row["failures"][backend] = str(error)
+        del self._workers[backend]
         return None
+
+    def _compare_losses(self) -> None:
+        plain = self._losses.get("tf")
+        if plain is not None:
+            self.row["loss_difference"] = {b: _difference(plain, v) for b, v in self._losses.items() if b != "tf"}
+
+    def _kernels_outside_graphs(self) -> Result:
+        """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
+        worker = self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        try:
+            worker.ask("run", self._plan.warm_up)
+            return {k: v for k, v in worker.ask("profile", self._plan.profiled).items() if not k.endswith("_mib")}
+        finally:
+            worker.close()
+
+    def _write_times(self, backend: str, seconds: Sequence[float]) -> None:
+        first, median, third = (value * 1e6 for value in statistics.quantiles(seconds, n=4))
+        self.row |= {f"{backend}_us": median, f"{backend}_quartiles_us": [first, third],
+                     f"{backend}_steps": len(seconds)}  # fmt: skip
+
+    def _write_counts(self, backend: str, counts: Result | None, report: Result | None) -> None:
+        if counts is None:
+            return
+        classes = with_regions(counts, report)
+        self.row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
+                     f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
+                     f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
+        if report is not None and backend == "stitch":
+            self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report)}
 
 
 def _difference(wanted: Sequence[float], actual: Sequence[float]) -> float:
@@ -135,6 +215,6 @@ def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
         lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels]) + " |")
     lines += ["", "Kernels a step: memory-intensive + library calls + copies."]
     for row in rows:
-        lines += [f"\n{row['case']} failed with {b}: {reason.splitlines()[-1]}" for b, reason in row["failures"].items()
-                  if reason]  # fmt: skip
+        for b, reason in (row["failures"] | row["left_out"]).items():
+            lines.append(f"\n{row['case']} failed with {b}: {reason.splitlines()[-1] if reason else 'it died'}")
     return "\n".join(lines) + "\n"

@@ -1,6 +1,7 @@
 """What `region_benchmark.py` times: dense models in plain TensorFlow, at inference and in train steps with Adam.
 
-A case is built for "tensorflow", "xla" or "tf_stitch"; only XLA needs to be asked for in code.
+A case is built for "tensorflow", "xla" or "tf_stitch"; only XLA needs to be asked for in code. "call" is a function
+that is called with the same arguments and variables and does nothing: what all of them cost on the host.
 """
 
 from __future__ import annotations
@@ -119,11 +120,23 @@ def make_step(workload: str, mode: str, backend: str) -> Callable[[], Any]:
     random = np.random.default_rng(SEED)
     x, target = (tf.constant(random.standard_normal(case.shape), tf.float32) for _ in range(2))
     jit = True if backend == "xla" else None
-    if mode == "infer":
-        infer = tf.function(forward, jit_compile=jit)
-        return lambda: infer(x)
-    step = tf.function(adam_step(variables, forward), jit_compile=jit)
-    return lambda: step(x, target)
+    arguments = (x,) if mode == "infer" else (x, target)
+    step = tf.function(forward if mode == "infer" else adam_step(variables, forward), jit_compile=jit)
+    if backend == "call":
+        step = empty(step.get_concrete_function(*arguments).captured_inputs)
+    return lambda: step(*arguments)
+
+
+def empty(captured: Sequence[Any]) -> Any:
+    """A function that captures these tensors and returns its first argument."""
+
+    @tf.function
+    def nothing(*arguments: Any) -> Any:
+        for tensor in captured:
+            tf.compat.v1.get_default_graph().capture(tensor)
+        return tf.identity(arguments[0])
+
+    return nothing
 
 
 def adam_step(variables: Sequence[Any], forward: Forward, rate: float = 1e-4) -> Callable[[Any, Any], Any]:

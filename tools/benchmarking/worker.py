@@ -1,13 +1,11 @@
-"""A process with one case on one backend. `worker.py CASE BACKEND` reads "run N" or "profile N" lines and answers each
-with JSON."""
+"""A process with one case on one backend: `worker.py CASE BACKEND` answers "run N" and "profile N"."""
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +14,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarking.cases import CASES, Step
 from benchmarking.kernel_counts import profiled
 from benchmarking.model_cases import ModelCase, step_of
+from benchmarking.workers import serve
 
 
-def main(case: str, backend: str) -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what TensorFlow prints is no answer
-    step = start(case, backend)
-    for line in sys.stdin:
-        what, count = line.split()
-        answer = timed(step, int(count)) if what == "run" else profiled(step, int(count)) | peak_memory()
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-def start(case: str, backend: str) -> Step:
-    if "/" not in case:
-        return CASES[case](backend)
-    model = ModelCase(*case.split("/"))
+def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     # False: no XLA, whatever the devices. A session takes no such argument: XLA clusters it by itself.
-    return step_of(model, jit_compile=backend == "xla")
+    step = step_of(ModelCase(*case.split("/")), jit_compile=backend == "xla") if "/" in case else CASES[case](backend)
+
+    def answer(what: str, count: str) -> dict[str, Any]:
+        return timed(step, int(count)) if what == "run" else profiled(step, int(count)) | peak_memory()
+
+    return answer
 
 
 def timed(step: Step, steps: int) -> dict[str, Any]:
+    """Seconds and losses of `steps` steps."""
     seconds, losses = [], []
     for _ in range(steps):
         begin = time.perf_counter()
@@ -49,11 +41,11 @@ def peak_memory() -> dict[str, float]:
     """In MiB: of the process, and of TensorFlow's allocator on the first GPU if there is one."""
     import tensorflow as tf
 
-    peaks = {"host_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    peaks = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     if tf.config.list_physical_devices("GPU"):
-        peaks["gpu_mb"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
+        peaks["gpu_mib"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
     return peaks
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(lambda: start(*sys.argv[1:]))

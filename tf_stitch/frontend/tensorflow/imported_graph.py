@@ -90,9 +90,11 @@ def _frame_left(defs: Mapping[str, Any], name: str) -> str | None:
 
 
 def topological(defs: dict[str, Any]) -> Iterator[Any]:
-    """Nodes after all they depend on; the edge from a NextIteration to its Merge is cut, loops are entered before
-    they are left."""
-    extra = entrances(defs)
+    """Nodes after all they depend on; the edge from a NextIteration to its Merge is cut, loops are entered and their
+    bodies run before they are left."""
+    bodies = _back_edges(defs)
+    extra = {name: enters + [back for enter in enters for back in bodies.get(enter, ())]
+             for name, enters in entrances(defs).items()}  # fmt: skip
     state: dict[str, bool] = {}
     for root in defs:
         stack = [(root, iter(_dependencies(defs, root, extra)))] if root not in state else []
@@ -110,6 +112,19 @@ def topological(defs: dict[str, Any]) -> Iterator[Any]:
                 state[name] = True
                 stack.pop()
                 yield defs[name]
+
+
+def _back_edges(defs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Enter -> the NextIterations that come back to its Merge."""
+    found: dict[str, list[str]] = {}
+    for node in defs.values():
+        if node.op in MERGES:
+            sources = [edge.rpartition(":")[0] or edge for edge in node.input if not edge.startswith("^")]
+            backs = [s for s in sources if s in defs and defs[s].op in NEXT_ITERATIONS]
+            for source in sources:
+                if backs and source not in backs:
+                    found.setdefault(source, []).extend(backs)
+    return found
 
 
 def _dependencies(defs: dict[str, Any], name: str, extra: Mapping[str, list[str]]) -> list[str]:

@@ -18,6 +18,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     entrances,
     topological,
 )
+from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -44,7 +45,8 @@ _MAX_SHAPE_VALUE = 64  # elements; a longer integer tensor is data, not a shape
 _RULES = (legalize, static_arithmetic, static_rules)
 DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where", "DynamicPartition",
                         "ListDiff", "StringSplit", "StringSplitV2", "SparseFillEmptyRows", "DecodeCSV",
-                        "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw"})
+                        "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw",
+                        "ComputeAccidentalHits"})
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
@@ -58,11 +60,18 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Collection[str] 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
     """
-    return _Importer(graph_def, types_of, library_on).run()
+    given_up: dict[str, frozenset[int] | None] = {}
+    while True:
+        importer = _Importer(graph_def, types_of, library_on, given_up)
+        graph = importer.run()
+        broken = importer.loops.broken()
+        if not broken:
+            return graph
+        given_up |= broken
 
 
 class _Importer:
-    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Collection[str]) -> None:
+    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Collection[str], given_up: GivenUp) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
         self._types_of, self._library_on = types_of, library_on
         self._graph = ImportedGraph()
@@ -73,6 +82,7 @@ class _Importer:
         self._variable_shapes: dict[str, Shape | None] = {}
         self._shape_nodes: set[str] = set()
         self._entrances = entrances(self._defs)
+        self.loops = LoopShapes(self._defs, self._shape, given_up)
 
     def run(self) -> ImportedGraph:
         order = list(topological(self._defs))
@@ -129,6 +139,7 @@ class _Importer:
 
     def _import(self, node: Any) -> ImportedNode:
         inputs = tuple(canonical_tensor(i) for i in node.input if not i.startswith("^"))
+        self._specs[node.name] = self.loops.refine(node, self._specs[node.name])
         controls = (*(i[1:] for i in node.input if i.startswith("^")), *self._entrances.get(node.name, ()))
         ctx = self._context(node, inputs)
         for index, value in enumerate(static_values.evaluate(ctx)):
@@ -143,6 +154,8 @@ class _Importer:
             except (UnsupportedError, TypeRuleError) as error:
                 reason = error.message
         if reason is not None:
+            if node.op in LEGALIZATIONS and LEGALIZATIONS[node.op].library and not _are_static(ctx.output_specs):
+                ctx.output_specs = self._specs[node.name] = _legalized_specs(ctx)
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
@@ -208,6 +221,13 @@ class _Importer:
         name, _, _ = tensor.rpartition(":")
         return self._graph.value(tensor) if name in self._graph.nodes else None  # not yet: a loop's back edge
 
+    def _shape(self, tensor: str) -> Shape | None:
+        """Of a node that is imported."""
+        value = self._value(tensor)
+        if value is not None:
+            return value.type.shape
+        return self._spec(tensor).shape if tensor.rpartition(":")[0] in self._graph.nodes else None
+
     def _spec(self, tensor: str) -> TensorSpec:
         name, _, index = tensor.rpartition(":")
         specs = self._specs[name]
@@ -220,6 +240,21 @@ _FREE = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder", "_Ar
 
 def _as_tuple(outputs: Node | Sequence[Node | None]) -> tuple[Node | None, ...]:
     return (outputs,) if isinstance(outputs, Node) else tuple(outputs)
+
+
+def _are_static(specs: Sequence[TensorSpec]) -> bool:
+    return all(spec.shape is not None and not _unknown_dims(spec.shape) for spec in specs)
+
+
+def _legalized_specs(ctx: NodeContext) -> tuple[TensorSpec, ...]:
+    """Types of a library call that stays TensorFlow's, with the sizes that its legalisation finds."""
+    try:
+        outputs = _as_tuple(LEGALIZATIONS[ctx.op].function(ctx))
+        _cross_check(ctx, outputs)
+    except (UnsupportedError, TypeRuleError):
+        return ctx.output_specs
+    return tuple(spec if value is None else finer(spec, value.type.shape)
+                 for spec, value in zip(ctx.output_specs, outputs, strict=True))  # fmt: skip
 
 
 def _cross_check(ctx: NodeContext, outputs: tuple[Node | None, ...]) -> None:

@@ -1,0 +1,142 @@
+"""Shapes that TensorFlow's inference loses in loops: of loop variables, and of tensors that lists keep.
+
+A loop variable is assumed to keep the shape it enters with. Under that assumption the loop's body is imported, and
+what comes back over the loop's edge is compared: if it provably has the assumed shape again, the assumption holds in
+every iteration, by induction. Sizes that do not come back are given up, and the graph is imported again.
+
+An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
+the sizes of the graph's arguments, which no iteration changes, are taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
+from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol
+from tf_stitch.ir.types import Dim, Shape, Symbol
+
+ShapeOf: TypeAlias = Callable[[str], Shape | None]
+GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
+"""Merge -> axes whose sizes change in its loop; None: nothing of its shape is known."""
+
+ARGUMENTS = ("_Arg", "Placeholder")
+
+_PASS = ENTERS | EXITS | SWITCHES | NEXT_ITERATIONS | {"Identity"}
+_TAKES = {"TensorListPopBack": 1, "TensorListGetItem": 0}
+"""Op -> the output that is an element."""
+_PUTS = {"TensorListPushBack": 1, "TensorListSetItem": 2}
+"""Op -> the input that becomes an element."""
+
+
+class LoopShapes:
+    """Refines the types of one graph while it is imported in topological order.
+
+    Args:
+        defs: the graph's nodes.
+        shape_of: tensor -> its shape as far as it has been imported.
+        given_up: what earlier imports found not to hold.
+    """
+
+    def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, given_up: GivenUp) -> None:
+        self._defs, self._shape_of, self._given_up = defs, shape_of, given_up
+        self._assumed: dict[str, Shape] = {}
+        self._fixed: set[Symbol] = set()
+
+    def refine(self, node: Any, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        """The node's output types with what is known beside TensorFlow's inference."""
+        inputs = _data(node)
+        if node.op in ARGUMENTS:
+            self._fixed.update(d for spec in specs for d in spec.shape or () if isinstance(d, Symbol))
+        elif node.op in _PASS and inputs:
+            shape = self._shape_of(inputs[0])
+            return tuple(finer(spec, shape) for spec in specs)
+        elif node.op in MERGES and specs:
+            return finer(specs[0], self._merged(node, inputs)), *specs[1:]
+        elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
+            index = _TAKES[node.op]
+            return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
+        return specs
+
+    def broken(self) -> dict[str, frozenset[int] | None]:
+        """After the import: assumptions that do not hold, as `given_up` takes them."""
+        found: dict[str, frozenset[int] | None] = {}
+        for name, assumed in self._assumed.items():
+            back = self._shape_of(self._back_edge(self._defs[name]) or "")
+            if back is None or len(back) != len(assumed):
+                found[name] = None
+                continue
+            axes = frozenset(i for i, (a, b) in enumerate(zip(assumed, back, strict=True)) if a != b)
+            if axes - self._changing(name):
+                found[name] = axes | self._changing(name)
+        return found
+
+    def _merged(self, node: Any, inputs: Sequence[str]) -> Shape | None:
+        if self._back_edge(node) is None:  # of a branch
+            shapes = {self._shape_of(tensor) for tensor in inputs}
+            return shapes.pop() if len(shapes) == 1 else None
+        if node.name in self._given_up and self._given_up[node.name] is None:
+            return None
+        entering = next((t for t in inputs if self._op(t) in ENTERS), None)
+        shape = None if entering is None else self._shape_of(entering)
+        if shape is None:
+            return None
+        changing = self._changing(node.name)
+        self._assumed[node.name] = tuple(fresh_symbol(node.name, f"0_{i}") if i in changing else d
+                                         for i, d in enumerate(shape))  # fmt: skip
+        return self._assumed[node.name]
+
+    def _changing(self, name: str) -> frozenset[int]:
+        return self._given_up.get(name) or frozenset()
+
+    def _back_edge(self, node: Any) -> str | None:
+        return next((t for t in _data(node) if self._op(t) in NEXT_ITERATIONS), None)
+
+    def _op(self, tensor: str) -> str:
+        return str(self._defs[tensor.rpartition(":")[0]].op)
+
+    def _element(self, name: str, handle: str) -> Shape | None:
+        """The shape of what node `name` takes from a list; None if not all elements have the same that is known."""
+        elements: set[Shape | None] = set()
+        pending, seen = [handle], {handle}
+        while pending:
+            node = self._defs[pending.pop().rpartition(":")[0]]
+            inputs = _data(node)
+            if node.op in _PUTS:
+                elements.add(self._shape_of(inputs[_PUTS[node.op]]))
+            elif node.op == "TensorListFromTensor":
+                whole = self._shape_of(inputs[0])
+                elements.add(None if whole is None else whole[1:])
+                continue
+            elif node.op in ("EmptyTensorList", "TensorListReserve"):
+                continue
+            elif node.op not in _PASS and node.op not in _TAKES and node.op not in MERGES:
+                return None
+            for tensor in inputs if node.op in MERGES else inputs[:1]:
+                if tensor not in seen:
+                    seen.add(tensor)
+                    pending.append(tensor)
+        shape = elements.pop() if len(elements) == 1 else None
+        if shape is None:
+            return None
+        return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(name, f"element_{i}")
+                     for i, d in enumerate(shape))  # fmt: skip
+
+
+def finer(spec: TensorSpec, shape: Shape | None) -> TensorSpec:
+    """The type with sizes from `shape` where it has none; as it is if the two contradict each other."""
+    if shape is None or spec.shape is None:
+        return spec if shape is None else TensorSpec(spec.dtype, shape)
+    if len(spec.shape) != len(shape):
+        return spec
+    return TensorSpec(spec.dtype, tuple(_finer(a, b) for a, b in zip(spec.shape, shape, strict=True)))
+
+
+def _finer(theirs: Dim, ours: Dim) -> Dim:
+    return theirs if isinstance(theirs, int) else ours
+
+
+def _data(node: Any) -> list[str]:
+    return [canonical_tensor(edge) for edge in node.input if not edge.startswith("^")]

@@ -1,0 +1,50 @@
+"""Prints the tables of FusionStitching and AStitch with our figures beside the papers', and draws their figures.
+
+    python tools/tables.py benchmarks/cpu_models.json benchmarks/h200_models.json
+    python tools/tables.py /tmp/models.json --out=/tmp/page/README.md
+
+The results are those of `tools/benchmark.py --models`. Writes a page, pictures into figures/ beside it. What could not
+be measured is printed as such, with the reason. The papers' rows are in tabulating/paper_rows.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from tabulating import astitch, fusion_stitching  # noqa: E402
+from tabulating.page import page  # noqa: E402
+from tabulating.plots import draw  # noqa: E402
+from tabulating.results import load  # noqa: E402
+
+PAPER_ROWS = ROOT / "tools" / "tabulating" / "paper_rows.json"
+FIGURES = "figures"
+
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "README.md"), "the page; pictures go to figures/ beside it")
+
+
+def main(arguments: Sequence[str]) -> None:
+    if len(arguments) < 2:
+        raise app.UsageError("which results?")
+    ours = [load(Path(name)) for name in arguments[1:]]
+    paper, out = json.loads(PAPER_ROWS.read_text()), Path(_OUT.value)
+    papers = [("FusionStitching", fusion_stitching.sections(paper["fusionstitching"], ours)),
+              ("AStitch", astitch.sections(paper["astitch"], ours))]  # fmt: skip
+    (out.parent / FIGURES).mkdir(parents=True, exist_ok=True)
+    for _, sections in papers:
+        for section in sections:
+            if section.chart is not None and not section.chart.is_empty:
+                draw(section.chart, out.parent / FIGURES)
+    out.write_text(page(ours, papers, out.parent, FIGURES))
+    print(out)
+
+
+if __name__ == "__main__":
+    app.run(main)

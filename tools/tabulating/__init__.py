@@ -1,0 +1,1 @@
+"""What `tools/tables.py` is made of."""

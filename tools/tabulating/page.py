@@ -1,0 +1,105 @@
+"""The page of results: what was measured where, the zoo, the papers' tables, and the other measurements beside."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulating import results as r
+from tabulating.results import Results
+from tabulating.sections import Section
+
+BACKENDS = ("tf", "xla", "stitch")
+
+
+def page(ours: Sequence[Results], papers: Sequence[tuple[str, Sequence[Section]]], folder: Path, figures: str) -> str:
+    """Markdown.
+
+    Args:
+        papers: name -> its tables.
+        folder: where the page and the other measurements lie.
+        figures: the pictures' folder, from there.
+    """
+    parts = ["# Measurements\n", "This page is made by `python tools/tables.py "
+             + " ".join(f"benchmarks/{results.name}.json" for results in ours) + "`.\n",
+             files(folder, {results.name for results in ours})]  # fmt: skip
+    for results in ours:
+        parts += [zoo(results).markdown(figures)]
+    for name, sections in papers:
+        parts += [f"## {name}\n", *(section.markdown(figures) for section in sections)]
+    return "\n".join(parts)
+
+
+def zoo(ours: Results) -> Section:
+    """Every row of a results file."""
+    machine = ", ".join(f"{key} {value}" for key, value in ours.rows[0]["machine"].items())
+    section = Section(f"Models ({ours.label})", f"`{ours.name}.json`: {machine}. "
+                      "Milliseconds a step: median (quartiles), backends in turns in one run. Kernels a step: "
+                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB.", [
+                          "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
+                          "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
+                          "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
+                          "losses differ by"])  # fmt: skip
+    for row in ours.rows:
+        differs = row.get("loss_difference", {}).get("stitch")
+        section.add(row["model"], row["mode"], row["config"], row["dtype"], *(_each(row, _milliseconds)),
+                    lambda row=row: r.speedup(row, "tf"), lambda row=row: r.speedup(row, "xla"),
+                    *_each(row, _kernels), *_each(row, _first), *_each(row, _peak),
+                    None if differs is None else f"{differs:.0e}")  # fmt: skip
+    plain = [row for row in ours.rows if row["dtype"] == "float32"]
+    for over, name in (("xla", "XLA"), ("tf", "TensorFlow")):
+        ratios = [r.speedup(row, over) for row in plain if {f"{over}_us", "stitch_us"} <= row.keys()]
+        if ratios:
+            section.notes.insert(0, f"float32, {len(ratios)} rows: {r.geometric_mean(ratios):.2f} times as fast as "
+                                    f"{name} (geometric mean), {min(ratios):.2f} to {max(ratios):.2f}.")  # fmt: skip
+    if not ours.is_gpu:
+        section.notes.append("Kernels on a CPU: ops and XLA's thunks, without ops of less than 8,000 cycles, which "
+                             "TensorFlow's profiler leaves out.")  # fmt: skip
+    loads = [row["machine"]["load"] for row in ours.rows]
+    section.notes.append(f"Load of the machine at the rows' start: {min(loads)} to {max(loads)}.")
+    return section
+
+
+def _each(row: r.Row, cell: Any) -> list[Any]:
+    return [lambda b=b: cell(row, b) for b in BACKENDS]
+
+
+def _milliseconds(row: r.Row, backend: str) -> str:
+    low, high = (us / 1e3 for us in r.field(row, "quartiles_us", backend))
+    return f"{r.field(row, 'us', backend) / 1e3:.2f} ({low:.2f}-{high:.2f})"
+
+
+def _kernels(row: r.Row, backend: str) -> str:
+    return "+".join(f"{n:.0f}" for n in r.field(row, "kernels_by_class", backend).values())
+
+
+def _first(row: r.Row, backend: str) -> str:
+    return f"{r.field(row, 'first_us', backend) / 1e6:.1f}"
+
+
+def _peak(row: r.Row, backend: str) -> str:
+    memory = r.field(row, "memory", backend)
+    return f"{memory.get('gpu_mib', memory['host_mib']):.0f}"
+
+
+def files(folder: Path, own: set[str]) -> str:
+    """The other measurements of the folder, from their own metadata."""
+    lines = ["| file | what | made by | where |", "| --- | --- | --- | --- |"]
+    for path in sorted(folder.glob("*.json")):
+        if path.stem in own:
+            continue
+        found = json.loads(path.read_text())
+        first = found[0] if isinstance(found, list) else found
+        text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
+        title = text.partition("\n")[0].lstrip("# ")
+        made = first.get("command") or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
+        machine = first.get("machine") or {}
+        where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
+        link = f"[{path.stem}]({path.stem}.md)" if text else path.name
+        lines.append(f"| {link} | {title} | `{made}` | {where} |")
+    lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
+              "while measuring: the load at the start is in the file.\n"]  # fmt: skip
+    return "\n".join(lines)
