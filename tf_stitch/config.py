@@ -13,19 +13,21 @@ from tf_stitch.errors import ConfigError
 
 @dataclass(frozen=True)
 class Fuel:
-    """How much may be stitched: the first `regions` regions, and of the one after them the first `patterns` patterns,
-    its other ops each in a kernel of its own; None: nothing of it."""
+    """How much may be stitched: the first `patterns` patterns, ops of all others each in a kernel of its own. With
+    `regions` those of the region after so many; nothing of the later ones, and of it neither if `patterns` is None."""
 
-    regions: int
+    regions: int | None
     patterns: int | None = None
 
     def __str__(self) -> str:
-        return str(self.regions) if self.patterns is None else f"{self.regions}.{self.patterns}"
+        if self.regions is None:
+            return str(self.patterns)
+        return f"{self.regions}r" if self.patterns is None else f"{self.regions}.{self.patterns}"
 
     @property
-    def begun(self) -> int:
-        """Regions of which anything is stitched."""
-        return self.regions + (self.patterns is not None)
+    def begun(self) -> int | None:
+        """Regions of which anything is stitched, None for all."""
+        return None if self.regions is None else self.regions + (self.patterns is not None)
 
     def patterns_of(self, region: int) -> int | None:
         """How many patterns of a region may be stitched, None for all."""
@@ -116,8 +118,10 @@ def _count(text: str) -> int:
 
 
 def _fuel(text: str) -> Fuel:
-    regions, point, patterns = text.partition(".")
-    return Fuel(_count(regions), _count(patterns) if point else None)
+    if text.endswith("r"):
+        return Fuel(_count(text.removesuffix("r")))
+    regions, point, patterns = text.rpartition(".")
+    return Fuel(_count(regions) if point else None, _count(patterns))
 
 
 def _globs(text: str) -> tuple[str, ...]:
@@ -162,8 +166,9 @@ VARIABLES: Mapping[str, Variable] = {
                                "stitch only TensorFlow nodes whose names match"),
     "TF_STITCH_SKIP": Variable("skip", "globs, separated by commas", _globs,
                                "leave TensorFlow nodes whose names match"),
-    "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0, or two as in 12.3", _fuel,
-                               "stitch only the first regions; after the point, patterns of the next region"),
+    "TF_STITCH_FUEL": Variable("fuel", "a whole number from 0, 12r, or two as in 12.3", _fuel,
+                               "stitch only the first patterns; with r: the first regions; with a point: the "
+                               "first regions, and patterns of the next"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
     "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,

@@ -9,11 +9,11 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
-from tf_stitch.lowering.compile_pattern import compile_pattern, has_schedule
+from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
-from tf_stitch.planning.estimate import estimate_us
+from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
 from tf_stitch.schedule.reuse import Reuse, require_reuse
@@ -62,18 +62,21 @@ class PatternCompiler:
         """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
         library call."""
         if is_library_call(pattern):
-            return estimate_us(pattern, self._device)
+            return call_us(pattern, self._device)
         try:
             require_reuse(pattern, self._reuse)
             written, _ = _without_products(pattern)
         except ScheduleError:
             return None
-        return estimate_us(written, self._device) if has_schedule(written, self._device, self._aligned) else None
+        schedule = first_schedule(written, self._device, self._aligned)
+        if schedule is None:
+            return None
+        return estimate_us(written, self._device, schedule.mapping.grid, schedule.mapping.threads)
 
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
         if is_library_call(pattern):
-            return estimate_us(pattern, self._device)
+            return call_us(pattern, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
             self._times[key] = self._cost(pattern)

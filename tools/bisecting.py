@@ -87,7 +87,7 @@ class _Search:
             how = difference(self._plain, outcome, self._tolerance)
             self._seen[key] = outcome, how
             if fuel is None and outcome.regions is not None:
-                self._seen[str(len(outcome.regions))] = outcome, how
+                self._seen[f"{len(outcome.regions)}r"] = outcome, how
             self._say(f"{title}: {how or 'same'}")
         return self._seen[key]
 
@@ -96,12 +96,12 @@ class _Search:
         everything, how = self.outcome(None, "everything stitched")
         if how is None:
             raise BisectError("stitched and plain results agree")
-        _, how = self.outcome("0", "nothing stitched")
+        _, how = self.outcome("0r", "nothing stitched")
         if how is not None:
             raise BisectError(f"the result differs with no region stitched, too ({how}): the script is not "
                               "deterministic, or tf_stitch's activation matters to it")  # fmt: skip
         total = None if everything.regions is None else len(everything.regions)
-        return first_true(lambda n: self.outcome(str(n), f"first {n} regions")[1] is not None, total) - 1
+        return first_true(lambda n: self.outcome(f"{n}r", f"first {n} regions")[1] is not None, total) - 1
 
     def pattern(self, region: int, count: int) -> int | None:
         """The first of a region's `count` that makes a difference, None if none is needed for it."""
@@ -129,7 +129,7 @@ def find_culprit(plain: Outcome, run: Run, tolerance: float, say: Callable[[str]
         raise BisectError('the command prints no number: neither "step N loss X" nor in its last line')
     search = _Search(plain, run, tolerance, say)
     region = search.region()
-    outcome, how = search.outcome(str(region + 1), f"first {region + 1} regions")
+    outcome, how = search.outcome(f"{region + 1}r", f"first {region + 1} regions")
     nodes = outcome.regions[region] if outcome.regions is not None and len(outcome.regions) > region else None
     patterns = outcome.patterns[region] if outcome.patterns is not None and len(outcome.patterns) > region else []
     pattern = search.pattern(region, len(patterns))
@@ -237,8 +237,8 @@ def _verdict(culprit: Culprit, command: Sequence[str]) -> Iterator[str]:
     else:
         yield f"of its {len(culprit.nodes)} nodes, pattern {culprit.pattern} is the first that does; it computes:"
         yield from (f"  {name} ({culprit.nodes.get(name, '?')})" for name in culprit.pattern_nodes)
-    after = f"{region + 1}" if culprit.pattern is None else f"{region}.{culprit.pattern + 1}"
-    before = f"{region}" if culprit.pattern is None else f"{region}.{culprit.pattern}"
+    after = f"{region + 1}r" if culprit.pattern is None else f"{region}.{culprit.pattern + 1}"
+    before = f"{region}r" if culprit.pattern is None else f"{region}.{culprit.pattern}"
     yield f"with it:    TF_STITCH=1 TF_STITCH_FUEL={after} {line}"
     yield f"without it: TF_STITCH=1 TF_STITCH_FUEL={before} {line}"
     yield f"its stages: TF_STITCH=1 TF_STITCH_FUEL={after} TF_STITCH_DUMP_DIR=dump {line}"

@@ -1,4 +1,5 @@
-"""Compares predicted times of kernels with measured ones, on the subgraphs and scripts that tf_stitch is measured by.
+"""Compares predicted times of kernels with measured ones: of the subgraphs that tf_stitch is measured by, and of the
+scripts and the zoo's models (small configurations), from texts that tools/zoo_graphs.py made.
 
     python tools/cost_report.py                                    this machine's CPU
     python tools/cost_report.py --target=cuda                      this machine's GPU
@@ -7,7 +8,8 @@ A GPU machine without TensorFlow measures what another made:
     python tools/cost_report.py --measure=DIR --times=times.json   there; needs CuPy
     python tools/cost_report.py --target=cuda --times=times.json   here: the report
 
-Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one.
+Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one,
+by the profile that `tools/calibrate.py` made of this machine where there is one.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,7 @@ _TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to predict f
 _EXPORT = flags.DEFINE_string("export", None, "write the built kernels into this folder and stop")
 _MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a folder and stop")
 _TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
-_SCRIPTS = flags.DEFINE_list("scripts", ["encoder_inference", "encoder_train", "word2vec_train", "char_train"],
-                             "steps of models/scripts to take kernels from")  # fmt: skip
+_PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps to take kernels from; none given: all")
 _OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
 
 
@@ -55,12 +55,17 @@ def main(argv: Sequence[str]) -> None:
         measured = measure_folder(Path(_MEASURE.value))
         Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
         return
-    from costing.cases import script_cases, subgraph_cases  # they need what a machine that measures may lack
+    from costing.cases import (  # they need what a machine that measures may lack
+        device_of,
+        program_cases,
+        programs,
+        subgraph_cases,
+    )
 
     cache = KernelCache(load_config().cache_dir / "kernels")
-    device = H200 if _TARGET.value == "cuda" else replace(CPU, processors=1)
+    device = device_of(_TARGET.value)
     cases = subgraph_cases(device)
-    for more in script_cases(device, _SCRIPTS.value):
+    for more in program_cases(device, programs() if _PROGRAMS.value is None else _PROGRAMS.value):
         cases.extend(more)
     if _EXPORT.value:
         export(cases, device, cache, Path(_EXPORT.value))

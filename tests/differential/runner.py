@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.arguments import arguments_of as keys_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.interpreter import interpret
@@ -71,14 +72,6 @@ def key_of(node: Node) -> str:
     """Key of an input, handle of a variable."""
     assert isinstance(node.attrs, oa.InputAttrs | oa.VariableAttrs)
     return node.attrs.key if isinstance(node.attrs, oa.InputAttrs) else node.attrs.handle
-
-
-def keys_of(graph: TensorGraph) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Input keys and variable handles; a handle that is only assigned counts too."""
-    inputs = tuple(key_of(n) for n in graph.inputs() if n.kind is OpKind.INPUT)
-    read = [key_of(n) for n in graph.inputs() if n.kind is OpKind.VARIABLE]
-    written = [n.attrs.handle for _, n in graph.outputs if isinstance(n.attrs, oa.AssignAttrs)]
-    return inputs, tuple(dict.fromkeys([*read, *written]))
 
 
 def random_values(graph: TensorGraph, seed: int = 0) -> Values:

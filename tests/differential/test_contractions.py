@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.differential import patterns as p
@@ -50,11 +51,16 @@ def train_step(rows: int = 6, width: int = 4) -> TensorGraph:
 
 X, Y = B.input("x", F32, (2, 3)), B.input("y", F32, (3, 4))
 PRODUCT = B.dot(X, Y)
+TABLE, LARGE = np.linspace(-1, 1, 800).reshape(40, 20), B.input("l", F32, (40, 24))
 GRAPHS = {
     "attention": attention(),
     "train_step": train_step(),
     "product_alone": region("one", [PRODUCT]),
     "delivered_as_view": region("view", [B.reshape(PRODUCT, (8,))]),
+    "constant_operand": region("ones", [B.dot(B.input("long", F32, (24, 40)), B.constant(TABLE, F32))]),
+    "constant_behind_a_view": region("ones", [B.dot(B.reshape(B.constant(TABLE, F32), (20, 40)), LARGE)]),
+    "single_elements": region("one", [B.dot(B.reshape(B.exp(B.input("s", F32, ())), (1, 1)),
+                                            B.input("r", F32, (1, 64)))]),
     "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
     "product_of_product": region("chain", [B.dot(B.reshape(PRODUCT, (4, 2)), B.input("z", F32, (2, 5)))]),
     "view_delivered_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),

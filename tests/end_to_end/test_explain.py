@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from explaining.rows import Graph, graphs
+from explaining.rows import SHARED, Graph, graphs
 from explaining.why import answers
 
 from tests.end_to_end.conftest import SCRIPTS, Runner
@@ -23,6 +23,9 @@ def test_every_op_has_a_kernel_or_a_reason(train_step: Graph) -> None:
     for op in train_step.ops:
         assert bool(op.kernels) != bool(op.why), op
         assert op.kernels or len(str(op.why)) > 12, op
+        assert "unknown" not in str(op.why), op
+    shared = [op for op in train_step.ops if op.why == SHARED]
+    assert len(shared) < 10, "nearly every op whose value is another's says whose"
     kinds = Counter(op.op for op in train_step.ops if op.kernels)
     assert kinds["Softmax"] == kinds["Rsqrt"] / 2 > 0  # in attention, and in two normalisations a block
     whys = {op.op: op.why or op.kernels[0].rule for op in train_step.ops}

@@ -80,13 +80,15 @@ def config(tmp_path: Path) -> StitchConfig:
 
 def test_variables() -> None:
     config = load_config({"TF_STITCH_ONLY": "a/*, b", "TF_STITCH_SKIP": "*grad*", "TF_STITCH_FUEL": "0"})
-    assert (config.only, config.skip, config.fuel) == (("a/*", "b"), ("*grad*",), Fuel(0))
-    assert load_config({"TF_STITCH_FUEL": "12.3"}).fuel == Fuel(12, 3)
+    assert (config.only, config.skip, config.fuel) == (("a/*", "b"), ("*grad*",), Fuel(None, 0))
+    for text, fuel in (("12.3", Fuel(12, 3)), ("12r", Fuel(12)), ("12", Fuel(None, 12))):
+        assert load_config({"TF_STITCH_FUEL": text}).fuel == fuel
+        assert str(fuel) == text
     assert (load_config({}).only, load_config({}).skip, load_config({}).fuel) == ((), (), None)
 
 
 @pytest.mark.parametrize("variable", [{"TF_STITCH_FUEL": "-1"}, {"TF_STITCH_FUEL": "1.x"},
-                                      {"TF_STITCH_FUEL": "1."}, {"TF_STITCH_SKIP": "a,,b"}])
+                                      {"TF_STITCH_FUEL": "1."}, {"TF_STITCH_FUEL": "r"}, {"TF_STITCH_SKIP": "a,,b"}])
 def test_variables_refused(variable: Mapping[str, str]) -> None:
     with pytest.raises(ConfigError, match="is not allowed"):
         load_config(variable)
@@ -152,7 +154,7 @@ def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> No
             if whole.region is None or whole.region < fuel:
                 assert node == whole
             else:
-                assert node.reason == f"beyond the first {fuel} regions (TF_STITCH_FUEL={fuel})"
+                assert node.reason == f"beyond the first {fuel} regions (TF_STITCH_FUEL={fuel}r)"
         again = GraphItem(graph_def(), frozenset({"Identity"}), "next", "CPU", False, Types(layers))
         session.rewrite(again)
         assert len(session.report.graphs[1].regions) == max(0, min(fuel - 3, 3))
@@ -241,3 +243,20 @@ def test_the_report_of_a_large_graph_stays_small(config: StitchConfig, tmp_path:
     path = write_report(session.report.document(None), tmp_path, {})
     assert path.stat().st_size < 3 << 20
     assert json.loads(path.read_text())["graphs"][0]["nodes"][5]["name"]
+
+
+def test_fuel_counts_patterns_across_regions(config: StitchConfig) -> None:
+    """Three regions in a row, of a pattern each."""
+    def different(x: Any, w: Any) -> Any:
+        for i, squash in enumerate((tf.tanh, tf.sigmoid, tf.nn.softplus)):
+            x = tf.matmul(tf.nn.softmax(squash(x) * 2.0), w, name=f"product{i}")
+        return x
+
+    for patterns in (0, 2, 3, 9):
+        session, entry = rewrite(replace(config, fuel=Fuel(None, patterns)), different)
+        assert entry.regions == [0, 1, 2]
+        for region in (2, 0, 1):  # in the order in which they run first
+            session.registry.build(region, CPU_ORDINAL, Key(True, ((8, WIDTH),)))
+        kept = [sum(k.pattern is not None and (k.region, k.build) == (region, 0) for k in session.report.kernels)
+                for region in (2, 0, 1)]
+        assert kept == [int(patterns > i) for i in range(3)]

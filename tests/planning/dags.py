@@ -65,3 +65,13 @@ def part_of(nodes: list[Node], times: MadeUpTimes, extra: tuple[Edge, ...] = ())
     edges = [(position[o], i) for i, n in enumerate(nodes) for o in dict.fromkeys(n.operands) if o in position]
     facts = RegionFacts(users, frozenset(n for n in nodes if not users[n]), frozenset())
     return Part(nodes, list(dict.fromkeys([*edges, *extra])), facts, times)
+
+
+def closure(part: Part, mask: int) -> int:
+    """The smallest convex set that holds `mask`: with all nodes on paths between its nodes."""
+    hull = part.hull(mask)
+    return mask | (hull.above & hull.below)
+
+
+def is_convex(part: Part, mask: int) -> bool:
+    return closure(part, mask) == mask

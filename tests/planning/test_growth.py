@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.differential.runner import check_all, keys_of, random_values, region
-from tests.planning.dags import B, MadeUpTimes, part_of, random_nodes
+from tests.planning.dags import B, MadeUpTimes, closure, is_convex, part_of, random_nodes
 from tests.planning.paper_graphs import MOTIVATING, motivating_example
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
@@ -93,7 +93,7 @@ def test_every_source_gives_convex_sets(rng: random.Random) -> None:
     part = part_of(random_nodes(rng, rng.randint(2, 30)), MadeUpTimes())
     for masks in (substitution_patterns(part), explore(part, ExploreOptions(large=0)),
                   merged_patterns(part, MergeOptions())):
-        assert all(part.is_convex(m) and m.bit_count() > 1 for m in masks)
+        assert all(is_convex(part, m) and m.bit_count() > 1 for m in masks)
         assert len(set(masks)) == len(masks)
     assert all((part.gain(m) or 0) > 0 for m in candidates(part, GrowthOptions()))
 
@@ -110,12 +110,12 @@ def test_exploration_keeps_its_limits(limits: ExploreOptions, largest: int) -> N
 def test_traffic_is_that_of_the_pattern(rng: random.Random) -> None:
     part = part_of(random_nodes(rng, 12), MadeUpTimes())
     for _ in range(5):
-        mask = part.closure(mask_of(rng.sample(range(12), 3)))
+        mask = closure(part, mask_of(rng.sample(range(12), 3)))
         pattern = part.pattern(mask)
         assert part.traffic(mask) == sum(n.type.nbytes for n in (*pattern.reads(), *pattern.outputs))
         hull = part.hull(mask)
         for i in bits(part.neighbours(mask)):
-            assert hull.takes(i) == part.is_convex(mask | 1 << i)
+            assert hull.takes(i) == is_convex(part, mask | 1 << i)
 
 
 @pytest.mark.parametrize("turned", ["no", "left", "right"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -44,10 +46,11 @@ def is_legal(problem: Selection, chosen: tuple[int, ...]) -> bool:
 
 
 def best_by_brute_force(problem: Selection) -> float:
-    best, count = 0.0, len(problem.candidates)
+    best, count = 0.0 if problem.least_saved == 0 else -math.inf, len(problem.candidates)
     for size in range(1, count + 1):
         for chosen in itertools.combinations(range(count), size):
-            if sum(problem.gains[j] for j in chosen) > best and is_legal(problem, chosen):
+            if (sum(problem.gains[j] for j in chosen) > best and problem.saved(chosen) >= problem.least_saved
+                    and is_legal(problem, chosen)):
                 best = sum(problem.gains[j] for j in chosen)
     return best
 
@@ -63,6 +66,23 @@ def test_the_integer_program_finds_the_best_choice(rng: random.Random) -> None:
     assert is_legal(problem, choice.chosen)
     assert is_legal(problem, greedy.chosen)
     assert solve(problem, 5.0) == choice, "the same problem has one answer"
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_choice_saves_as_many_kernels_as_it_has_to(rng: random.Random) -> None:
+    problem = random_problem(rng, rng.randint(3, 12), rng.randint(2, 10))
+    problem = replace(problem, gains=tuple(gain + 1.1 for gain in problem.gains))  # all useful, as the program needs
+    problem = replace(problem, least_saved=problem.saved(solve_greedily(problem).chosen))
+    choice = solve(problem, 5.0)
+    assert problem.saved(choice.chosen) >= problem.least_saved
+    assert choice.objective == pytest.approx(best_by_brute_force(problem))
+
+
+def test_a_large_gain_gives_way_to_several_in_its_place() -> None:
+    """By gain alone {0..3} goes first, and nothing fits beside it."""
+    sets = (frozenset((0, 1, 2, 3)), frozenset((0, 1, 2)), frozenset((0, 1)), frozenset((2, 3)))
+    problem = Selection(sets, (5.0, 4.5, 4.0, 3.0), 4, ())
+    assert solve_greedily(problem).chosen == (2, 3)
 
 
 CROSSING = Selection((frozenset((0, 2)), frozenset((1, 3))), (3.0, 2.0), 4, ((0, 3), (1, 2)))

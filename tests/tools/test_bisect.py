@@ -28,7 +28,7 @@ class Script:
 
     def __call__(self, fuel: str | None) -> Outcome:
         self.fuels.append(fuel)
-        whole, point, kept = ("999", "", "") if fuel is None else fuel.partition(".")
+        whole, point, kept = ("999", "", "") if fuel is None else fuel.removesuffix("r").partition(".")
         stitched = dict.fromkeys(range(min(int(whole), self.total)), self.patterns)
         if point and int(whole) < self.total:
             stitched[int(whole)] = min(int(kept), self.patterns)
@@ -104,7 +104,7 @@ def test_a_command(tmp_path: Path) -> None:
     program.write_text(
         "import json, os\n"
         "on = os.environ['TF_STITCH'] == '1'\n"
-        "whole, _, kept = os.environ.get('TF_STITCH_FUEL', '9').partition('.')\n"
+        "whole, _, kept = os.environ.get('TF_STITCH_FUEL', '9').removesuffix('r').partition('.')\n"
         "patterns = {i: 5 for i in range(min(int(whole), 9))} if on else {}\n"
         "if on and kept: patterns[int(whole)] = int(kept)\n"
         "print('step 1 loss', 2.5 if patterns.get(2, 0) > 3 else 2.0)\n"

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from explaining.load import Document, load_document
 from explaining.measure import measure
-from explaining.rows import Graph, graphs
+from explaining.rows import KNOWN, SHARED, Graph, graphs
 from explaining.text import table
 from explaining.why import answers
 
@@ -70,6 +70,20 @@ def test_every_op_has_a_kernel_or_a_reason(document: Document) -> None:
     assert ops["v"].why == "a view"
     assert ops["b"].why == "build: gcc is gone"
     assert ops["m"].why == "MatMul is a library call"
+
+
+def test_an_op_without_a_kernel_says_whose_value_it_has() -> None:
+    nodes = [node("x", "_Arg", [], reason="an argument"), node("c", "Const", [], reason="a constant"),
+             node("e", "Exp", [0], 0), node("e2", "Exp", [0], 0), node("i", "Identity", [3], 0),
+             node("s", "Sqrt", [4], 0), node("s2", "Sqrt", [2], 0), node("k", "Neg", [1], 0),
+             node("d", "Sub", [0, 2], 0)]  # fmt: skip
+    graph = {"graph": "g", "device": "CPU", "stitched_nodes": 7, "regions": [0], "left_out": {}, "milliseconds": 1.0}
+    document = {"graphs": [graph | {"nodes": nodes}], "regions": [region(0, {n["name"]: n["op"] for n in nodes[2:]})],
+                "kernels": [kernel(0, 0, ["e", "s2"])], "builds": [build(0, {})], "fallbacks": []}
+    [found] = graphs(document)
+    assert {op.name: op.why for op in found.ops if op.region is not None} == {
+        "e": None, "e2": "repeats e, which is computed once", "i": "hands on the value of e",
+        "s": "repeats s2, which is computed once", "s2": None, "k": KNOWN, "d": SHARED}  # fmt: skip
 
 
 def test_table(document: Document) -> None:

@@ -18,11 +18,13 @@ from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.libraries import SCOPES
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
+from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
@@ -40,6 +42,7 @@ class Analysis:
         self._config, self._device, self._size = config, device, size
         self._plan_options = PlanOptions(config.planner, config.ilp_seconds)
         self._controls = Controls(config)
+        self._fuel = PatternFuel(config.fuel)
         self._regions = 0
         self.report = Report()
 
@@ -81,7 +84,8 @@ class Analysis:
         if shapes is None:
             self.report.note("plan", where, "its sizes are known at run time only")
             return
-        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
+        text = anonymous_text(region.graph)
+        patterns = self._fuel.limit(number, text)
         try:
             graph = bind(region.graph, shapes)
             compiled = compile_region(graph, region.input_keys, region.variable_keys,
@@ -90,6 +94,7 @@ class Analysis:
         except StitchError as error:
             self.report.note("plan", where, str(error))
             return
+        self._fuel.spend(text, compiled.plan)
         source = f"region_{number}_0.{'cu' if self._device.is_gpu else 'c'}" if compiled.source else None
         if source is not None:
             self.report.sources[source] = compiled.source

@@ -15,11 +15,11 @@ class Controls:
     """Thread-safe: one of a process counts its regions."""
 
     def __init__(self, config: StitchConfig) -> None:
-        self._only, self._skip, self._fuel = config.only, config.skip, config.fuel
+        self._only, self._skip = config.only, config.skip
         self._taken = 0
         self._lock = threading.Lock()
-        begun = 0 if config.fuel is None else config.fuel.begun
-        self.out_of_fuel = f"beyond the first {begun} regions (TF_STITCH_FUEL={config.fuel})"
+        self._regions = None if config.fuel is None else config.fuel.begun
+        self.out_of_fuel = f"beyond the first {self._regions} regions (TF_STITCH_FUEL={config.fuel})"
 
     def why_not(self, node: str) -> str | None:
         """Why a node stays a TensorFlow op whatever it is, or None."""
@@ -32,7 +32,7 @@ class Controls:
     def take(self, regions: int) -> int:
         """How many of so many regions may be stitched: the first ones. They use up fuel."""
         with self._lock:
-            if self._fuel is not None:
-                regions = min(regions, self._fuel.begun - self._taken)
+            if self._regions is not None:
+                regions = min(regions, self._regions - self._taken)
             self._taken += regions
             return regions

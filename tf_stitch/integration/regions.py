@@ -12,6 +12,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError, BuildPending
 from tf_stitch.integration.build_entries import Place, build_entries, names_of
 from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.prebuild import Prebuilder
 from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
@@ -49,6 +50,7 @@ class RegionRegistry:
 
     def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
         self._config, self._report, self._dump = config, report, dump
+        self._fuel = PatternFuel(config.fuel)
         self._regions: list[RegionGraph] = []
         self._lock = threading.Lock()
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
@@ -67,7 +69,7 @@ class RegionRegistry:
         with self._lock:
             self._regions.append(region)
             number = len(self._regions) - 1
-        if group >= 0:
+        if group >= 0 and not self._fuel.in_order:
             self._prebuilder.add(number, region, group)
         return number
 
@@ -133,8 +135,17 @@ class RegionRegistry:
 
     def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
         """The executable, and whether it was there already."""
+        if not self._fuel.in_order:
+            return self._find_within(number, device, key, self._fuel.limit(number, ""))
+        text = self._form(number)[1]
+        with self._fuel.lock:
+            built, known = self._find_within(number, device, key, self._fuel.limit(number, text))
+            if built.compiled is not None:
+                self._fuel.spend(text, built.compiled.plan)
+        return built, known
+
+    def _find_within(self, number: int, device: int, key: Key, patterns: int | None) -> tuple[Built, bool]:
         region, text = self._form(number)
-        patterns = self._config.fuel.patterns_of(number) if self._config.fuel else None
         place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns)
         with self._lock:
             family = self._families.setdefault((text, device, place.aligned, patterns), ShapeFamily())

@@ -47,6 +47,11 @@ def parse_graph(text: str) -> TensorGraph:
     return graph
 
 
+def parse_graphs(text: str) -> list[TensorGraph]:
+    """The graphs of a text that holds several, one after the other."""
+    return [parse_graph(f"graph {part}") for part in re.split(r"^graph ", text, flags=re.MULTILINE)[1:]]
+
+
 def _node(found: re.Match[str], nodes: dict[str, Node]) -> Node:
     kind, result = OpKind(found[2]), _type(found[5])
     operands = [nodes[o.removeprefix("%")] for o in found[3].split(", ") if o]

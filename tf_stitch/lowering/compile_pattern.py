@@ -32,9 +32,9 @@ def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) 
     raise ScheduleError("; ".join(dict.fromkeys(reasons)), pattern.nodes[0].loc)
 
 
-def has_schedule(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> bool:
-    """Whether a rule proposes a schedule; it may still turn out that it cannot be lowered."""
-    return next(_schedules(pattern, device, aligned, []), None) is not None
+def first_schedule(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> KernelSchedule | None:
+    """The first schedule that a rule proposes, if any; it may still turn out that it cannot be lowered."""
+    return next(_schedules(pattern, device, aligned, []), None)
 
 
 def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: list[str]) -> Iterator[KernelSchedule]:

@@ -7,6 +7,7 @@ The column reductions are first stages (see transforms.split_reductions): each b
 from __future__ import annotations
 
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -14,7 +15,6 @@ from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.row import RowLowering
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import split_phases
-from tf_stitch.schedule.rules.mixed_reduction import is_column
 
 
 def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
@@ -25,7 +25,7 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     """
     lowering = RowLowering(schedule)
     out, m, domain = lowering.out, schedule.mapping, schedule.domain
-    columns = [n for n in schedule.pattern.nodes if is_column(n)]
+    columns = [n for n in schedule.pattern.nodes if keeps_last_axis(n)]
     if any(o in columns for n in schedule.pattern.nodes for o in n.operands):
         raise ScheduleError("a sum across rows is needed before it is complete")
     phases = split_phases(schedule.pattern, domain.rows * domain.cols, columns)

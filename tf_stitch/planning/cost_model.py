@@ -44,7 +44,8 @@ NEAR_BYTES = 16384
 """What a CPU's first cache surely holds."""
 COLD_CALL_US = 0.5
 """What a CPU kernel costs at least beside its work: between others its code and arguments are not as warm as in the
-loop that calibration times. Chosen on models/scripts/digits_encoder.py: 53 ms a step against 64 without it."""
+loop that calibration times. Not measured by calibration: chosen on one run of models/scripts/digits_encoder.py on one
+machine, 53 ms a step against 64 without it."""
 INLINE_CYCLES = 30_000
 """CPU kernels of less work run in the calling thread (emit/cpu.py)."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+import networkx as nx
+
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import is_large_product
@@ -52,32 +54,18 @@ def levels(work: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[int]:
 def _connected(work: Sequence[Node], needs: Sequence[Sequence[int]], level: Sequence[int],
                free: frozenset[Node]) -> list[list[int]]:
     """Positions of one level connected by values, or by reading the same tensor."""
-    leader = list(range(len(work)))
-
-    def find(i: int) -> int:
-        while leader[i] != i:
-            leader[i] = leader[leader[i]]
-            i = leader[i]
-        return i
-
-    def link(a: int, b: int) -> None:
-        a, b = find(a), find(b)
-        leader[max(a, b)] = min(a, b)
-
+    connected = nx.utils.UnionFind(range(len(work)))
     readers: dict[tuple[Node, int], int] = {}
     for i, node in enumerate(work):
         if is_large_product(node):
             continue
         for j in needs[i]:
             if level[j] == level[i] and not is_large_product(work[j]):
-                link(i, j)
+                connected.union(j, i)
         for operand in node.operands:
             if operand not in free and operand.type.numel > 1:
-                link(i, readers.setdefault((operand, level[i]), i))
-    parts: dict[int, list[int]] = {}
-    for i in range(len(work)):
-        parts.setdefault(find(i), []).append(i)
-    return list(parts.values())
+                connected.union(readers.setdefault((operand, level[i]), i), i)
+    return [sorted(part) for part in connected.to_sets()]
 
 
 def _windows(work: Sequence[Node], needs: Sequence[Sequence[int]], positions: list[int]) -> list[list[int]]:

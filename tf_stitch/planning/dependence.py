@@ -3,8 +3,9 @@ kernel that updates it."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
+
+import networkx as nx
 
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
@@ -69,65 +70,12 @@ def order_groups(groups: Sequence[Iterable[int]], needs: Sequence[Sequence[int]]
     owner = {p: g for g, group in enumerate(groups) for p in group}
     first = [min(group) for group in groups]
     hard = {(owner[before], owner[p]) for p, befores in enumerate(needs) for before in befores}
-    soft = {(owner[a], owner[b]) for a, b in wishes}
-    both = [(a, b) for a, b in hard | soft if a != b]
-    component = strong_components(len(groups), both)
-    kept = [(a, b) for a, b in both if (a, b) in hard or component[a] != component[b]]
-    after: list[list[int]] = [[] for _ in groups]
-    waiting = [0] * len(groups)
-    for a, b in kept:
-        after[a].append(b)
-        waiting[b] += 1
-    ready = [(first[g], g) for g in range(len(groups)) if not waiting[g]]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, g = heapq.heappop(ready)
-        order.append(g)
-        for b in after[g]:
-            waiting[b] -= 1
-            if not waiting[b]:
-                heapq.heappush(ready, (first[b], b))
-    if len(order) < len(groups):
-        raise ValueError("groups need each other")
-    return order
-
-
-def strong_components(size: int, edges: Iterable[Edge]) -> list[int]:
-    """A number for each node of a graph, equal for nodes that reach each other (Tarjan, without recursion)."""
-    after: list[list[int]] = [[] for _ in range(size)]
-    for a, b in edges:
-        after[a].append(b)
-    index, low, component = [-1] * size, [0] * size, [-1] * size
-    open_nodes: list[int] = []
-    visited = found = 0
-    for root in range(size):
-        if index[root] >= 0:
-            continue
-        path = [(root, iter(after[root]))]
-        index[root] = low[root] = visited
-        visited += 1
-        open_nodes.append(root)
-        while path:
-            node, rest = path[-1]
-            for b in rest:
-                if index[b] < 0:
-                    index[b] = low[b] = visited
-                    visited += 1
-                    open_nodes.append(b)
-                    path.append((b, iter(after[b])))
-                    break
-                if component[b] < 0:
-                    low[node] = min(low[node], index[b])
-            else:
-                path.pop()
-                if path:
-                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
-                if low[node] == index[node]:
-                    while True:
-                        member = open_nodes.pop()
-                        component[member] = found
-                        if member == node:
-                            break
-                    found += 1
-    return component
+    both = hard | {(owner[a], owner[b]) for a, b in wishes}
+    graph = nx.DiGraph((a, b) for a, b in both if a != b)
+    graph.add_nodes_from(range(len(groups)))
+    component = {g: i for i, members in enumerate(nx.strongly_connected_components(graph)) for g in members}
+    graph.remove_edges_from([(a, b) for a, b in graph.edges if (a, b) not in hard and component[a] == component[b]])
+    try:
+        return list(nx.lexicographical_topological_sort(graph, key=first.__getitem__))
+    except nx.NetworkXUnfeasible:
+        raise ValueError("groups need each other") from None

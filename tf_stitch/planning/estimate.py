@@ -1,48 +1,60 @@
-"""A first guess of a pattern's time, from its nodes alone: no schedule, no kernel. The planner scales it by exact times
-of single nodes and confirms whatever it chooses."""
+"""A first guess of a pattern's time, from its nodes and the threads of its schedule: no kernel is made. The planner
+scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
 
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.planning.stitch_plan import Pattern, is_library_call
+from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS
+from tf_stitch.planning.stitch_plan import Pattern
 
-ADDITIONS = 2.0
-"""Additions that take as long as a unit of op cost, index arithmetic included: a median over the kernels of
-models/scripts."""
+INLINE_NS = 10_000.0
+"""Work of a CPU kernel that the calling thread does alone: about cost_model.INLINE_CYCLES."""
 
 
-def estimate_us(pattern: Pattern, device: DeviceSpec) -> float:
-    """Microseconds of one launch: the larger of its traffic and its arithmetic."""
-    if is_library_call(pattern) and len(pattern.nodes) > 1:
-        return _call_us(pattern, device)
+def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1) -> float:
+    """Microseconds of one launch: the larger of its traffic and its arithmetic.
+
+    Args:
+        blocks, threads: of its schedule: blocks (CPU: tasks), and threads of each.
+    """
+    profile = device.profile
     moved = sum(n.type.nbytes for n in pattern.reads()) + sum(n.type.nbytes for n in pattern.outputs)
-    work = products = 0
-    for node in pattern.nodes:
-        elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
-        work += (1 + node.info.cost) * elements
-        if node.kind is OpKind.DOT:
-            products += node.type.numel * terms_of(node)
-    return device.profile.launch_us + max(_memory_us(moved, device), _arithmetic_us(work, products, device))
+    memory = _memory_ns(moved, device)
+    work = sum(_node_ns(node, device) for node in pattern.nodes)
+    if device.is_gpu:
+        busy = min(1.0, blocks * threads / (device.processors * SATURATING_THREADS))
+        return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
+    launch = max(profile.launch_us, COLD_CALL_US)
+    if blocks == 1 or max(memory, work) < INLINE_NS:
+        return launch + max(memory, work) * 1e-3
+    cores = min(device.processors, blocks)
+    return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
 
 
-def _call_us(pattern: Pattern, device: DeviceSpec) -> float:
-    """A library call with more than a product: what it reads and computes beside comes on top, for the product hides
-    neither."""
+def call_us(pattern: Pattern, device: DeviceSpec) -> float:
+    """Microseconds of a library call, which has the whole device at work. What it reads and computes beside its product
+    comes on top, for the product hides neither."""
     product = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
     known = set(product.reads())
-    added = sum(n.type.nbytes for n in pattern.reads() if n not in known)
-    work = sum((1 + n.info.cost) * n.type.numel for n in pattern.nodes if n.category is Category.ELEMENTWISE)
-    return estimate_us(product, device) + _memory_us(added, device) + _arithmetic_us(work, 0, device)
+    added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
+    work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
+    cores = 1 if device.is_gpu else device.processors
+    return estimate_us(product, device, device.processors, SATURATING_THREADS) + (added + work / cores) * 1e-3
 
 
-def _memory_us(nbytes: int, device: DeviceSpec) -> float:
-    return nbytes / interpolate(device.profile.bandwidth, nbytes) * 1e-3 if nbytes else 0.0
+def _memory_ns(nbytes: int, device: DeviceSpec) -> float:
+    return nbytes / interpolate(device.profile.bandwidth, nbytes) if nbytes else 0.0
 
 
-def _arithmetic_us(work: int, products: int, device: DeviceSpec) -> float:
-    profile = device.profile
-    rate = profile.rate("float32", OpKind.ADD.value, 1) * (1 if device.is_gpu else device.processors)
-    return (ADDITIONS * work + products) / rate * 1e-3
+def _node_ns(node: Node, device: DeviceSpec) -> float:
+    """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
+    elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
+    kind = node.kind
+    if kind is OpKind.DOT:
+        elements *= terms_of(node)
+        kind = OpKind.ADD  # and a multiplication with it
+    return elements / device.profile.rate(node.type.dtype.compute.value, kind.value, node.info.cost)

@@ -3,35 +3,60 @@ its fallback."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tf_stitch.planning.selection import Choice, Selection
+from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 
 def solve_greedily(problem: Selection, among: Iterable[int] | None = None) -> Choice:
-    """As ilp_solver.solve, with no proof: disjoint candidates in order of gain, skipping what closes a cycle.
+    """As ilp_solver.solve, with no proof: disjoint candidates in order of gain, skipping what closes a cycle; then each
+    gives way to candidates in its place that gain more together.
 
     Args:
         among: candidates that may be taken; None: all.
     """
     gains = problem.gains
-    order = sorted(range(len(gains)) if among is None else among, key=lambda j: (-gains[j], j))
-    chosen: list[int] = []
-    taken: set[int] = set()
-    for j in order:
-        if gains[j] > 0 and not taken & problem.candidates[j]:
-            chosen.append(j)
-            taken |= problem.candidates[j]
+    order = sorted(problem.useful if among is None else among, key=lambda j: (-gains[j], j))
+    order = [j for j in order if gains[j] > NEGLIGIBLE]
+    chosen = _disjoint(problem, order)
     if problem.cycles(chosen):  # rare: only then is every step checked
-        kept: list[int] = []
-        for j in chosen:
-            if not problem.cycles([*kept, j]):
-                kept.append(j)
-        taken = {p for j in kept for p in problem.candidates[j]}
-        for j in order:
-            if gains[j] > 0 and not taken & problem.candidates[j] and not problem.cycles([*kept, j]):
-                kept.append(j)
-                taken |= problem.candidates[j]
-        chosen = kept
-    bound = sum(max(g, 0.0) for g in gains)
-    return Choice(tuple(sorted(chosen)), "greedy", sum(gains[j] for j in chosen), bound)
+        chosen = _acyclic(problem, order, chosen)
+    chosen = _improved(problem, order, chosen)
+    return Choice(tuple(sorted(chosen)), "greedy", sum(gains[j] for j in chosen), sum(gains[j] for j in problem.useful))
+
+
+def _disjoint(problem: Selection, order: Sequence[int], first: Sequence[int] = ()) -> list[int]:
+    chosen, masks = list(first), problem.masks
+    taken = sum(masks[j] for j in first)
+    for j in order:
+        if not taken & masks[j]:
+            chosen.append(j)
+            taken |= masks[j]
+    return chosen
+
+
+def _acyclic(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -> list[int]:
+    """`chosen` without what closes a cycle, and what fits beside the rest."""
+    kept: list[int] = []
+    taken = 0
+    for j in (*chosen, *order):
+        if not taken & problem.masks[j] and not problem.cycles([*kept, j]):
+            kept.append(j)
+            taken |= problem.masks[j]
+    return kept
+
+
+def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -> list[int]:
+    """Each candidate in turn takes the place of those that it overlaps, if with what then fits beside it that gains
+    more: the largest gain is often that of a large set with a part in it that is better off alone."""
+    kept = list(chosen)
+    improved = True
+    while improved:
+        improved = False
+        for i in order:
+            rest = [j for j in kept if not problem.masks[j] & problem.masks[i]]
+            trial = _disjoint(problem, order, [*rest, i])
+            more = sum(problem.gains[j] for j in trial) - sum(problem.gains[j] for j in kept)
+            if more > NEGLIGIBLE and not problem.cycles(trial):
+                kept, improved = trial, True
+    return kept

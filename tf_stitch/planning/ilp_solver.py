@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from tf_stitch.planning.greedy_solver import solve_greedily
-from tf_stitch.planning.selection import Choice, Selection
+from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 MAX_ROUNDS = 50
-NEGLIGIBLE = 1e-6
-"""Microseconds below which two objectives are the same."""
 
 
 @cache
@@ -34,44 +33,54 @@ def import_pulp() -> ModuleType | None:
 
 
 def solve(problem: Selection, seconds: float) -> Choice:
+    """As improve, from the greedy choice."""
+    return improve(problem, solve_greedily(problem), seconds)
+
+
+def improve(problem: Selection, greedy: Choice, seconds: float) -> Choice:
     """The best choice of disjoint candidates whose contraction is acyclic, never worse than the greedy one.
 
     A problem whose useful candidates are disjoint and acyclic needs no program. Where the time ends, the best choice
     found so far is returned as "feasible", with the solver's bound; where there is no pulp, the greedy one.
 
     Args:
+        greedy: saves `least_saved` kernels.
         seconds: time limit of all its programs together.
     """
-    greedy = solve_greedily(problem)
-    useful = [j for j, gain in enumerate(problem.gains) if gain > NEGLIGIBLE]
-    if greedy.objective >= sum(problem.gains[j] for j in useful) - NEGLIGIBLE:
+    if greedy.objective >= greedy.bound - NEGLIGIBLE:
         return Choice(greedy.chosen, "optimal", greedy.objective, greedy.objective)
     pulp = import_pulp()
-    return greedy if pulp is None else _Program(pulp, problem, useful).solve(greedy, seconds)
+    return greedy if pulp is None else _Program(pulp, problem).solve(greedy, seconds)
 
 
 class _Program:
     """The integer program of a problem; constraints are added as cycles are found."""
 
-    def __init__(self, pulp: ModuleType, problem: Selection, useful: list[int]) -> None:
-        self._pulp, self._problem, self._useful = pulp, problem, useful
+    def __init__(self, pulp: ModuleType, problem: Selection) -> None:
+        self._pulp, self._problem = pulp, problem
+        self._name = "HiGHS" if pulp.HiGHS().available() else "CBC"
         self._lp = pulp.LpProblem("stitch", pulp.LpMaximize)
-        self._x = {j: self._variable(f"x{j:06}") for j in useful}  # pulp orders them by name
-        self._lp += pulp.lpSum(problem.gains[j] * self._x[j] for j in useful)
-        for sharing in _exclusive(problem, useful):
+        self._x = {j: self._variable(f"x{j:06}") for j in problem.useful}  # pulp orders them by name
+        self._lp += self._weighted(problem.gains)
+        for sharing in _exclusive(problem):
             self._forbid(sharing, 1)
+        if problem.least_saved:
+            self._lp += self._weighted([len(c) - 1 for c in problem.candidates]) >= problem.least_saved
 
     def _variable(self, name: str) -> Any:
         if hasattr(self._lp, "add_variable"):  # pulp 3.3 deprecates the other way
             return self._lp.add_variable(name, cat=self._pulp.LpBinary)
         return self._pulp.LpVariable(name, cat=self._pulp.LpBinary)
 
+    def _weighted(self, weights: Sequence[float]) -> Any:
+        return self._pulp.LpAffineExpression({x: weights[j] for j, x in self._x.items()})
+
     def _forbid(self, candidates: tuple[int, ...], most: int) -> None:
-        self._lp += self._pulp.lpSum(self._x[j] for j in candidates) <= most
+        self._lp += self._pulp.LpAffineExpression({self._x[j]: 1 for j in candidates}) <= most
 
     def solve(self, greedy: Choice, seconds: float) -> Choice:
         """Solves until no cycle is left."""
-        best, bound, cuts = greedy, sum(self._problem.gains[j] for j in self._useful), 0
+        best, bound, cuts = greedy, greedy.bound, 0
         deadline = time.monotonic() + seconds
         for _ in range(MAX_ROUNDS):
             left = deadline - time.monotonic()
@@ -91,7 +100,8 @@ class _Program:
                     return Choice(best.chosen, "optimal", objective, objective, cuts, self._name)
                 break
             mended = solve_greedily(self._problem, chosen)  # without the patterns that close cycles
-            best = max(best, mended, key=lambda choice: choice.objective)
+            if self._problem.saved(mended.chosen) >= self._problem.least_saved:
+                best = max(best, mended, key=lambda choice: choice.objective)
             for cycle in cycles:
                 self._forbid(cycle, len(cycle) - 1)
                 cuts += 1
@@ -127,32 +137,32 @@ class _Program:
             return float("inf")
         return float(self._pulp.value(relaxed.objective))
 
-    @property
-    def _name(self) -> str:
-        return "HiGHS" if self._pulp.HiGHS().available() else "CBC"
-
     def _solver(self, seconds: float) -> Any:
         """HiGHS in process where it is installed, else the CBC program that comes with pulp; one thread: the same
         program has the same answer."""
         if self._name == "CBC":
             return self._pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True)
-
-        class WarmHighs(self._pulp.HiGHS):  # type: ignore[name-defined, misc]
-            """pulp has no warm start for HiGHS in process."""
-
-            def callSolver(self, lp: Any) -> None:
-                start = lp.solverModel.getSolution()
-                start.col_value = [float(v.varValue) for v in lp.variables()]
-                lp.solverModel.setSolution(start)
-                lp.solverModel.run()
-
-        return WarmHighs(msg=False, timeLimit=seconds, threads=1)
+        return _warm_highs(self._pulp)(msg=False, timeLimit=seconds, threads=1)
 
 
-def _exclusive(problem: Selection, useful: list[int]) -> list[tuple[int, ...]]:
+@cache
+def _warm_highs(pulp: ModuleType) -> Any:
+    """pulp's solver class for HiGHS in process, which has no warm start of its own."""
+
+    class WarmHighs(pulp.HiGHS):  # type: ignore[name-defined, misc]
+        def callSolver(self, lp: Any) -> None:
+            start = lp.solverModel.getSolution()
+            start.col_value = [float(v.varValue) for v in lp.variables()]
+            lp.solverModel.setSolution(start)
+            lp.solverModel.run()
+
+    return WarmHighs
+
+
+def _exclusive(problem: Selection) -> list[tuple[int, ...]]:
     """Candidates of which one at most may be taken: those of each position, without sets that others contain."""
     holders: dict[int, list[int]] = {}
-    for j in useful:
+    for j in problem.useful:
         for p in problem.candidates[j]:
             holders.setdefault(p, []).append(j)
     cliques = sorted({tuple(js) for js in holders.values() if len(js) > 1}, key=lambda c: (-len(c), c))

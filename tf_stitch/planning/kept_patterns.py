@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_stitch.ir.graph import users_of
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+
+
+def fused(pattern: Pattern) -> bool:
+    """Whether fuel counts a pattern: a kernel or a library call of more than one node."""
+    return len(pattern.nodes) > 1
 
 
 def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
-    """The plan with its first `count` patterns of more than one node; the nodes of the others get a kernel or a library
-    call each."""
-    users, wanted = users_of(plan.graph.nodes()), frozenset(delivered(plan.graph))
+    """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each."""
     patterns: list[Pattern] = []
     for pattern in plan.patterns:
-        counted = len(pattern.nodes) > 1
-        count -= counted
-        if count >= 0 or not counted:
+        count -= fused(pattern)
+        if count >= 0 or not fused(pattern):
             patterns.append(pattern)
         else:
-            patterns += [make_pattern((node,), users, wanted, plan.free) for node in pattern.nodes]
+            patterns += plan.singles(pattern)
     return replace(plan, patterns=patterns)

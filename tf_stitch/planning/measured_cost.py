@@ -31,15 +31,21 @@ COMPLEX_NODES = 4
 
 @dataclass(frozen=True)
 class MeasuredCost:
-    """Measured microseconds of a pattern where there are some, else the model's."""
+    """Measured microseconds of a pattern where it and each of its ops alone were measured, else the model's."""
 
     model: TimeOf
     times: MeasuredTimes
     aligned: bool = True
 
     def __call__(self, pattern: Pattern) -> float | None:
-        known = self.times.get(measurement_key(pattern, self.aligned))
-        return self.model(pattern) if known is None else known
+        known = self._known(pattern)
+        alone = (Pattern((node,), (node,), pattern.free) for node in pattern.nodes)
+        if known is None or (len(pattern.nodes) > 1 and any(self._known(op) is None for op in alone)):
+            return self.model(pattern)
+        return known
+
+    def _known(self, pattern: Pattern) -> float | None:
+        return self.times.get(measurement_key(pattern, self.aligned))
 
 
 def measurement_key(pattern: Pattern, aligned: bool) -> str:
@@ -116,11 +122,3 @@ def patterns_to_measure(plan: StitchPlan, users: dict[Node, list[Node]], wanted:
         halves = [part(side) for cut in cuts for side in (pattern.nodes[:cut], pattern.nodes[cut:])]
         found.append((pattern, [part((n,)) for n in pattern.nodes] + [h for h in halves if len(h.nodes) > 1]))
     return found
-
-
-def gain(pattern: Pattern, ops: Sequence[Pattern], time_of: TimeOf) -> float | None:
-    """f(P), in microseconds: what one kernel saves against one for each op; None where a time is not known."""
-    whole, parts = time_of(pattern), [time_of(op) for op in ops]
-    known = [t for t in parts if t is not None]
-    return None if whole is None or len(known) < len(parts) else sum(known) - whole
-

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.stitch_plan import Pattern, make_pattern
+from tf_stitch.planning.stitch_plan import Pattern
 
 TIE_US = 0.5
 """Predicted times that differ by less are the same: then the plan of fewer kernels is better."""
@@ -70,7 +70,8 @@ class Part:
         return (1 << len(self.nodes)) - 1
 
     def pattern(self, mask: int) -> Pattern:
-        return make_pattern((self.nodes[i] for i in bits(mask)), self.facts.users, self.facts.wanted, self.facts.free)
+        nodes = tuple(self.nodes[i] for i in bits(mask))
+        return Pattern(nodes, tuple(self.nodes[i] for i in self._traffic.written(mask)), self.facts.free)
 
     def traffic(self, mask: int) -> int:
         """Bytes that a kernel of these nodes reads and writes, each value once."""
@@ -79,17 +80,6 @@ class Part:
     def separate(self, mask: int) -> int:
         """Bytes that the nodes move as kernels of their own."""
         return sum(self._traffic.single[i] for i in bits(mask))
-
-    def closure(self, mask: int) -> int:
-        """The smallest convex set that holds `mask`: with all nodes on paths between its nodes."""
-        above = below = 0
-        for i in bits(mask):
-            above |= self._above[i]
-            below |= self._below[i]
-        return mask | (above & below)
-
-    def is_convex(self, mask: int) -> bool:
-        return self.closure(mask) == mask
 
     def hull(self, mask: int) -> Hull:
         """For questions about `mask` and one node more."""
@@ -123,6 +113,7 @@ class Part:
         """Computes exact times of patterns, and scales the estimates of the others by what they show."""
         for mask in masks:
             self.exact(mask)
+        self._singles = []
         both = [(exact, guess) for mask, exact in self._exact.items() if mask & (mask - 1)
                 and exact is not None and (guess := self._estimates.get(mask)) is not None]
         if len(both) >= ENOUGH:
@@ -204,14 +195,14 @@ class _Traffic:
                     self._leaves[i] = True
         self.single = [self.of(1 << i) for i in range(len(nodes))]
 
+    def written(self, mask: int) -> list[int]:
+        """Places of the nodes whose values are needed outside."""
+        others = ~mask
+        return [i for i in bits(mask) if self._leaves[i] or self._users[i] & others]
+
     def of(self, mask: int) -> int:
-        read: set[int] = set()
-        written = 0
-        for i in bits(mask):
-            read.update(v for v in self._reads[i] if not mask >> v & 1)
-            if self._leaves[i] or self._users[i] & ~mask:
-                written += self._bytes[i]
-        return written + sum(self._bytes[v] for v in read)
+        read = {v for i in bits(mask) for v in self._reads[i] if not mask >> v & 1}
+        return sum(self._bytes[i] for i in self.written(mask)) + sum(self._bytes[v] for v in read)
 
 
 def _values_read(node: Node, free: frozenset[Node]) -> Iterator[Node]:

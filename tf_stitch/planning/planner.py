@@ -29,6 +29,8 @@ from tf_stitch.planning.stitch_plan import (
     plannable,
 )
 
+FEW = 100
+"""Candidates of a part that are all timed at once."""
 EXHAUSTIVE = 300
 """Candidates of a part that are all timed if estimates keep misleading."""
 
@@ -126,8 +128,9 @@ def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> d
 def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     """Covers a part by patterns.
 
-    Gains start as estimates. The patterns that the solver chooses are timed exactly and the problem is solved again,
-    until it chooses nothing that is not exact: kernels are made for those patterns only that matter. When the rounds
+    Gains start as estimates, unless there are few patterns. Those that the solver chooses are timed exactly, and nodes
+    that it leaves alone, and the problem is solved again, until it chooses nothing that is not exact: kernels are made
+    for those patterns only that matter. The program may take no more kernels than the greedy choice. When the rounds
     are over, all are timed where they are few; else what is not exact is left out, and the bound tells what that may
     have cost.
 
@@ -145,15 +148,21 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
         problem = Selection(sets, tuple(gains), len(part.nodes), edges)
         greedy = solve_greedily(problem)
-        return (ilp_solver.solve(problem, options.seconds) if options.solver == "ilp" else greedy), greedy
+        if options.solver == "greedy":
+            return greedy, greedy
+        problem = replace(problem, least_saved=problem.saved(greedy.chosen))
+        return ilp_solver.improve(problem, greedy, options.seconds), greedy
 
+    if options.rounds and len(masks) <= FEW:
+        part.confirm(masks)
     choice, greedy = solve(exact_only=False)
     unsure: list[int] = []
     for _ in range(options.rounds):
-        unsure = [j for j in {*choice.chosen, *greedy.chosen} if not part.is_exact(masks[j])]
+        kernels = {mask for one in (choice, greedy) for mask in _kernels(part, masks, one)}
+        unsure = [mask for mask in kernels if not part.is_exact(mask)]
         if not unsure:
             break
-        part.confirm(masks[j] for j in unsure)
+        part.confirm(unsure)
         choice, greedy = solve(exact_only=False)
     if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
         for mask in masks:
@@ -164,6 +173,12 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         choice, greedy = solve(exact_only=True)
         choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
     return _covering(part, choice, greedy, sets, options)
+
+
+def _kernels(part: Part, masks: Sequence[int], choice: Choice) -> list[int]:
+    """What the choice makes of a part: chosen patterns, and nodes in none of them alone."""
+    chosen = [masks[j] for j in choice.chosen]
+    return [*chosen, *(1 << i for i in bits(part.everything & ~sum(chosen)))]
 
 
 def _covering(part: Part, choice: Choice, greedy: Choice, sets: Sequence[frozenset[int]],

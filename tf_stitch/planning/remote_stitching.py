@@ -43,7 +43,8 @@ class RegionNode:
 
 @dataclass(frozen=True)
 class RemoteCost:
-    """What one op less saves, and what reading a value late costs.
+    """What one op less saves, and what reading a value late costs. Set by hand: profiles of devices hold neither what
+    TensorFlow's executor costs nor the rates of single caches, and regions are formed before a device is asked.
 
     Attributes:
         saved_us: microseconds of an op: the executor's work and a launch.

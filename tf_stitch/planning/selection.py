@@ -3,22 +3,43 @@ is taken has no cycle."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from tf_stitch.planning.dependence import Edge, strong_components
+import networkx as nx
+
+from tf_stitch.planning.dependence import Edge
+
+NEGLIGIBLE = 1e-6
+"""Microseconds below which two gains are the same."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """Candidates are sets of positions 0 .. size - 1; `edges` (before, after) hold for data and for control alike, and
-    ascend in no particular order. `gains` are microseconds saved."""
+    ascend in no particular order. `gains` are microseconds saved. A choice has to save `least_saved` kernels at least,
+    against one for each position."""
 
     candidates: tuple[frozenset[int], ...]
     gains: tuple[float, ...]
     size: int
     edges: tuple[Edge, ...]
+    least_saved: int = 0
+
+    @cached_property
+    def useful(self) -> tuple[int, ...]:
+        """Candidates that gain something."""
+        return tuple(j for j, gain in enumerate(self.gains) if gain > NEGLIGIBLE)
+
+    @cached_property
+    def masks(self) -> tuple[int, ...]:
+        """Candidates as bit masks, which are compared fast."""
+        return tuple(sum(1 << p for p in candidate) for candidate in self.candidates)
+
+    def saved(self, chosen: Iterable[int]) -> int:
+        """Kernels fewer than positions."""
+        return sum(len(self.candidates[j]) - 1 for j in chosen)
 
     def cycles(self, chosen: Sequence[int]) -> list[tuple[int, ...]]:
         """Candidates on a short cycle of the contracted graph, one cycle for each group of positions that wait for
@@ -27,14 +48,15 @@ class Selection:
         for j in chosen:
             for p in self.candidates[j]:
                 owner[p] = self.size + j
-        nodes = self.size + len(self.candidates)
-        edges = {(owner[a], owner[b]) for a, b in self.edges if owner[a] != owner[b]}
-        component = strong_components(nodes, edges)
-        inside: dict[int, list[Edge]] = {}
-        for a, b in sorted(edges):
-            if component[a] == component[b]:
-                inside.setdefault(component[a], []).append((a, b))
-        return [tuple(sorted(n - self.size for n in _short_cycle(part) if n >= self.size)) for part in inside.values()]
+        graph = nx.DiGraph(sorted({(owner[a], owner[b]) for a, b in self.edges if owner[a] != owner[b]}))
+        found = []
+        for members in nx.strongly_connected_components(graph):
+            if len(members) > 1:
+                inside = graph.subgraph(members)
+                before, after = min(inside.edges)
+                cycle = nx.shortest_path(inside, after, before)
+                found.append(tuple(sorted(n - self.size for n in cycle if n >= self.size)))
+        return sorted(found)
 
 
 @dataclass(frozen=True)
@@ -54,25 +76,3 @@ class Choice:
     bound: float
     cuts: int = 0
     program: str = ""
-
-
-def _short_cycle(edges: Sequence[Edge]) -> list[int]:
-    """Nodes of a cycle through the first node of a strongly connected graph, as few as possible."""
-    after: dict[int, list[int]] = {}
-    for a, b in edges:
-        after.setdefault(a, []).append(b)
-    start = edges[0][0]
-    came: dict[int, int] = {}
-    queue = deque([start])
-    while queue:
-        node = queue.popleft()
-        for b in after.get(node, ()):
-            if b == start:
-                cycle = [node]
-                while cycle[-1] != start:
-                    cycle.append(came[cycle[-1]])
-                return cycle
-            if b not in came:
-                came[b] = node
-                queue.append(b)
-    raise AssertionError("strongly connected nodes lie on a cycle")

@@ -94,6 +94,10 @@ class Pattern:
 
     def reads(self) -> list[Node]:
         """Values that come from outside, in order of first use, through free nodes too."""
+        return list(self._reads)
+
+    @cached_property
+    def _reads(self) -> tuple[Node, ...]:
         found: dict[Node, None] = {}
         seen: set[Node] = set()
 
@@ -109,7 +113,7 @@ class Pattern:
 
         for node in self.nodes:
             visit(node)
-        return list(found)
+        return tuple(found)
 
 
 def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
@@ -207,12 +211,19 @@ class StitchPlan:
 
     def split(self, pattern: Pattern) -> list[Pattern]:
         """Puts a pattern for each node in place of one that turned out to be no kernel, and returns these."""
-        nodes = self.graph.nodes()
-        users, wanted = users_of(nodes), frozenset(delivered(self.graph))
-        singles = [make_pattern((n,), users, wanted, self.free) for n in pattern.nodes]
+        singles = self.singles(pattern)
         at = self.patterns.index(pattern)
         self.patterns[at:at + 1] = singles
         return singles
+
+    def singles(self, pattern: Pattern) -> list[Pattern]:
+        """A pattern for each node of one."""
+        users, wanted = self._facts
+        return [make_pattern((node,), users, wanted, self.free) for node in pattern.nodes]
+
+    @cached_property
+    def _facts(self) -> tuple[dict[Node, list[Node]], frozenset[Node]]:
+        return users_of(self.graph.nodes()), frozenset(delivered(self.graph))
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
@@ -225,5 +236,10 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 
 
 def delivered(graph: TensorGraph) -> list[Node]:
-    """The values behind the outputs: an assign delivers its operand."""
-    return [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+    """Values that memory has to hold: those behind the outputs (an assign delivers its operand), and what a product
+    reads that kernels would compute by the way, such as a constant."""
+    ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
+    nodes = graph.nodes()
+    free = free_nodes(nodes)
+    read = (view_of(operand) for node in nodes if node.kind is OpKind.DOT for operand in node.operands)
+    return list(dict.fromkeys([*ends, *(node for node in read if node in free and node.kind is not OpKind.TRANSPOSE)]))

@@ -6,19 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.planning.part import Part, bits, mask_of
 from tf_stitch.planning.stitch_plan import is_large_product
 
 
 def is_product(node: Node) -> bool:
     return node.category is Category.CONTRACTION
-
-
-def is_column_reduction(node: Node) -> bool:
-    """Whether a reduction keeps its last axis."""
-    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes
 
 
 def is_scalar_reduction(node: Node) -> bool:
@@ -33,7 +28,7 @@ def moves_contiguous_axis(node: Node) -> bool:
     return node.kind is OpKind.TRANSPOSE
 
 
-GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_product, is_product, is_column_reduction, is_scalar_reduction,
+GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_product, is_product, keeps_last_axis, is_scalar_reduction,
                                               is_reduction_or_scan, moves_contiguous_axis)
 """What joins the partition ops, step by step. The paper's steps end with "etc."; the last two are ours: kernels of
 element-wise ops alone, which every schedule rule takes."""

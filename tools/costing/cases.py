@@ -1,25 +1,28 @@
-"""The kernels that predictions are compared on: of the measured subgraphs, and of the scripts' regions."""
+"""The kernels that predictions are compared on: of the measured subgraphs, of the zoo's models, and of the scripts'
+regions."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
+import gzip
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+from benchmarking.cases import CASES
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
-from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.config import load_config
+from tf_stitch.device.spec import H200, DeviceSpec
+from tf_stitch.ir.arguments import arguments_of
+from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
+from tf_stitch.runtime.device_profiles import device_spec
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
+ZOO = ROOT / "tests" / "planning" / "graphs" / "zoo"
 OTHER_SIZES = ((4096, 512), (300, 4000), (100_000, 200))
 """Rows and columns of the peers' subgraphs as "other sizes"; the overlap of lone waves was chosen in view of them."""
 LARGEST_ON_CPU = 1 << 28
@@ -31,7 +34,7 @@ class Case:
     """One kernel.
 
     Attributes:
-        group: "peers", "irregular", "other sizes", or the script.
+        group: "peers", "irregular", "other sizes", "zoo", or the script.
         subgraph: what it is a kernel of.
         key: names the kernel's code, whatever it is called; equal kernels are measured once.
         source: number of the source that holds it.
@@ -65,20 +68,10 @@ class Cases:
         self.cases += [Case(**{**vars(case), "source": case.source + base})
                        for case in other.cases if case.key not in known]  # fmt: skip
 
-    def document(self) -> dict[str, object]:
-        """As JSON."""
-        return {"cases": [asdict(case) for case in self.cases], "sources": self.sources}
 
-
-def parse_cases(document: dict[str, list[dict[str, object]]]) -> Cases:
-    """The inverse of `Cases.document`."""
-    cases = []
-    for values in document["cases"]:
-        kernel = dict(values["kernel"])  # type: ignore[call-overload]
-        kernel["buffers"] = tuple(tuple(buffer) for buffer in kernel["buffers"])
-        values = {**values, "domain": tuple(values["domain"]), "kernel": TimedKernel(**kernel)}  # type: ignore[arg-type]
-        cases.append(Case(**values))  # type: ignore[arg-type]
-    return Cases(cases, list(document["sources"]))  # type: ignore[arg-type]
+def device_of(target: str) -> DeviceSpec:
+    """What to predict for: an H200, or one core of this machine."""
+    return H200 if target == "cuda" else replace(device_spec(load_config().cache_dir, None), processors=1)
 
 
 def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], device: DeviceSpec) -> Cases:
@@ -129,18 +122,21 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
     return subgraph
 
 
-def script_cases(device: DeviceSpec, scripts: Sequence[str]) -> Iterator[Cases]:
-    """Kernels of the regions of the scripts' steps, for `device`: each script runs here, on TensorFlow's CPU, in a
-    process of its own.
+def programs() -> list[str]:
+    """Models and scripts' steps that zoo_graphs.py has made texts of."""
+    return sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
 
-    Args:
-        scripts: names in `benchmarking.cases`.
+
+def program_cases(device: DeviceSpec, names: Sequence[str]) -> Iterator[Cases]:
+    """Kernels of the regions of models of the zoo and of scripts' steps, from their texts: no TensorFlow is needed.
+
+    Raises:
+        FileNotFoundError: one whose text is not there.
     """
-    for script in scripts:
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH_")}
-            environment |= {"TF_STITCH": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
-            command = [sys.executable, "-m", "tf_stitch", str(ROOT / "tools" / "costing" / "script.py"), script,
-                       device.target, file.name]  # fmt: skip
-            subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
-            yield parse_cases(json.loads(Path(file.name).read_text()))
+    for name in names:
+        text = gzip.decompress((ZOO / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+        kernels: list[LoweredKernel] = []
+        for graph in parse_graphs(text.decode()):
+            inputs, variables = arguments_of(graph)
+            kernels += compile_region(graph, inputs, variables, CompileOptions(device)).kernels
+        yield of_kernels(name if name in CASES else "zoo", name, kernels, device)

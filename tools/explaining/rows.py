@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from explaining.load import Document
 
 READ = "a read of a variable, which the region's kernels read in place"
-NO_KERNEL = "hands on another node's value, or repeats it"
+KNOWN = "its value is known when the graph is read: nothing is left to compute"
+SHARED = "part of another node's formula gives the same value, which is computed once"
 LIBRARY = "library"
 _STITCHED = ("StitchOp", "StitchStateOp")
+_HAND_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot")
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def graphs(document: Document) -> Iterator[Graph]:
         if not graph["stitched_nodes"] and known and (own <= known or len(own) < len(graph["nodes"])):
             continue
         known |= own
-        ops = tuple(_op(node, graph["nodes"], regions, by_node, idle) for node in graph["nodes"])
+        values = _values(graph["nodes"], by_node.keys() | idle.keys())
+        ops = tuple(_op(i, graph["nodes"], values, regions, by_node, idle) for i in range(len(values)))
         yield Graph(graph["graph"], graph["device"], ops, tuple(regions[number] for number in graph["regions"]))
 
 
@@ -133,8 +136,42 @@ def last_builds(document: Document) -> dict[int, tuple[int, dict[str, Any]]]:
     return found
 
 
-def _op(node: dict[str, Any], nodes: list[dict[str, Any]], regions: dict[int, Region],
+def _values(nodes: list[dict[str, Any]], known: Collection[tuple[int, str]]) -> list[int]:
+    """For each node the one that stands for its value: of one that hands it on its operand; of those with equal op and
+    operands, which a region shares, the one that has a kernel or a reason of its own, else the first.
+
+    Args:
+        known: (region, node) with a kernel or a reason.
+    """
+    first: dict[tuple[Any, ...], int] = {}
+    found: list[int] = []
+    for i, node in enumerate(nodes):
+        operands = tuple(found[j] if j < i else j for j in node["inputs"])  # a loop's back edge leads forward
+        if node["op"] in _HAND_ON and operands:
+            found.append(operands[0])
+        elif operands and (node["region"] is not None or node["op"] == "ReadVariableOp"):
+            found.append(first.setdefault((node["region"], node["op"], operands), i))
+        else:
+            found.append(i)
+    stands = {found[i]: i for i, node in reversed(list(enumerate(nodes))) if (node["region"], node["name"]) in known}
+    return [stands.get(i, i) for i in found]
+
+
+def _vanished(place: int, nodes: list[dict[str, Any]], values: list[int]) -> str:
+    """Why a node of a region is not in the graph that its kernels are made from."""
+    node, first = nodes[place], nodes[values[place]]
+    if node["op"] in _HAND_ON:
+        return f"hands on the value of {first['name']}"
+    if values[place] != place:
+        return f"repeats {first['name']}, which is computed once"
+    if all(nodes[values[j]]["op"] == "Const" for j in node["inputs"]):
+        return KNOWN
+    return SHARED
+
+
+def _op(place: int, nodes: list[dict[str, Any]], values: list[int], regions: dict[int, Region],
         by_node: dict[tuple[int, str], list[Kernel]], idle: dict[tuple[int, str], str]) -> Op:  # fmt: skip
+    node = nodes[place]
     number, why = node["region"], node["reason"]
     kernels = tuple(by_node.get((number, node["name"]), ()))
     if number is not None and not kernels:
@@ -146,7 +183,7 @@ def _op(node: dict[str, Any], nodes: list[dict[str, Any]], regions: dict[int, Re
         elif node["op"].startswith("Assign") and stored:
             why = f"the kernel that computes {stored[-1]} writes its variable"
         else:
-            why = idle.get((number, node["name"]), NO_KERNEL)
+            why = idle.get((number, node["name"])) or _vanished(place, nodes, values)
     return Op(node["name"], node["op"], number, kernels, why, tuple(node["inputs"]))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
@@ -28,7 +27,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     if not reductions:
         raise ScheduleError("no reduction")
     for node in reductions:
-        if not _keeps_last_axis(node):
+        if not keeps_last_axis(node):
             raise ScheduleError(f"{node.kind.value} reduces its last axis", node.loc)
     extents = {(n.type.numel, n.operands[0].type.numel, n.operands[0].type.dims[-1]) for n in reductions}
     if len(extents) > 1:
@@ -52,7 +51,3 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
 def _threads_for(n: int, most: int) -> int:
     """A power of two that covers n, up to `most`."""
     return most if isinstance(n, Size) else min(most, 1 << max(0, (n - 1).bit_length()))
-
-
-def _keeps_last_axis(node: Node) -> bool:
-    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes

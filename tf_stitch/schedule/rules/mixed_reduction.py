@@ -9,6 +9,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.sizes import Size
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
@@ -27,7 +28,7 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
         ScheduleError: not both kinds of reduction, or not over the same elements in the same order.
     """
     reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
-    columns = [n for n in reductions if is_column(n)]
+    columns = [n for n in reductions if keeps_last_axis(n)]
     rows = [n for n in reductions if n not in columns]
     if not rows or not columns:
         raise ScheduleError("not row and column reductions together")
@@ -49,11 +50,6 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     if not device.is_gpu and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
     return [KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))]
-
-
-def is_column(node: Node) -> bool:
-    """Whether a reduction keeps its last axis."""
-    return isinstance(node.attrs, ReduceAttrs) and node.operands[0].type.rank - 1 not in node.attrs.axes
 
 
 def _row_domain(node: Node) -> Domain:
