@@ -65,9 +65,9 @@ def main(argv: Sequence[str]) -> None:
 def _lines(document: Document, found: Sequence[Graph]) -> Iterator[str]:
     for graph in found:
         yield from answers(graph, _WHY.value) if _WHY.value else (*table(graph, _OP.value), "")
-    for entry in document["fallbacks"]:
-        if not entry["where"].startswith("region "):
-            yield f"{entry['stage']} of {entry['where']}: {entry['reason']} ({entry['count']} times)"
+    elsewhere = [f for f in document["fallbacks"] if not f["where"].startswith("region ")]  # the others are in the table
+    for entry in [*elsewhere, *document.get("remarks", [])]:
+        yield f"{entry['stage']} of {entry['where']}: {entry['reason']} ({entry['count']} times)"
 
 
 if __name__ == "__main__":

@@ -54,8 +54,11 @@ def measure(workload: str, mode: str) -> Result:
     times: dict[str, list[float]] = {}
     answers: dict[str, Result] = {}
     results: dict[str, float] = {}
-    for backend in _BACKENDS.value:  # one after another: starting is work, too
-        worker = workers.Worker("region_worker.py", workload, mode, backend, backend=backend)
+    created = {backend: _worker(workload, mode, backend) for backend in _BACKENDS.value}  # they import side by side
+    second = _worker(workload, mode, "tf_stitch") if "tf_stitch" in created else None
+    for worker in (*created.values(), *([second] if second else [])):
+        worker.wait()
+    for backend, worker in created.items():  # one after another: starting is work, too
         try:
             row["first_call_s"][backend] = worker.ask(0, 1)["seconds"]
             answers[backend] = worker.ask(0, 9)
@@ -65,10 +68,9 @@ def measure(workload: str, mode: str) -> Result:
             row["failures"][backend] = str(error)
             continue
         started[backend], times[backend] = worker, []
-    if "tf_stitch" in started:
-        again = workers.Worker("region_worker.py", workload, mode, "tf_stitch", backend="tf_stitch")
-        row["first_call_s"]["tf_stitch again"] = again.ask(0, 1)["seconds"]
-        again.close()
+    if second is not None:
+        row["first_call_s"]["tf_stitch again"] = second.ask(0, 1)["seconds"]
+        second.close()
     want = results.get("tensorflow")
     row["difference"] = {b: abs(results[b] - want) / abs(want) for b in results if b != "call"} if want else {}
     for turn in range(_ROUNDS.value):
@@ -85,6 +87,10 @@ def measure(workload: str, mode: str) -> Result:
     for worker in started.values():
         worker.close()
     return row
+
+
+def _worker(workload: str, mode: str, backend: str) -> workers.Worker:
+    return workers.Worker("region_worker.py", workload, mode, backend, backend=backend)
 
 
 def table(rows: Sequence[Result]) -> str:

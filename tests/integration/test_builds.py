@@ -105,7 +105,7 @@ def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionReg
     for length in (17, 5, 9):
         registry.build(number, CPU_ORDINAL, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 3
-    [entry] = registry._report.document(None)["fallbacks"]
+    [entry] = registry._report.document(None)["remarks"]
     assert entry["stage"] == "sizes"
     assert entry["count"] == 2
     assert "for each of its sizes: not with sizes that change" in entry["reason"]

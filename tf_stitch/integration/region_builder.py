@@ -157,7 +157,7 @@ class RegionBuilder:
         try:
             wanted = compiled(shapes)
         except StitchError as error:
-            self._report.note("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
+            self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
             return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:

@@ -27,6 +27,9 @@ from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
 
+MOST_BUILDERS = 4
+"""Threads that build regions ahead. Planning holds Python's lock: more of them keep the program's own thread from it."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -59,7 +62,7 @@ class RegionRegistry:
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._executables: Counter[int] = Counter()
         self._recorded: set[tuple[int, int, Key]] = set()
-        self._prebuilder = Prebuilder(self._prepare, cpu_count())
+        self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans)

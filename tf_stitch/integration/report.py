@@ -211,6 +211,7 @@ class Report:
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _remarks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
@@ -244,6 +245,11 @@ class Report:
         with self._lock:
             self._fallbacks[stage, where, reason] += times
 
+    def remark(self, stage: str, where: str, text: str) -> None:
+        """Counts something that works, but not as well as it could."""
+        with self._lock:
+            self._remarks[stage, where, text] += 1
+
     def document(self, region_counts: Callable[[int], tuple[int, int, int]] | None) -> dict[str, Any]:
         """report.json as a dict.
 
@@ -255,11 +261,11 @@ class Report:
                 for region in self.regions:
                     if region.wrap == "native":
                         region.runs, region.fallbacks, region.original_runs = region_counts(region.id)
-            fallbacks = [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in self._fallbacks.items()]
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
-                    "guard": [asdict(g) for g in self.guard], "caches": self.caches, "fallbacks": fallbacks}
+                    "guard": [asdict(g) for g in self.guard], "caches": self.caches,
+                    "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self) -> str:
         with self._lock:
@@ -276,6 +282,10 @@ class Report:
         """Launches of CUDA graphs, and microseconds of the host for all of them."""
         found = [region.cuda_graphs for region in self.regions if region.cuda_graphs is not None]
         return sum(g.launches for g in found), sum(g.launches * g.host_us for g in found)
+
+
+def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:
+    return [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in entries.items()]
 
 
 def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],

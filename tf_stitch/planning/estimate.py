@@ -26,7 +26,7 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
     memory = _memory_ns(moved, device)
     work = sum(_node_ns(node, device) for node in pattern.nodes)
     if device.is_gpu:
-        busy = min(1.0, blocks * threads / (device.processors * SATURATING_THREADS))
+        busy = min(1.0, max(blocks, 1) * threads / (device.processors * SATURATING_THREADS))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
     launch = max(profile.launch_us, COLD_CALL_US)
     if blocks == 1 or max(memory, work) < INLINE_NS:
