@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
 def _lines(document: Document, found: Sequence[Graph]) -> Iterator[str]:
     for graph in found:
         yield from answers(graph, _WHY.value) if _WHY.value else (*table(graph, _OP.value), "")
-    elsewhere = [f for f in document["fallbacks"] if not f["where"].startswith("region ")]  # the others are in the table
+    elsewhere = [f for f in document["fallbacks"] if not f["where"].startswith("region ")]  # others: in the table
     for entry in [*elsewhere, *document.get("remarks", [])]:
         yield f"{entry['stage']} of {entry['where']}: {entry['reason']} ({entry['count']} times)"
 

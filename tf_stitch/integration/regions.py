@@ -28,7 +28,7 @@ from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 MOST_BUILDERS = 4
-"""Threads that build regions ahead. Planning holds Python's lock: more of them keep the program's own thread from it."""
+"""Threads that build regions ahead. Planning holds Python's lock: more of them only keep the program from running."""
 
 
 @dataclass(frozen=True)
