@@ -108,7 +108,7 @@ def test_heads_that_lie_side_by_side(regions: Regions, device: str, dtype: DType
 
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.GELU])
 def test_activations_of_nan_on_a_cpu(regions: Regions, activation: Activation) -> None:
-    """cuBLASLt's relu gives 0; ours on a CPU hands a NaN on, as TensorFlow's does."""
+    """cuBLASLt's relu is said to give 0; ours on a CPU hands a NaN on, as TensorFlow's does."""
     g = plain(DType.F32, 2, 32, 32)
     gemm = Gemm(g.dtype, 1, g.m, g.n, g.k, g.a, g.b, g.out, activation=activation)
     refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
