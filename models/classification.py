@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,11 +14,13 @@ from models.synthetic import labelled_images
 
 
 class Classifier(keras.layers.Layer):
-    """A network that defines `logits`."""
+    """A network; what derives from it defines `logits`.
 
-    def logits(self, batch: Tensors) -> Any:
-        """[batch, classes]"""
-        raise NotImplementedError
+    Attributes:
+        logits: batch -> [batch, classes].
+    """
+
+    logits: Callable[[Tensors], Any]
 
     def infer(self, batch: Tensors) -> dict[str, Any]:
         return {"probabilities": tf.nn.softmax(self.logits(batch))}

@@ -119,7 +119,7 @@ def table(rows: Sequence[Result]) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    made = {"machine": describe_cpu() | describe_gpu(), "command": "python tools/region_benchmark.py",
+    made = {"machine": describe_cpu() | describe_gpu(), "command": " ".join(["python", *sys.argv]),
             "rounds": _ROUNDS.value, "calls": _CALLS.value}  # fmt: skip
     out, rows = Path(_OUT.value), list[Result]()
     for workload in _WORKLOADS.value:

@@ -4,9 +4,12 @@ compute the gradients of a whole model before it applies the first."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.planning.dependence import representatives
+from tf_stitch.planning.part import bits
 
 FEW = 4
 """Ends (nodes that nobody waits for) that a node may lead to and still belong to an update: those of a variable and of
@@ -62,27 +65,10 @@ def _updates(order: Sequence[str], inputs: dict[str, list[str]], writers: set[st
             names.append(name)
         for before in inputs[name]:
             ends[before] = ends.get(before, 0) | ends[name]
-    leader = list(range(len(names)))
-
-    def find(i: int) -> int:
-        while leader[i] != i:
-            i = leader[i]
-        return i
-
-    few = {name: list(_bits(mask)) for name, mask in ends.items() if mask.bit_count() <= FEW}
+    few = {name: list(bits(mask)) for name, mask in ends.items() if mask.bit_count() <= FEW}
     own = {name: found for name, found in few.items() if all(names[i] in writers for i in found)}
-    for found in own.values():
-        for i in found[1:]:
-            a, b = find(found[0]), find(i)
-            leader[max(a, b)] = min(a, b)
-    return {name: find(found[0]) for name, found in own.items()}
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+    update = representatives(own.values())
+    return {name: update[found[0]] for name, found in own.items()}
 
 
 def _sorted(order: Sequence[str], inputs: dict[str, list[str]], home: dict[str, int]) -> list[str]:

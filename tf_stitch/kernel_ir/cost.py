@@ -8,6 +8,8 @@ from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var
 
+INLINE_CYCLES = 30_000
+"""A CPU kernel of less work than this runs in the calling thread: handing it out costs as much."""
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
 SECTOR_ELEMENTS = 8

@@ -16,6 +16,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
+from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
@@ -46,8 +47,6 @@ COLD_CALL_US = 0.5
 """What a CPU kernel costs at least beside its work: between others its code and arguments are not as warm as in the
 loop that calibration times. Not measured by calibration: chosen on one run of models/scripts/digits_encoder.py on one
 machine, 53 ms a step against 64 without it."""
-INLINE_CYCLES = 30_000
-"""CPU kernels of less work run in the calling thread (emit/cpu.py)."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,14 @@ def update_edges(graph: TensorGraph, nodes: Sequence[Node], work: Sequence[Node]
     return edges
 
 
+def representatives(sets: Iterable[Sequence[int]]) -> dict[int, int]:
+    """For every element one that stands for it: the same for those of sets that overlap, directly or through others."""
+    joined = nx.utils.UnionFind()
+    for members in sets:
+        joined.union(*members)
+    return {element: joined[element] for element in list(joined)}
+
+
 def order_groups(groups: Sequence[Iterable[int]], needs: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> list[int]:
     """Indices of disjoint groups that cover every position, each after what it needs; `wishes` are kept as far as they
     do not contradict the rest. Ties by the first position of a group.

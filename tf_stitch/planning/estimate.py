@@ -8,11 +8,12 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
 
-INLINE_NS = 10_000.0
-"""Work of a CPU kernel that the calling thread does alone: about cost_model.INLINE_CYCLES."""
+CYCLES_PER_NS = 3.0
+"""Of a CPU, about."""
 
 
 def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1) -> float:
@@ -29,7 +30,7 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
         busy = min(1.0, max(blocks, 1) * threads / (device.processors * SATURATING_THREADS))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
     launch = max(profile.launch_us, COLD_CALL_US)
-    if blocks == 1 or max(memory, work) < INLINE_NS:
+    if blocks == 1 or max(memory, work) < INLINE_CYCLES / CYCLES_PER_NS:
         return launch + max(memory, work) * 1e-3
     cores = min(device.processors, blocks)
     return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
