@@ -35,6 +35,7 @@ def row(model: str, mode: str, dtype: str = "float32", gpu: bool = False, **more
     made["patterns"] = {"number": {"elementwise": 6, "reduction": 3, "gemm": 1},
                         "predicted_us": {"elementwise": 5.0, "reduction": 4.0, "gemm": 1.0},
                         "shared": shared}  # fmt: skip
+    made["guard"] = {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.5}
     return made | more
 
 
@@ -128,3 +129,4 @@ def test_the_zoo_in_one_table() -> None:
     section = page.zoo(results(row("nmt", "infer"), row("bert", "infer", "mixed_float16")))
     assert cells(section, "nmt")[4:9] == ["0.40 (0.36-0.44)", "0.20 (0.18-0.22)", "0.10 (0.09-0.11)", "4.00", "2.00"]
     assert any("float32, 1 rows: 4.00 times as fast as TensorFlow" in note for note in section.notes)
+    assert cells(section, "nmt")[-1] == "2 of 3, 1 gave way, at most 0.50"

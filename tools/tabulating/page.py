@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarking.guard_facts import guard_cell
 from tabulating import results as r
-from tabulating.results import Results
+from tabulating.results import NotMeasured, Results
 from tabulating.sections import Section
 
 BACKENDS = ("tf", "xla", "stitch")
@@ -38,17 +39,19 @@ def zoo(ours: Results) -> Section:
     machine = ", ".join(f"{key} {value}" for key, value in ours.rows[0]["machine"].items())
     section = Section(f"Models ({ours.label})", f"`{ours.name}.json`: {machine}. "
                       "Milliseconds a step: median (quartiles), backends in turns in one run. Kernels a step: "
-                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB.", [
+                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB. Regions "
+                      "timed against the ops they replaced: how many run those ops since, and the largest ratio of the "
+                      "others.", [
                           "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
                           "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
                           "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
-                          "losses differ by"])  # fmt: skip
+                          "losses differ by", "regions timed"])  # fmt: skip
     for row in ours.rows:
         differs = row.get("loss_difference", {}).get("stitch")
         section.add(row["model"], row["mode"], row["config"], row["dtype"], *(_each(row, _milliseconds)),
                     lambda row=row: r.speedup(row, "tf"), lambda row=row: r.speedup(row, "xla"),
                     *_each(row, _kernels), *_each(row, _first), *_each(row, _peak),
-                    None if differs is None else f"{differs:.0e}")  # fmt: skip
+                    None if differs is None else f"{differs:.0e}", lambda row=row: _guard(row))  # fmt: skip
     plain = [row for row in ours.rows if row["dtype"] == "float32"]
     for over, name in (("xla", "XLA"), ("tf", "TensorFlow")):
         ratios = [r.speedup(row, over) for row in plain if {f"{over}_us", "stitch_us"} <= row.keys()]
@@ -83,6 +86,12 @@ def _first(row: r.Row, backend: str) -> str:
 def _peak(row: r.Row, backend: str) -> str:
     memory = r.field(row, "memory", backend)
     return f"{memory.get('gpu_mib', memory['host_mib']):.0f}"
+
+
+def _guard(row: r.Row) -> str:
+    if "guard" not in row:
+        raise NotMeasured("regions timed, in rows that were measured before the guard's outcomes were kept")
+    return guard_cell(row["guard"])
 
 
 def files(folder: Path, own: set[str]) -> str:
