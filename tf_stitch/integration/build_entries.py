@@ -17,8 +17,10 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.runtime.library_calls import LibraryCall
 
 EPILOGUE = "library epilogue"
 """Scheme of what a library call does to its product before it stores it."""
@@ -80,7 +82,12 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+            predicted_us=round(call_us(_pattern(call, compiled.plan.free), device), 3), measured_us=None,
+            bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+
+
+def _pattern(call: LibraryCall, free: frozenset[Node]) -> Pattern:
+    return Pattern(call.nodes, call.nodes[-1:], free)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -112,7 +112,7 @@ class KernelEntry:
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
         schemes: how many values it hands on in each way.
-        predicted_us: by the model; None for library calls.
+        predicted_us: by the model; of a library call by measured times of products, where the device has them.
         measured_us: by execution, where an earlier process did that.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
@@ -131,7 +131,7 @@ class KernelEntry:
     nodes: list[str]
     node_schemes: dict[str, str]
     schemes: dict[str, int]
-    predicted_us: float | None
+    predicted_us: float
     measured_us: float | None
     bytes: int
     scratch_bytes: int

@@ -43,11 +43,6 @@ CACHE_KEPT = 0.5
 """Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards."""
 NEAR_BYTES = 16384
 """What a CPU's first cache surely holds."""
-COLD_CALL_US = 0.5
-"""What a CPU kernel costs at least beside its work: between others its code and arguments are not as warm as in the
-loop that calibration times. Not measured by calibration: chosen on one run of models/scripts/digits_encoder.py on one
-machine, 53 ms a step against 64 without it."""
-
 
 @dataclass(frozen=True)
 class Prediction:
@@ -195,7 +190,7 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
 
 def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
-    launch = max(profile.launch_us, COLD_CALL_US)
+    launch = profile.launch_us
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
     memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
     ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")

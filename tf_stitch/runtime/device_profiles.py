@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from tf_stitch.device.profile import DeviceProfile, device_key, read_profile
+from tf_stitch.device.profile import VERSION, DeviceProfile, device_key, read_profile
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, cpu_spec, gpu_spec
 from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_name, gpu_name
 
@@ -16,9 +16,7 @@ def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    name = gpu_name(ordinal) if target == "cuda" else cpu_name()
-    suffix = "" if target == "cuda" else f"_{cpu_count()}_cores"
-    return cache_dir / "profiles" / f"{device_key(name)}{suffix}.json"
+    return cache_dir / "profiles" / f"{_device_key(target, ordinal)}.v{VERSION}.json"
 
 
 def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
@@ -27,8 +25,11 @@ def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    profile = own_profile_path(cache_dir, target, ordinal)
-    return cache_dir / "measured" / profile.name
+    return cache_dir / "measured" / f"{_device_key(target, ordinal)}.json"
+
+
+def _device_key(target: str, ordinal: int) -> str:
+    return device_key(gpu_name(ordinal)) if target == "cuda" else device_key(f"{cpu_name()} {cpu_count()} cores")
 
 
 @lru_cache(maxsize=16)
