@@ -63,7 +63,8 @@ class Analysis:
         loosen_constants(graph_def)
         imported = import_graph(graph_def, types_of, library_on)
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
-                              why_not=self._controls.why_not, library_on=library_on).find()
+                              {device: self._device.profile}, why_not=self._controls.why_not,
+                              library_on=library_on).find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         for number, region in enumerate(found.regions, self._regions):

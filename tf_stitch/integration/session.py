@@ -39,6 +39,7 @@ from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
+from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
@@ -87,7 +88,8 @@ class Session:
         library_on = self._libraries.devices(item.device_type)
         imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
-                                 self._native is not None, self._controls.why_not, library_on)
+                                 profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
+                                 library_on)
         found = rewriter.find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
