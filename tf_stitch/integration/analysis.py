@@ -83,7 +83,7 @@ class Analysis:
         where = f"region {number}"
         shapes = self._shapes(region)
         if shapes is None:
-            self.report.note("plan", where, "its sizes are known at run time only")
+            self.report.note("plan", where, "its sizes are known at run time only, or by --size")
             return
         text = anonymous_text(region.graph)
         patterns = self._fuel.limit(number, text)
