@@ -28,21 +28,24 @@ no schedule rule takes it."""
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times."""
+load, compute and store at the same times. Chosen on the kernels of benchmarks/cost_model_h200.md."""
 BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
-"""Registers of a thread beside its arrays, at most, and of a processor."""
+"""Registers of a thread beside its arrays (assumed), at most, and of a processor (CUDA programming guide, compute
+capability 9.0)."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""What a streaming multiprocessor holds at once."""
+"""What a streaming multiprocessor holds at once (the same guide)."""
 SATURATING_THREADS = 512
-"""Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
+"""Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
+after 4 cycles."""
 SWEEP_LOSS = 1.1
 """What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
 wait and end together. Measured on an H200: batch norm 262144x256 218 us joined, 212 apart; softmax 64x500000 113,
 105."""
 CACHE_KEPT = 0.5
-"""Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards."""
+"""Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards. Assumed: the
+other half went to what the phase wrote and nobody reads."""
 NEAR_BYTES = 16384
-"""What a CPU's first cache surely holds."""
+"""What a CPU's first cache surely holds: half of the smallest there are."""
 
 @dataclass(frozen=True)
 class Prediction:

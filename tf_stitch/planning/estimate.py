@@ -15,7 +15,7 @@ from tf_stitch.planning.cost_model import SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
 
 CYCLES_PER_NS = 3.0
-"""Of a CPU, about."""
+"""Of a CPU, about; only where an estimate asks whether a kernel is inlined."""
 
 
 def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1) -> float:
