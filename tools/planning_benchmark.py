@@ -7,8 +7,8 @@ benchmarks/planning.json and, from it, planning.md.
     python tools/planning_benchmark.py
     python tools/planning_benchmark.py --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
 
-Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt), and of each text of
-a model that tools/zoo_graphs.py made for a GPU the largest region.
+Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt), and the largest
+region of each text that tools/zoo_graphs.py made for a GPU.
 """
 
 from __future__ import annotations
