@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tabulating.sections import Section
 
 from models.zoo import ASTITCH, FUSION_STITCHING
 from tests.end_to_end.conftest import ROOT
+from tf_stitch.device.profile import shipped_profile
 
 PAPER = json.loads((ROOT / "tools" / "tabulating" / "paper_rows.json").read_text())
 
@@ -104,6 +106,13 @@ def test_overhead_is_what_kernels_leave() -> None:
 def test_occupancy_of_the_leading_kernels() -> None:
     section = astitch.parallelism(PAPER["astitch"]["figure 14"], results(row("crnn", "infer", gpu=True)))
     assert cells(section, "crnn")[1:3] == ["50%", "50%"]  # the first kernel has 80% of the time
+
+
+def test_barriers_are_those_of_the_profile() -> None:
+    profile = replace(shipped_profile("h200"), barrier=((20.0, 0.75), (132.0, 1.0)))
+    section = astitch.barrier(PAPER["astitch"]["table 6"], profile)
+    assert cells(section, "ours")[1:3] == ["0.75", "not measured"]
+    assert cells(section, "paper")[1:3] == ["2.53", "2.53"]
 
 
 def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class DeviceProfile:
         rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
             float32" in loops that are not).
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
-        barrier_us: GPU: all blocks wait for each other.
+        barrier: blocks -> microseconds in which all of them wait for each other. GPU only.
         products: element type -> times of matrix products by the library, among others like them (float32: with TF32
             as TensorFlow has it by default). Without any, library calls are estimated.
         made: hardware, versions, date, command.
@@ -69,7 +69,7 @@ class DeviceProfile:
     wave_us: float
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     loop_us: float
-    barrier_us: float
+    barrier: Curve
     products: tuple[tuple[str, ProductTimes], ...]
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -130,13 +130,13 @@ def parse_profile(document: Any) -> DeviceProfile:
     values = {name: _field(name, document[name]) for name in known}
     if values["target"] not in ("cpu", "cuda"):
         raise ProfileError(f"target {values['target']!r} of a device profile is neither cpu nor cuda")
-    for curve in ("latency", "reduction"):
+    for curve in ("latency", "reduction", "barrier"):
         if values["target"] == "cuda" and not values[curve]:
             raise ProfileError(f"{curve} of a device profile has no points")
     return DeviceProfile(**values)
 
 
-_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes", "barrier_us")
+_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes")
 
 
 def _field(name: str, value: Any) -> Any:
@@ -152,7 +152,7 @@ def _field(name: str, value: Any) -> Any:
                          for dtype, ops in sorted(value.items()))
     elif name == "products":
         return parse_products(value)
-    elif name in ("bandwidth", "latency", "gather", "reduction"):
+    elif name in ("bandwidth", "latency", "gather", "reduction", "barrier"):
         return _curve(name, value)
     elif name in ("processors", "cache_bytes", "shared_bytes"):
         return int(_number(name, value, zero=name in _MAY_BE_ZERO))

@@ -30,10 +30,9 @@ OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times. Chosen on the kernels of benchmarks/cost_model_h200.md."""
 BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
-"""Registers of a thread beside its arrays (assumed), at most, and of a processor (CUDA programming guide, compute
-capability 9.0)."""
+"""Registers of a thread beside its arrays, at most, and of a processor."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""What a streaming multiprocessor holds at once (the same guide)."""
+"""What a streaming multiprocessor holds at once."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -134,8 +133,8 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
     for loop in loops:  # while the blocks of one group wait, those of another work
         meetings = sum(isinstance(s, GroupBarrier) for s in loop.body)
         barriers += meetings * loop.blocks / program.grid / max(program.resident, 1)
-    return Prediction(device.profile.launch_us, total, 0.0, barriers * device.profile.barrier_us,
-                      sum(part.nbytes for part in parts), overlap=0.0)
+    wait = barriers * interpolate(device.profile.barrier, program.grid)
+    return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
 
 
 def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:

@@ -11,8 +11,7 @@ def table(profile: DeviceProfile) -> str:
     lines = [f"{profile.name} ({profile.target}), {profile.processors} processors",
              *(f"  {key}: {value}" for key, value in profile.made.items()),
              f"launch {profile.launch_us} us, op {profile.op_us} us, handover {profile.handover_us} us, "
-             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us, "
-             f"grid barrier {profile.barrier_us} us",
+             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us",
              f"last cache {profile.cache_bytes} bytes, shared memory {profile.shared_bytes} bytes, "
              f"memory of all cores / one {profile.all_cores}"]  # fmt: skip
     curves = (("bandwidth, GB/s", profile.bandwidth), ("gather, 10^9 elements/s", profile.gather),
@@ -21,6 +20,8 @@ def table(profile: DeviceProfile) -> str:
         lines += [f"{name}:", *(f"  {_bytes(x):>9} {y:10.4g}" for x, y in curve)]
     if profile.reduction:
         lines += ["reduction over threads, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.reduction)]
+    if profile.barrier:
+        lines += ["barrier of a grid over blocks, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.barrier)]
     for dtype, ops in profile.rates:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
     for dtype, times in profile.products:
