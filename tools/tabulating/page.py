@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarking.guard_facts import guard_cell
 from tabulating import results as r
+from tabulating.behind import behind_xla
 from tabulating.results import NotMeasured, Results
 from tabulating.sections import Section
 
@@ -29,6 +30,8 @@ def page(ours: Sequence[Results], papers: Sequence[tuple[str, Sequence[Section]]
              files(folder, {results.name for results in ours})]  # fmt: skip
     for results in ours:
         parts += [zoo(results).markdown(figures)]
+        if results.is_gpu:
+            parts += [behind_xla(results).markdown(figures)]
     for name, sections in papers:
         parts += [f"## {name}\n", *(section.markdown(figures) for section in sections)]
     return "\n".join(parts)
