@@ -7,8 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import tensorflow as tf
+from calibrating.executor import Executor
+
 from tf_stitch.config import load_config
+from tf_stitch.device.product_times import Sizes
 from tf_stitch.device.profile import read_profile
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime.device_profiles import device_spec
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +49,20 @@ def test_unknown_parts_are_refused() -> None:
                           text=True, check=False)  # fmt: skip
     assert done.returncode != 0
     assert "kernels, executor" in done.stderr + done.stdout
+
+
+def test_a_product_that_the_library_lacks_is_measured_padded(monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Sizes] = []
+
+    def microseconds(self: Executor, dtype: DType, sizes: Sizes) -> float:
+        asked.append(sizes)
+        if sizes[1] == 1:
+            raise tf.errors.InternalError(None, None, "no such product\nfurther lines")
+        return 2.0
+
+    monkeypatch.setattr(Executor, "_microseconds", microseconds)
+    executor = Executor.__new__(Executor)  # a whole one would take this process' native op
+    assert executor._supported(DType.F32, (3, 1, 40, 16)) == 2.0
+    assert asked == [(3, 1, 40, 16), (3, 16, 48, 16)]
+    assert "float32 (3, 1, 40, 16): no such product; 16x48x16 instead" in capsys.readouterr().err

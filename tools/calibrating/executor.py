@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
+
 from benchmarking.product_runner import ProductRunner, plain_product
 from calibrating.measure import rounded
 from tf_stitch.device.product_times import Sizes
@@ -28,8 +30,10 @@ CHECKED: dict[str, tuple[Sizes, ...]] = {
 """Sizes between these and beyond."""
 ROUNDS = {"cpu": 4, "cuda": 1}
 """Apart in time: a machine that is busy now may not be so later."""
-MOST_IN_A_ROW, CALLS = 48, 12
+MOST_IN_A_ROW, CALLS = {"cpu": 48, "cuda": 16}, 12
 CHAIN = 200
+PADDED = 16
+"""Every library has products of multiples of this."""
 
 
 class Executor:
@@ -40,8 +44,6 @@ class Executor:
     """
 
     def __init__(self, target: str) -> None:
-        import tensorflow as tf
-
         device = "GPU" if target == "cuda" else "CPU"
         if not tf.config.list_physical_devices(device):
             raise ProfileError(f"TensorFlow, which runs products, sees no {device}; --parts=kernels needs none")
@@ -67,13 +69,23 @@ class Executor:
         times = [math.inf] * len(grid)
         for turn in range(ROUNDS[self._target]):
             for i, point in enumerate(grid):
-                times[i] = min(times[i], self._microseconds(dtype, point))
+                times[i] = min(times[i], self._supported(dtype, point))
             print(f"{dtype.value} products: round {turn + 1}", file=sys.stderr)
         return {"axes": [BATCHES, sizes, sizes, sizes], "us": times}
 
+    def _supported(self, dtype: DType, sizes: Sizes) -> float:
+        """As _microseconds; where the library has no such product, that of sizes which every library has."""
+        try:
+            return self._microseconds(dtype, sizes)
+        except tf.errors.OpError as error:
+            batch, *dims = sizes
+            m, k, n = (math.ceil(d / PADDED) * PADDED for d in dims)
+            print(f"{dtype.value} {sizes}: {str(error).splitlines()[0]}; {m}x{k}x{n} instead", file=sys.stderr)
+            return self._microseconds(dtype, (batch, m, k, n))
+
     def _microseconds(self, dtype: DType, sizes: Sizes) -> float:
         """One product more in a row of them; the least of several calls, for other programs only add."""
-        few = min(max(BUSY[self._target] // math.prod(sizes), 1), MOST_IN_A_ROW)
+        few = min(max(BUSY[self._target] // math.prod(sizes), 1), MOST_IN_A_ROW[self._target])
         many = 3 * few
         gemm = plain_product(dtype, *sizes)
         short, long = (min(self._runner.seconds(gemm, n, CALLS)) for n in (few, many))
