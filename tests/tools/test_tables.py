@@ -118,16 +118,10 @@ def test_barriers_are_those_of_the_profile() -> None:
 def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     rows = [row(m, "infer") for m in ASTITCH] + [row("bert", "infer", "mixed_float16"), row("nmt", "infer", gpu=False)]
     (tmp_path / "cpu_models.json").write_text(json.dumps(rows))
-    on_gpu = [row(m, mode, dtype, gpu=True, mapping_us=300.0, hierarchy_us=200.0)
-              for m in (*ASTITCH, *FUSION_STITCHING) for mode in ("train", "infer")
-              for dtype in ("float32", "mixed_float16", "mixed_bfloat16")]  # fmt: skip
-    on_gpu[0]["xla_us"] = 50.0
-    (tmp_path / "h200_models.json").write_text(json.dumps(on_gpu))
     (tmp_path / "other.json").write_text(json.dumps({"command": "python tools/other.py", "machine": {"cpu": "a CPU"}}))
     (tmp_path / "other.md").write_text("# Something else\n")
-    command = [sys.executable, ROOT / "tools" / "tables.py", *(tmp_path / f"{d}_models.json" for d in ("cpu", "h200")),
-               f"--out={tmp_path / 'README.md'}"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", tmp_path / "cpu_models.json",
+                           f"--out={tmp_path / 'README.md'}"], capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     text = (tmp_path / "README.md").read_text()
     assert "| [other](other.md) | Something else | `python tools/other.py` | a CPU |" in text
@@ -135,12 +129,28 @@ def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     for name in ("Table 1:", "Table 2:", "Table 3:", "Table 4:", "Table 5:", "Table 6:",
                  *(f"Fig. {n}:" for n in (6, 7, 8, 11, 12, 13, 14, 15, 16))):  # fmt: skip
         assert name in text, name
+    pictures = {path.name for path in (tmp_path / "figures").glob("*.png")}
+    assert {f"figures/{name}" in text for name in pictures} == {True}
+    assert "as_figure_11_cpu_models.png" in pictures
+
+
+def test_a_page_with_a_gpu(tmp_path: Path) -> None:
+    """Nothing is missing but what TensorFlow's profiler does not count; models that XLA runs faster have a reason."""
+    rows = [row(m, mode, dtype, gpu=True, mapping_us=300.0, hierarchy_us=200.0)
+            for m in (*ASTITCH, *FUSION_STITCHING) for mode in ("train", "infer")
+            for dtype in ("float32", "mixed_float16", "mixed_bfloat16")]  # fmt: skip
+    rows[0]["xla_us"] = 50.0
+    (tmp_path / "h200_models.json").write_text(json.dumps(rows))
+    command = [sys.executable, ROOT / "tools" / "tables.py", tmp_path / "h200_models.json",
+               f"--out={tmp_path / 'README.md'}"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    text = (tmp_path / "README.md").read_text()
     assert "### Models (NVIDIA H200)" in text
     assert "| crnn | train | float32 | 0.50 | 90, 45 | 10, 5 | 4, 2 | 0, 48 | time between them: +48 us |" in text
     assert "in h200_models.json" not in text, "no table asks for a row that is not there"
     pictures = {path.name for path in (tmp_path / "figures").glob("*.png")}
-    assert {f"figures/{name}" in text for name in pictures} == {True}
-    drawn = ("as_figure_11_cpu_models", *(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 15, 16)),
+    drawn = (*(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 15, 16)),
              *(f"fs_{name}_h200_models" for name in ("table_3", "figure_6", "figure_7", "figure_8")))  # fmt: skip
     assert {f"{name}.png" for name in drawn} <= pictures
 

@@ -20,7 +20,6 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
-from tf_stitch.runtime.library_calls import LibraryCall
 
 EPILOGUE = "library epilogue"
 """Scheme of what a library call does to its product before it stores it."""
@@ -77,17 +76,13 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             requested_bytes=int(requested_bytes(kernel.program)))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
+        predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=round(call_us(_pattern(call, compiled.plan.free), device), 3), measured_us=None,
-            bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
-
-
-def _pattern(call: LibraryCall, free: frozenset[Node]) -> Pattern:
-    return Pattern(call.nodes, call.nodes[-1:], free)
+            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -60,7 +60,8 @@ class GraphRewriter:
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
-                 profiles: Profiles, allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
+                 profiles: Profiles,
+                 allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
                  library_on: Collection[str] = ()) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.

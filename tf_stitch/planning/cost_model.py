@@ -1,7 +1,8 @@
 """Predicted time of a kernel (F6 by model): a roofline over a device profile.
 
 Memory, arithmetic and waiting overlap for the most part: the longest counts, and a tenth of the rest (compare XLA's
-`GpuPerformanceModel`, which adds compute and memory times and takes off 95 % of the smaller).
+`GpuPerformanceModel`, which adds compute and memory times and takes off 95 % of the smaller). Both parts were chosen on
+the kernels of benchmarks/cost_model_h200.md.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ no schedule rule takes it."""
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times. Chosen on the kernels of benchmarks/cost_model_h200.md."""
+load, compute and store at the same times."""
 BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
 """Registers of a thread beside its arrays, at most, and of a processor."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
