@@ -17,11 +17,13 @@ FEW = 4
 its optimizer's state."""
 
 
-def update_early(nodes: Sequence[NodeDef]) -> None:
-    """Adds control inputs that leave one order of the nodes that have inputs, if there are updates among them.
+def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
+    """Adds control inputs, if there are updates among the nodes.
 
     Args:
         nodes: without cycles; best in an order in which they could run.
+        one_by_one: leave one order of the nodes that have inputs. Else updates wait for who holds the old value, and
+            nothing else is asked for: an executor with several threads takes what is ready.
     """
     defs = {node.name: node for node in nodes}
     inputs = {name: [p for p in map(_producer, node.input) if p in defs] for name, node in defs.items()}
@@ -29,8 +31,14 @@ def update_early(nodes: Sequence[NodeDef]) -> None:
     home = _updates(order, inputs, {name for name in order if _writes(defs[name])})
     if not home:
         return
-    chain = [name for name in _sorted(order, inputs, home, _holders(defs, inputs, home)) if defs[name].input]
-    for before, after in itertools.pairwise(chain):
+    holders = _holders(defs, inputs, home)
+    if one_by_one:
+        chain = [name for name in _sorted(order, inputs, home, holders) if defs[name].input]
+        edges = list(itertools.pairwise(chain))
+    else:
+        edges = [(holder, name) for name, update in home.items() if _writes(defs[name])
+                 for holder in dict.fromkeys(holders.get(update, ()))]
+    for before, after in edges:
         if before not in inputs[after]:
             defs[after].input.append(f"^{before}")
 
