@@ -13,7 +13,6 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 
-
 PARALLEL = "_tf_stitch_parallel"
 """An attribute of such functions, see native/original_function.h."""
 

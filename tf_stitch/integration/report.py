@@ -273,7 +273,12 @@ class Report:
                     "guard": [asdict(g) for g in self.guard], "caches": self.caches,
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
-    def status_line(self) -> str:
+    def status_line(self, kept: bool) -> str:
+        """What was done, in a line.
+
+        Args:
+            kept: report.json is written, and holds the remarks.
+        """
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
@@ -282,7 +287,7 @@ class Report:
             remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
                     f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
-                    + (f", {remarks} remarks" if remarks else "")
+                    + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
                     + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
 

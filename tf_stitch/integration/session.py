@@ -236,7 +236,7 @@ class Session:
             self._record_native(native)
         counts = None if native is None else (
             lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r)))
-        line = self.report.status_line()
+        line = self.report.status_line(self._config.report_dir is not None)
         if self._config.report_dir is not None:
             try:
                 document, sources = self.report.document(counts), self.report.sources()

@@ -90,10 +90,6 @@ class GuardOutcome:
     original_us: float
 
 
-GRAPH_COUNTS = 9
-"""Numbers of a GraphRecord beside region and device."""
-
-
 @dataclass(frozen=True)
 class GraphRecord:
     """CUDA graphs of one region on one device.
@@ -264,7 +260,9 @@ class OpLibrary:
         records = []
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
-            records.append(GraphRecord(region, device, *counts[:GRAPH_COUNTS], error.decode(errors="replace")))
+            graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, failures = counts[:9]
+            records.append(GraphRecord(region, device, graphs, instances, making_ns, launches, host_ns, known, known_ns,
+                                       updates, failures, error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records
