@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.runner import keys_of
+from tests.planning.unstitched import unstitched_bytes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_parser import parse_graphs
@@ -21,6 +22,7 @@ from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 
 ZOO = Path(__file__).parent / "graphs" / "zoo"
 NAMES = sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+MIB = 1 << 20
 NOTABLE = (Category.REDUCTION, Category.SCAN, Category.CONTRACTION)
 
 
@@ -60,6 +62,9 @@ def test_plans(name: str, device: DeviceSpec, golden: Callable[[str, str], None]
         if report is not None:
             assert report.status == "optimal" or report.gap < 0.05, region.plan.graph.name
             assert report.kernels <= report.greedy_kernels, region.plan.graph.name
+        assert region.executable.arena_bytes <= 1.03 * region.executable.live_bytes, region.plan.graph.name
+        if region.executable.live_bytes > MIB:  # kernels run side by side, which ops do not
+            assert region.executable.live_bytes <= 1.12 * unstitched_bytes(region.plan.graph), region.plan.graph.name
     golden(f"zoo_{name.replace('-', '_')}_{device.target}", "".join(map(describe, regions)))
 
 

@@ -11,7 +11,7 @@ from tests.differential.generator import make_case
 from tests.differential.runner import check_all, compiled, keys_of, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
@@ -113,3 +113,25 @@ def test_a_counter_that_later_kernels_read_is_updated_in_the_end(device: DeviceS
     graph = region("step", [scaled], {"count": B.add(count, p.const(1.0, count))})
     assert modes(graph, device) == {"count": StateMode.IN_PLACE}
     check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+def weights_brought_together(layers: int, width: int) -> TensorGraph:
+    """Each layer multiplies by two matrices that a kernel puts side by side, which waits for nothing."""
+    x = B.input("x", F32, (64, width))
+    for i in range(layers):
+        halves = [B.variable(f"w{i}_{half}", F32, (width, width // 2)) for half in range(2)]
+        x = B.dot(x, B.concat(halves, 1), False, False)
+    return region("layers", [x], {})
+
+
+def test_what_waits_for_nothing_runs_when_it_is_needed() -> None:
+    layers, width = 12, 1024
+    result = compiled(weights_brought_together(layers, width), H200)
+    weights = 4 * width * width
+    assert result.executable.live_bytes < 3 * weights
+    assert result.executable.arena_bytes < 3 * weights
+
+
+def test_small_kernels_share_a_launch_before_they_are_needed() -> None:
+    result = compiled(weights_brought_together(12, 64), H200)
+    assert len(result.executable.steps) < 2 * 12

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -22,6 +23,9 @@ Work: TypeAlias = LoweredKernel | LibraryCall
 SMALL_BYTES = 1 << 12
 """A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
 fresh buffer would have another address in every call, and a CUDA graph's nodes hold addresses."""
+
+WORTH_WAITING = 1 << 20
+"""Bytes of arena for which a kernel runs later than it could: it may share no launch then."""
 
 
 @dataclass
@@ -204,23 +208,66 @@ def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
 
 
 def _rounds(plan: BufferPlan) -> list[int]:
-    """The round of each kernel: after every kernel before it that writes what it reads or writes, or reads what it
-    writes. Values that will live in the arena are told apart by node, all others by place."""
-    read: dict[Node | BufferRef, int] = {}
-    written: dict[Node | BufferRef, int] = {}
+    """The round of each kernel: as soon as what it waits for has run; but one whose results take more memory than its
+    operands would if they were kept until then (weights brought together, say) right before who waits for it."""
+    before = _waits_for(plan)
     rounds: list[int] = []
-    for kernel in plan.kernels:
+    after: list[list[int]] = [[] for _ in before]
+    for i, waits in enumerate(before):
+        rounds.append(max((rounds[j] + 1 for j in waits), default=0))
+        for j in waits:
+            after[j].append(i)
+    readers: dict[Node, list[int]] = {}
+    for i, kernel in enumerate(plan.kernels):
+        for node, mode in kernel.arguments:
+            if mode is k.Mode.READ and node in plan.writer and node not in plan.place:
+                readers.setdefault(node, []).append(i)
+    for i in reversed(range(len(rounds))):
+        latest = min((rounds[j] - 1 for j in after[i]), default=rounds[i])
+        if _saved_by_waiting(plan, i, latest, rounds, readers) > WORTH_WAITING * (latest - rounds[i]):
+            rounds[i] = latest
+    return rounds
+
+
+def _saved_by_waiting(plan: BufferPlan, i: int, until: int, rounds: Sequence[int],
+                      readers: dict[Node, list[int]]) -> int:
+    """Bytes times rounds of arena that a kernel leaves to others if it runs in a later round, `until`. None where sizes
+    change: for each of them the same kernels have to share a launch."""
+    saved = 0
+    for node, mode in plan.kernels[i].arguments:
+        if node in plan.place or node not in plan.writer:
+            continue
+        nbytes = node.type.nbytes
+        if isinstance(nbytes, Size):
+            return 0
+        if mode is k.Mode.READ:
+            saved -= nbytes * max(0, until - max(rounds[j] for j in readers[node]))
+        else:
+            saved += nbytes * (until - rounds[i])
+    return saved
+
+
+def _waits_for(plan: BufferPlan) -> list[list[int]]:
+    """For each kernel those before it that write what it reads or writes, or read what it writes. Values that will live
+    in the arena are told apart by node, all others by place."""
+    reading: dict[Node | BufferRef, list[int]] = {}  # since it was written
+    written: dict[Node | BufferRef, int] = {}
+    found: list[list[int]] = []
+    for i, kernel in enumerate(plan.kernels):
         touched: list[tuple[Node | BufferRef, k.Mode]] = []
         for node, mode in kernel.arguments:
             inside = node not in plan.place and node.kind not in (OpKind.INPUT, OpKind.VARIABLE)
             touched.append((node if inside else plan.argument(node, mode), mode))
-        after = [written[p] + 1 for p, _ in touched if p in written]
-        after += [read[p] + 1 for p, mode in touched if mode is k.Mode.WRITE and p in read]
-        rounds.append(max(after, default=0))
+        waits = [written[p] for p, _ in touched if p in written]
+        waits += [j for p, mode in touched if mode is k.Mode.WRITE for j in reading.get(p, ())]
+        found.append(list(dict.fromkeys(waits)))
         for place, mode in touched:
-            seen = written if mode is k.Mode.WRITE else read
-            seen[place] = max(seen.get(place, 0), rounds[-1])
-    return rounds
+            if mode is k.Mode.WRITE:
+                written[place], reading[place] = i, []
+        for place, mode in touched:
+            if mode is not k.Mode.WRITE:
+                reading.setdefault(place, []).append(i)
+    return found
 
 
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
