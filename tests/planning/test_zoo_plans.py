@@ -62,9 +62,10 @@ def test_plans(name: str, device: DeviceSpec, golden: Callable[[str, str], None]
         if report is not None:
             assert report.status == "optimal" or report.gap < 0.05, region.plan.graph.name
             assert report.kernels <= report.greedy_kernels, region.plan.graph.name
-        assert region.executable.arena_bytes <= 1.03 * region.executable.live_bytes, region.plan.graph.name
-        if region.executable.live_bytes > MIB:  # kernels run side by side, which ops do not
-            assert region.executable.live_bytes <= 1.12 * unstitched_bytes(region.plan.graph), region.plan.graph.name
+        arena, live = region.executable.arena_bytes, region.executable.live_bytes
+        assert arena <= 1.03 * live + MIB / 64, region.plan.graph.name
+        one_by_one = unstitched_bytes(region.plan.graph)
+        assert live <= 1.12 * one_by_one + MIB / 2, "kernels side by side need little more than ops one by one"
     golden(f"zoo_{name.replace('-', '_')}_{device.target}", "".join(map(describe, regions)))
 
 
