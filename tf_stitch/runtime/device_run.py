@@ -185,16 +185,24 @@ def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     times: list[float] = []
     for kernel in kernels:
         try:
-            memory = [random_memory(*buffer) for buffer in kernel.buffers]
-            if kernel.cooperative:
-                memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
-            times.append(queued_us(bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes,
-                                               [int(m.data.ptr) for m in memory], kernel.cooperative)))
+            call, memory = bind_alone(module, kernel)
+            times.append(queued_us(call))
+            del call, memory
         except cupy.cuda.memory.OutOfMemoryError:
             times.append(float("nan"))
-        memory = []
         cupy.get_default_memory_pool().free_all_blocks()
     return times
+
+
+def bind_alone(module: Any, kernel: TimedKernel) -> tuple[Callable[[], None], list[Any]]:
+    """A call that enqueues a kernel over memory of its own, and that memory, which has to stay as long."""
+    import cupy
+    memory = [random_memory(*buffer) for buffer in kernel.buffers]
+    if kernel.cooperative:
+        memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
+    addresses = [int(m.data.ptr) for m in memory]
+    return bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes, addresses,
+                       kernel.cooperative), memory
 
 
 def random_memory(dtype: str, size: int, read: bool) -> Any:

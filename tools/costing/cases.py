@@ -15,6 +15,7 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
+from tf_stitch.kernel_ir.work import count_work, moved_bytes
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
@@ -38,6 +39,7 @@ class Case:
         subgraph: what it is a kernel of.
         key: names the kernel's code, whatever it is called; equal kernels are measured once.
         source: number of the source that holds it.
+        moved: bytes of what it reads and writes, scratch included, if every element moves once in each direction.
         prediction: microseconds of its parts.
     """
 
@@ -49,6 +51,7 @@ class Case:
     key: str
     source: int
     kernel: TimedKernel
+    moved: int
     predicted_us: float
     prediction: dict[str, float]
 
@@ -87,8 +90,8 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
         us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
         cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
-                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one, us,
-                          _parts(prediction)))  # fmt: skip
+                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
+                          moved_bytes(kernel.program, count_work(kernel.program)), us, _parts(prediction)))  # fmt: skip
     return Cases(cases, [source])
 
 
