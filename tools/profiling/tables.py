@@ -31,7 +31,8 @@ def traffic_table(document: Mapping[str, Any]) -> str:
              "Expected: bytes of inputs, outputs and scratch, each element once in each direction. Measured: bytes "
              "read from DRAM by one launch with empty caches (dram__bytes_read), and the greater of those written to "
              "DRAM before it ended (dram__bytes_write) and those stored into the L2 cache "
-             "(lts__t_sectors_srcunit_tex_op_write), which holds up to 60 MB that are written later. Sorted by measured / expected.", "",
+             "(lts__t_sectors_srcunit_tex_op_write), which holds up to 60 MB that are written later. Sorted by "
+             "measured / expected.", "",
              f"{s['kernels']} kernels, equal ones once. {s['large']} move at least 1 MiB; of these "
              f"{s['large_within_10_percent']} move at most 10 % more than expected." + _largest(s), "",
              _traffic_rows([row for row in document["kernels"] if row["expected"] >= LARGE]), "",
