@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking.machine import describe_cuda  # noqa: E402
 from costing.exported import ExportedKernel, load  # noqa: E402
 from profiling.counters import Counted, ProfilerError, profile  # noqa: E402
-from profiling.tables import LARGE, traffic_summary, traffic_table  # noqa: E402
+from profiling.tables import LARGE, traffic_result, traffic_summary, traffic_table  # noqa: E402
 from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
 
 BATCH = 200
@@ -47,8 +47,10 @@ def main() -> int:
             rows += [row(kernel, found) for kernel, found in match(batch, counted)]
         except ProfilerError as error:
             left_out.append(f"{len(batch)} kernels of {batch[-1].moved} to {batch[0].moved} bytes: {error}")
+        summary = traffic_summary(rows)
         document = {"command": "python tools/dram_traffic.py DIR", "machine": describe_cuda(),
-                    "summary": traffic_summary(rows), "left_out": left_out, "kernels": rows}  # fmt: skip
+                    "result": traffic_result(summary), "summary": summary, "left_out": left_out,
+                    "kernels": rows}  # fmt: skip
         args.out.write_text(json.dumps(document, indent=1) + "\n")
         args.out.with_suffix(".md").write_text(traffic_table(document))
     print(json.dumps(document["summary"]), *left_out, sep="\n")

@@ -61,9 +61,12 @@ def main() -> int:
     numbers = list(range(args.count)) if args.only is None else [args.only]
     begin = time.monotonic()
     outcomes = campaign(args.seed, numbers, args.dry, min(args.processes, len(numbers)), args.seconds)
-    document = {"command": "python tools/fuzz_gpu.py", "machine": {} if args.dry else describe_cuda(),
-                "seed": args.seed, "asked": len(numbers), "seconds": round(time.monotonic() - begin, 1),
-                **summary(outcomes)}  # fmt: skip
+    figures = summary(outcomes)
+    document = {"command": "python tools/fuzz_gpu.py", "what": "Random graphs, redzones around every buffer",
+                "result": f"{figures['graphs']} graphs, {figures['kernels']} kernels: {figures['mismatches']} "
+                          f"mismatches, {figures['redzones']} redzones touched, {figures['errors']} errors",
+                "machine": {} if args.dry else describe_cuda(), "seed": args.seed, "asked": len(numbers),
+                "seconds": round(time.monotonic() - begin, 1), **figures}  # fmt: skip
     if not args.dry and args.only is None:
         args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document | {"failures": len(document["failures"])}, indent=1))

@@ -72,7 +72,9 @@ def main() -> int:
     with ThreadPoolExecutor(len(args.tools)) as pool:
         results = dict(zip(args.tools, pool.map(lambda tool: check(tool, args.seconds, args.logs), args.tools),
                            strict=True))  # fmt: skip
-    document = {"command": "python tools/sanitize_gpu.py", "machine": describe_cuda(),
+    document = {"command": "python tools/sanitize_gpu.py", "what": "Kernel tests under compute-sanitizer",
+                "result": ", ".join(f"{tool} {r['errors']} errors" for tool, r in results.items()),
+                "machine": describe_cuda(),
                 "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))

@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking.machine import describe_cuda  # noqa: E402
 from costing.exported import load  # noqa: E402
 from h200_subgraphs import copy_gbps  # noqa: E402
-from profiling.tables import LARGE, small_summary, small_table  # noqa: E402
+from profiling.tables import LARGE, small_result, small_summary, small_table  # noqa: E402
 from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
 
 NODES, LAUNCHES = 100, 11
@@ -46,8 +46,9 @@ def main() -> int:
         rows.append(row(kernel.name, {**kernel.labels, "cooperative": kernel.kernel.cooperative}, node_us(call),
                         empty_us + kernel.moved / gbps / 1e3))  # fmt: skip
         del call, memory
+    summary = small_summary(rows, empty_us)
     document = {"command": "python tools/small_kernels.py DIR", "machine": describe_cuda() | {"copy_gbps": round(gbps)},
-                "summary": small_summary(rows, empty_us), "kernels": rows}  # fmt: skip
+                "result": small_result(summary), "summary": summary, "kernels": rows}  # fmt: skip
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(small_table(document))
     print(json.dumps(document["summary"]))

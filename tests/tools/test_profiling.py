@@ -11,7 +11,7 @@ from costing.cases import Cases, of_kernels
 from costing.exported import export, load, target_of
 from dram_traffic import match, row
 from profiling.counters import Counted, ProfilerError, parse
-from profiling.tables import small_summary, small_table, traffic_summary, traffic_table
+from profiling.tables import small_summary, small_table, traffic_result, traffic_summary, traffic_table
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
@@ -90,6 +90,7 @@ def test_tables_keep_small_kernels_apart() -> None:
     summary = traffic_summary(rows)
     assert summary == {"kernels": 3, "small": 1, "large": 2, "large_within_10_percent": 1, "largest_ratio": 1.5,
                        "median_ratio": 1.275}  # fmt: skip
+    assert traffic_result(summary).startswith("1 of 2 kernels")
     document = {"command": "x", "machine": {"gpu": "y"}, "summary": summary, "left_out": ["200 kernels: no time"],
                 "kernels": rows}  # fmt: skip
     text = traffic_table(json.loads(json.dumps(document)))

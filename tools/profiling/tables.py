@@ -24,6 +24,13 @@ def traffic_summary(rows: Sequence[Row]) -> dict[str, Any]:
             "median_ratio": median(ratios) if ratios else None}  # fmt: skip
 
 
+def traffic_result(s: Mapping[str, Any]) -> str:
+    """The summary in a sentence."""
+    largest = f"; median ratio {s['median_ratio']:.3f}, largest {s['largest_ratio']:.2f}" if s["large"] else ""
+    return (f"{s['large_within_10_percent']} of {s['large']} kernels that move 1 MiB or more move at most 10 % more "
+            f"than expected{largest}; {s['small']} smaller ones apart")
+
+
 def traffic_table(document: Mapping[str, Any]) -> str:
     """Markdown; large kernels first, the greatest ratio on top."""
     s, machine = document["summary"], _words(document["machine"])
@@ -33,18 +40,13 @@ def traffic_table(document: Mapping[str, Any]) -> str:
              "DRAM before it ended (dram__bytes_write) and those stored into the L2 cache "
              "(lts__t_sectors_srcunit_tex_op_write), which holds up to 60 MB that are written later. Sorted by "
              "measured / expected.", "",
-             f"{s['kernels']} kernels, equal ones once. {s['large']} move at least 1 MiB; of these "
-             f"{s['large_within_10_percent']} move at most 10 % more than expected." + _largest(s), "",
+             f"{s['kernels']} kernels, equal ones once: {traffic_result(s)}.", "",
              _traffic_rows([row for row in document["kernels"] if row["expected"] >= LARGE]), "",
              f"## Small kernels: {s['small']} of less than 1 MiB", "",
              "Counters of whole 32-byte sectors and of what else runs on the device are noise here.", "",
              _traffic_rows([row for row in document["kernels"] if row["expected"] < LARGE])]  # fmt: skip
     lines += [f"\nNot measured: {reason}" for reason in document["left_out"]]
     return "\n".join(lines) + "\n"
-
-
-def _largest(s: Mapping[str, Any]) -> str:
-    return f" Median ratio {s['median_ratio']:.3f}, largest {s['largest_ratio']:.2f}." if s["large"] else ""
 
 
 def _traffic_rows(rows: Sequence[Row]) -> str:
@@ -63,6 +65,12 @@ def small_summary(rows: Sequence[Row], empty_us: float) -> dict[str, Any]:
             "median_excess_us": median(excess), "largest_excess_us": max(excess)}  # fmt: skip
 
 
+def small_result(s: Mapping[str, Any]) -> str:
+    """The summary in a sentence."""
+    return (f"{s['within_1_us']} of {s['kernels']} kernels within 1 us of the floor; median excess "
+            f"{s['median_excess_us']:.2f} us, largest {s['largest_excess_us']:.2f}")
+
+
 def small_table(document: Mapping[str, Any]) -> str:
     """Markdown, the greatest excess on top."""
     s = document["summary"]
@@ -70,8 +78,7 @@ def small_table(document: Mapping[str, Any]) -> str:
              "Kernels whose buffers are less than 1 MiB together, each as a node of a CUDA graph of its like: "
              "microseconds a node. Floor: a node that does nothing, and the kernel's bytes at the bandwidth of a "
              "copy. Excess: the difference.", "",
-             f"{s['kernels']} kernels; an empty one takes {s['empty_us']:.2f} us. {s['within_1_us']} are within 1 us "
-             f"of the floor. Median excess {s['median_excess_us']:.2f} us, largest {s['largest_excess_us']:.2f}.", "",
+             f"An empty kernel takes {s['empty_us']:.2f} us. {small_result(s)}.", "",
              "| kernel | bytes | floor us | measured us | excess us |", "| --- " * 5 + "|"]  # fmt: skip
     lines += [f"| {r['name']} | {r['moved']} | {r['floor_us']:.2f} | {r['us']:.2f} | {r['excess_us']:.2f} |"
               for r in sorted(document["kernels"], key=lambda r: -r["excess_us"])]  # fmt: skip
