@@ -46,6 +46,7 @@ _EXPORT = flags.DEFINE_string("export", None, "write the built kernels into this
 _MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a folder and stop")
 _TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
 _PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps to take kernels from; none given: all")
+_GRAPHS = flags.DEFINE_list("graphs", [], "more folders of texts that zoo_graphs.py made")
 _OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
 
 
@@ -57,6 +58,7 @@ def main(argv: Sequence[str]) -> None:
         Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
         return
     from costing.cases import (  # they need what a machine that measures may lack
+        ZOO,
         device_of,
         program_cases,
         programs,
@@ -66,8 +68,10 @@ def main(argv: Sequence[str]) -> None:
     cache = KernelCache(load_config().cache_dir / "kernels")
     device = device_of(_TARGET.value)
     cases = subgraph_cases(device)
-    for more in program_cases(device, programs() if _PROGRAMS.value is None else _PROGRAMS.value):
-        cases.extend(more)
+    for folder in map(Path, [ZOO, *_GRAPHS.value]):
+        names = programs(folder) if _PROGRAMS.value is None else _PROGRAMS.value
+        for more in program_cases(device, names, folder):
+            cases.extend(more)
     if _EXPORT.value:
         export(cases.cases, build(cases, device, cache), device.target, Path(_EXPORT.value))
         print(f"{len(cases.cases)} kernels in {len(cases.sources)} binaries, {_EXPORT.value}")

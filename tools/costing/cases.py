@@ -125,19 +125,19 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
     return subgraph
 
 
-def programs() -> list[str]:
+def programs(folder: Path = ZOO) -> list[str]:
     """Models and scripts' steps that zoo_graphs.py has made texts of."""
-    return sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+    return sorted({path.name.split(".")[0] for path in folder.glob("*.gz")})
 
 
-def program_cases(device: DeviceSpec, names: Sequence[str]) -> Iterator[Cases]:
+def program_cases(device: DeviceSpec, names: Sequence[str], folder: Path = ZOO) -> Iterator[Cases]:
     """Kernels of the regions of models of the zoo and of scripts' steps, from their texts: no TensorFlow is needed.
 
     Raises:
         FileNotFoundError: one whose text is not there.
     """
     for name in names:
-        text = gzip.decompress((ZOO / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+        text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
         kernels: list[LoweredKernel] = []
         for graph in parse_graphs(text.decode()):
             inputs, variables = arguments_of(graph)
