@@ -15,7 +15,7 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
-from tf_stitch.kernel_ir.work import count_work, moved_bytes
+from tf_stitch.kernel_ir.work import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
@@ -91,7 +91,7 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
         cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
                           len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
-                          moved_bytes(kernel.program, count_work(kernel.program)), us, _parts(prediction)))  # fmt: skip
+                          moved_once(kernel.program), us, _parts(prediction)))  # fmt: skip
     return Cases(cases, [source])
 
 
