@@ -73,8 +73,9 @@ def test_what_the_remapper_makes_of_attention(fused_ops: list[str]) -> None:
              "z:0": normal((2, 1, 1, 5), seed=2)}
     with tf.Graph().as_default() as graph:
         x, y, s, z = (tf.compat.v1.placeholder(tf.float32, v.shape, name=n[0]) for n, v in given.items())
-        fused = op_def_library.apply_op("_MklFusedBatchMatMulV2", x=x, y=y, args=[s, z][:len(fused_ops)], adj_y=True,
-                                        fused_ops=fused_ops, name="fused")
+        fused = op_def_library.apply_op("_MklFusedBatchMatMulV2", x=x, y=y, args=[s, z][:len(fused_ops)], adj_x=False,
+                                        adj_y=True, fused_ops=fused_ops, epsilon=1e-4, leakyrelu_alpha=0.2,
+                                        name="fused")
     want = given["x:0"] @ given["y:0"].swapaxes(-1, -2) * 0.5 + ("Add" in fused_ops) * given["z:0"]
     np.testing.assert_allclose(run_fused(graph, fused.name, given), want, 1e-5, 1e-5)
 
@@ -97,7 +98,7 @@ def test_types(dtype: object) -> None:
 
 
 @pytest.mark.parametrize(("left", "right", "inside"), [
-    ((None, 1, 64), (None, 64, 4000), True), ((64, 128), (128, 128), True), ((128, 256), (256, 256), False),
+    ((1, None), (None, 4000), True), ((4, 1, 64), (4, 64, 4000), True), ((64, 128), (128, 128), True), ((128, 256), (256, 256), False),
     ((None, 8), (8, 8), False)])
 def test_small_products(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
     """A product of a vector is small whatever its size is, one of matrices with a size not known is not."""

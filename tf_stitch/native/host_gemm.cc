@@ -33,7 +33,7 @@ const HostBlocks& Blocks() {
 // Columns of a block: all of them, unless there are too few blocks of rows for all threads.
 std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
   const std::int64_t wanted = std::max<std::int64_t>(threads / (g.batch * row_blocks), 1);
-  return std::max((g.n + wanted - 1) / wanted, kColumns);
+  return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
 
 template <typename T>
