@@ -17,6 +17,7 @@ from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
+from tf_stitch.kernel_ir.walk import statements
 
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
 
@@ -136,7 +137,8 @@ class _Cpu(CFamily):
             lines.append(f"#pragma omp simd{''.join(clauses)}")
         elif stmt.loop is k.Loop.UNROLL:
             lines.append(f"#pragma GCC unroll {min(stmt.var.extent, 64)}")
-        outer, self._loop = self._loop, _Invariants({stmt.var, *_index_variables(stmt.body)})
+        outer, self._loop = self._loop, _Invariants(
+            {stmt.var, *(s.var for s in statements(stmt.body) if isinstance(s, k.LetIndex | k.For))})
         body, invariants, self._loop = list(self.block(stmt.body)), self._loop.before, outer
         # gcc leaves quotients by parameters where they are, since they could trap, and then it does not vectorise.
         lines[:0] = [f"const int64_t {q} = {text};" for text, q in invariants.items()]
@@ -174,17 +176,6 @@ class _Cpu(CFamily):
         if not isinstance(stmt, k.Fail):
             raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")
         yield f"if (!{self.expr(stmt.unless)}) call->failed = 1;"
-
-
-def _index_variables(body: Sequence[k.Stmt]) -> Iterator[Var]:
-    """Variables that a body makes."""
-    for stmt in body:
-        if isinstance(stmt, k.LetIndex | k.For):
-            yield stmt.var
-        if isinstance(stmt, k.For):
-            yield from _index_variables(stmt.body)
-        elif isinstance(stmt, k.If):
-            yield from _index_variables((*stmt.body, *stmt.orelse))
 
 
 def _vectorises(body: Sequence[k.Stmt]) -> bool:

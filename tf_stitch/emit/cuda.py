@@ -14,6 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.walk import arrays
 
 STATIC_SHARED_BYTES = 40 * 1024
 """Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
@@ -71,7 +72,7 @@ def _prelude() -> str:
 
 def shared_bytes(program: k.Program) -> int:
     """Bytes of the program's shared arrays; phases follow each other in the same memory."""
-    return max(sum(_array_bytes(a) for a in _shared_arrays(phase.body)) for phase in program.phases())
+    return max(sum(_array_bytes(a) for a in arrays(phase.body, k.Space.SHARED)) for phase in program.phases())
 
 
 def dynamic_shared_bytes(program: k.Program) -> int:
@@ -223,20 +224,6 @@ class _Cuda(CFamily):
         yield "#pragma unroll"
         yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
         yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"
-
-
-def _shared_arrays(body: Sequence[k.Stmt]) -> list[k.Array]:
-    found: list[k.Array] = []
-    for stmt in body:
-        if isinstance(stmt, k.GridLoop):
-            found += _shared_arrays(stmt.body)
-        elif isinstance(stmt, k.Array) and stmt.space is k.Space.SHARED:
-            found.append(stmt)
-        elif isinstance(stmt, k.For):
-            found += _shared_arrays(stmt.body)
-        elif isinstance(stmt, k.If):
-            found += _shared_arrays(stmt.body) + _shared_arrays(stmt.orelse)
-    return found
 
 
 def _array_bytes(array: k.Array) -> int:

@@ -1,4 +1,4 @@
-"""Rough work of a program: CPU cycles of one block, and bytes moved by all of them."""
+"""Rough work of a program: CPU cycles of one block, and bytes of its buffers and arrays."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index, Var
+from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.walk import arrays, own_accesses
 
 INLINE_CYCLES = 30_000
 """A CPU kernel of less work than this runs in the calling thread: handing it out costs as much."""
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
-SECTOR_ELEMENTS = 8
-"""Elements between neighbours from which each takes a memory sector of its own."""
 STRIDED_CYCLES = 6
 """Cycles of an access whose neighbours in a vector loop are not neighbours in memory."""
 
@@ -40,20 +39,9 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
 
 
 def _strided(body: Sequence[k.Stmt], over: Var) -> int:
-    """Loads and stores in a body whose neighbours in `over` are not neighbours in memory."""
-    count = 0
-    for stmt in body:
-        if isinstance(stmt, k.Store):
-            count += stmt.index.coefficient(over) not in (0, 1)
-        if isinstance(stmt, k.Let | k.Store | k.SetElement | k.Update):
-            count += sum(index.coefficient(over) not in (0, 1) for index in _loaded(stmt.value))
-    return count
-
-
-def _loaded(expr: k.Expr) -> list[Index]:
-    if isinstance(expr, k.Load):
-        return [expr.index]
-    return [i for a in expr.args for i in _loaded(a)] if isinstance(expr, k.Apply) else []
+    """Loads and stores of a body itself whose neighbours in `over` are not neighbours in memory."""
+    single = (s for s in body if isinstance(s, k.Let | k.Store | k.SetElement | k.Update))
+    return sum(a.index.coefficient(over) not in (0, 1) for stmt in single for a in own_accesses(stmt))
 
 
 def _expression(expr: k.Expr) -> float:
@@ -80,39 +68,4 @@ def requested_bytes(program: k.Program) -> int:
 
 
 def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:
-    total = 0
-    for stmt in body:
-        if isinstance(stmt, k.Array):
-            total += stmt.size * stmt.dtype.compute.size * (1 if stmt.space is k.Space.SHARED else threads)
-        elif isinstance(stmt, k.For):
-            total += _array_bytes(stmt.body, threads)
-        elif isinstance(stmt, k.If):
-            total += _array_bytes(stmt.body, threads) + _array_bytes(stmt.orelse, threads)
-    return total
-
-
-def scattered_bytes(program: k.Program) -> int:
-    """Bytes of parameters that neighbouring threads read far apart: a memory sector is moved for every element."""
-    thread = Var(k.THREAD, program.threads)
-    if program.threads == 1:
-        return 0
-    scattered = {name for name, index in _thread_loads(program.body)
-                 if abs(index.value({thread: 1}) - index.value({})) >= SECTOR_ELEMENTS}
-    return sum(b.size * b.dtype.size for b in program.parameters if b.name in scattered)
-
-
-def _thread_loads(body: Sequence[k.Stmt]) -> list[tuple[str, Index]]:
-    found: list[tuple[str, Index]] = []
-    for stmt in body:
-        if isinstance(stmt, k.For):
-            found += _thread_loads(stmt.body)
-        elif isinstance(stmt, k.If):
-            found += _thread_loads(stmt.body) + _thread_loads(stmt.orelse)
-        elif isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
-            found.append((stmt.value.buffer, stmt.value.index))
-    return found
-
-
-def total_cycles(program: k.Program) -> float:
-    """Cycles of all threads of all blocks."""
-    return float(program.grid) * program.threads * _cycles(program.body)
+    return sum(a.size * a.dtype.compute.size * (1 if a.space is k.Space.SHARED else threads) for a in arrays(body))

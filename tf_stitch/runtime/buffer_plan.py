@@ -11,6 +11,7 @@ from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.walk import accesses
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
@@ -165,9 +166,9 @@ def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
 
 
 def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
-    accesses = _accesses(body, names)
-    writes = [wrote for _, wrote in accesses]
-    return rule in _IN_PLACE and len({index for index, _ in accesses}) == 1 and writes == sorted(writes)
+    found = _accesses(body, names)
+    writes = [wrote for _, wrote in found]
+    return rule in _IN_PLACE and len({index for index, _ in found}) == 1 and writes == sorted(writes)
 
 
 _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
@@ -180,27 +181,8 @@ def _is_variable(node: Node, handle: str) -> bool:
 
 
 def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool]]:
-    """Indices at which buffers of `names` are read (False) or written (True), in program order; vectors by their first
-    element."""
-    found: list[tuple[Index, bool]] = []
-    for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop):
-            found += _accesses(stmt.body, names)
-        elif isinstance(stmt, k.If):
-            found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
-        elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            found += [(stmt.index, isinstance(stmt, k.StoreVector))] if stmt.buffer in names else []
-        elif isinstance(stmt, k.Store):
-            found += _loads(stmt.value, names) + ([(stmt.index, True)] if stmt.buffer in names else [])
-        elif isinstance(stmt, k.Let | k.Assign | k.SetElement | k.Update | k.ArgUpdate):
-            found += _loads(stmt.value, names)
-    return found
-
-
-def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
-    if isinstance(expr, k.Load):
-        return [(expr.index, False)] if expr.buffer in names else []
-    return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
+    """Indices at which buffers of `names` are read (False) or written (True), in program order."""
+    return [(a.index, a.write) for a in accesses(body) if a.buffer in names]
 
 
 def _rounds(plan: BufferPlan) -> list[int]:
