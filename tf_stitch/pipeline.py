@@ -10,13 +10,10 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.cuda import (
-    STATIC_SHARED_BYTES,
     Packed,
-    dynamic_shared_bytes,
     emit_cuda,
     join_cuda,
     render_cuda,
-    shared_bytes,
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
@@ -26,6 +23,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.joining import join_kernels
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
@@ -52,6 +50,8 @@ from tf_stitch.transforms.split_reductions import SplitReductions
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
+PACKED_SHARED_BYTES = 40 * 1024
+"""Of a block of a pack: each has the memory of the member that needs most."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferR
     if cooperative:
         used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
         args = (*args, BufferRef(Space.BARRIER, used))
-    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(dynamic_shared_bytes, programs)), args, sizes,
+    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(shared_bytes, programs)), args, sizes,
                         cooperative)
 
 
@@ -315,8 +315,8 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
 
 def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and no dynamic shared memory, while their parameters and static shared memory fit. A library call stands
-    alone. Groups in the order they run."""
+    threads and none much shared memory, while their parameters fit. A library call stands alone. Groups in the order
+    they run."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     for i, work in enumerate(works):
         if isinstance(work, LibraryCall):
@@ -324,11 +324,10 @@ def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_P
             continue
         if not work.program.grid:  # no elements: no work
             continue
-        alone = i if dynamic_shared_bytes(work.program) or work.program.cooperative else -1
+        alone = i if shared_bytes(work.program) > PACKED_SHARED_BYTES or work.program.cooperative else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and (sum(len(one.arguments) for one in together) > most
-                          or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
+        if packs[-1] and sum(len(one.arguments) for one in together) > most:
             packs.append([])
         packs[-1].append(i)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))

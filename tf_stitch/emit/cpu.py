@@ -15,9 +15,10 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
-from tf_stitch.kernel_ir.walk import statements
+from tf_stitch.kernel_ir.walk import arrays, statements
 
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
 
@@ -83,6 +84,8 @@ class _Cpu(CFamily):
             restrict = "" if b.mode is k.Mode.UPDATE else "restrict "
             pointer = f"{const}{self.storage[b.dtype]}*"
             yield f"  {pointer} {restrict}{b.name} = ({pointer})call->args[{i}];"
+        if stack := placed_bytes(arrays(p.body)):
+            yield f"  unsigned char stack[{stack}] __attribute__((aligned(64)));"
         for line in self.constants("static const", "_values"):
             yield "  " + line
         for b in p.buffers:
@@ -164,7 +167,11 @@ class _Cpu(CFamily):
             yield from super().update(stmt)
 
     def array(self, stmt: k.Array) -> Lines:
-        yield f"{self.types[stmt.dtype.compute]} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+        ctype = self.types[stmt.dtype.compute]
+        if stmt.offset is None:
+            yield f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+        else:
+            yield f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});"
         if stmt.init is not None:
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"

@@ -14,10 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.walk import arrays
-
-STATIC_SHARED_BYTES = 40 * 1024
-"""Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
+from tf_stitch.kernel_ir.cost import shared_bytes
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -70,17 +67,6 @@ def _prelude() -> str:
     return (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
 
 
-def shared_bytes(program: k.Program) -> int:
-    """Bytes of the program's shared arrays; phases follow each other in the same memory."""
-    return max(sum(_array_bytes(a) for a in arrays(phase.body, k.Space.SHARED)) for phase in program.phases())
-
-
-def dynamic_shared_bytes(program: k.Program) -> int:
-    """Bytes of dynamic shared memory a launch of the program needs."""
-    size = shared_bytes(program)
-    return size if size > STATIC_SHARED_BYTES or program.cooperative else 0
-
-
 def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
     """The launch function of members whose functions have been written."""
     threads = members[0][1].program.threads
@@ -129,7 +115,6 @@ class _Cuda(CFamily):
         wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
             max(phase.grid for phase in program.phases()) * program.threads * 16 >= 1 << 31)
         self.index_type = "int64_t" if wide else "int"
-        self._offset = 0 if dynamic_shared_bytes(program) else None
         self._group = 1
 
     def function(self, name: str) -> Lines:
@@ -147,7 +132,7 @@ class _Cuda(CFamily):
         yield "  int turn = 0;"
         for line in self.constants("static __device__ const"):
             yield "  " + line
-        if self._offset is not None:
+        if shared_bytes(p):
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from body
         yield f"  (void){'first_' if p.looped else ''}block; (void)thread; (void)turn;"
@@ -167,7 +152,6 @@ class _Cuda(CFamily):
     def grid_loop(self, stmt: k.GridLoop) -> Lines:
         t = self.index_type
         self._group = stmt.group
-        self._offset = None if self._offset is None else 0  # phases use the same memory
         yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
         yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
         yield from self.block(stmt.body)
@@ -176,9 +160,8 @@ class _Cuda(CFamily):
 
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
-        if stmt.space is k.Space.SHARED and self._offset is not None:
-            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {self._offset});"
-            self._offset += _array_bytes(stmt)
+        if stmt.offset is not None:
+            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});"
         else:
             yield f"{'__shared__ ' if stmt.space is k.Space.SHARED else ''}{ctype} {stmt.name}[{stmt.size}];"
         if stmt.init is not None:
@@ -224,7 +207,3 @@ class _Cuda(CFamily):
         yield "#pragma unroll"
         yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
         yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"
-
-
-def _array_bytes(array: k.Array) -> int:
-    return -(-array.size * array.dtype.compute.size // 16) * 16

@@ -8,11 +8,10 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.walk import arrays, own_accesses
 
@@ -58,14 +59,25 @@ def buffer_bytes(program: k.Program) -> int:
 
 def array_bytes(program: k.Program) -> int:
     """Bytes of the arrays that one block works in: shared memory, and its threads' own. Phases follow each other in the
-    same memory."""
-    return max(_array_bytes(phase.body, program.threads) for phase in program.phases())
+    same memory, and so do arrays that are not alive together."""
+    return max(_allocated(phase) for phase in program.phases())
 
 
 def requested_bytes(program: k.Program) -> int:
-    """As array_bytes, if every phase had memory of its own."""
-    return sum(_array_bytes(phase.body, program.threads) for phase in program.phases())
+    """As array_bytes, if every array had memory of its own."""
+    return sum(_array_bytes(a, program.threads) for phase in program.phases() for a in arrays(phase.body))
 
 
-def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:
-    return sum(a.size * a.dtype.compute.size * (1 if a.space is k.Space.SHARED else threads) for a in arrays(body))
+def shared_bytes(program: k.Program) -> int:
+    """Bytes of a block's shared arrays; phases follow each other in the same memory."""
+    return max(placed_bytes(arrays(phase.body, k.Space.SHARED)) for phase in program.phases())
+
+
+def _allocated(phase: k.Program) -> int:
+    found = list(arrays(phase.body))
+    apart = sum(_array_bytes(a, phase.threads) for a in found if a.offset is None)
+    return apart + sum(placed_bytes(a for a in found if a.space is space) for space in k.Space)
+
+
+def _array_bytes(array: k.Array, threads: int) -> int:
+    return array.nbytes * (1 if array.space is k.Space.SHARED else threads)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.index import Index
-from tf_stitch.kernel_ir.walk import accesses, operands
+from tf_stitch.kernel_ir.walk import accesses, arrays, operands
 
 
 def verify_program(program: k.Program) -> None:
@@ -27,6 +28,8 @@ def verify_program(program: k.Program) -> None:
     for phase in program.phases():
         body = [s for s in phase.body if not isinstance(s, k.GroupBarrier)]  # here they may stand
         verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
+        for first, second in overlapping(phase):
+            raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
     if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
         _verify_grid_barriers(program)
 
@@ -45,6 +48,8 @@ def _verify_grid_barriers(program: k.Program) -> None:
         elif isinstance(stmt, k.GridLoop):
             _require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
                      f"{stmt.blocks} blocks on a grid of {program.grid}, {stmt.group} together")
+            _require(not any(arrays(stmt.body, k.Space.SHARED)) or isinstance(stmt.body[-1], k.Barrier),
+                     "no barrier before the next block uses the same shared memory")
             reads, writes = buffers_touched(stmt.body)
             _require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
             for part in between_barriers(stmt):

@@ -7,7 +7,7 @@ iterates over what is here. Everything is in program order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from tf_stitch.kernel_ir import nodes as k
@@ -89,6 +89,27 @@ def accesses(body: Sequence[k.Stmt]) -> Iterator[BufferAccess]:
 def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.Array]:
     """Every array that is declared, or those of one space."""
     return (s for s in statements(body) if isinstance(s, k.Array) and space in (None, s.space))
+
+
+def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
+    """Names of the arrays that a statement reads or writes itself."""
+    yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
+    if isinstance(stmt, k.SetElement | k.LoadVector | k.StoreVector):
+        yield stmt.array
+    elif isinstance(stmt, k.Array) and stmt.init is not None:
+        yield stmt.name
+
+
+def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
+    """The body with every statement changed, those inside another first."""
+    out: list[k.Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, k.For | k.GridLoop):
+            stmt = replace(stmt, body=rewritten(stmt.body, change))
+        elif isinstance(stmt, k.If):
+            stmt = replace(stmt, body=rewritten(stmt.body, change), orelse=rewritten(stmt.orelse, change))
+        out.append(change(stmt))
+    return tuple(out)
 
 
 def rebuilt(x: Any, change: Callable[[str, Any], Any]) -> Any:

@@ -188,7 +188,8 @@ class _Counter:
 
     def _array(self, stmt: k.Array) -> None:
         if stmt.space is k.Space.SHARED:
-            self.work.shared_bytes += stmt.size * stmt.dtype.compute.size
+            end = self.work.shared_bytes if stmt.offset is None else stmt.offset
+            self.work.shared_bytes = max(self.work.shared_bytes, end + stmt.nbytes)
         else:
             self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_stitch.emit.cpu import emit_cpu
-from tf_stitch.emit.cuda import Packed, dynamic_shared_bytes, emit_cuda
+from tf_stitch.emit.cuda import Packed, emit_cuda
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 
 
@@ -35,6 +36,6 @@ def timed_kernels(programs: Sequence[Program], is_gpu: bool) -> tuple[str, list[
     source = emit_cuda(named, [Packed(f"launch_{i}", (i,)) for i in range(len(named))]) if is_gpu else emit_cpu(named)
     stem = "launch" if is_gpu else "stitch"
     return source, [
-        TimedKernel(f"{stem}_{i}", p.grid, p.threads, dynamic_shared_bytes(p) if is_gpu else 0,
+        TimedKernel(f"{stem}_{i}", p.grid, p.threads, shared_bytes(p) if is_gpu else 0,
                     tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters), p.cooperative)
         for i, p in enumerate(programs)]
