@@ -25,6 +25,7 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.joining import join_kernels
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.pattern_compiler import PatternCompiler
@@ -35,6 +36,7 @@ from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
+from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.runtime.stored_plans import StoredPlans
@@ -87,6 +89,7 @@ class CompiledRegion:
         launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
+        resources: what each launch takes on a GPU, by symbol; filled when they are built.
     """
 
     executable: Executable
@@ -98,6 +101,7 @@ class CompiledRegion:
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
+    resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
@@ -141,10 +145,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
     groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
     if shared:
-        steps, source, programs, launches = _shared_steps(buffers, groups, rendered)
+        steps, source, programs, launches = _shared_steps(buffers, groups, rendered, options.device)
     else:
         steps, source, programs, launches = (_host_steps(buffers) if groups is None
-                                             else _device_steps(buffers, groups))
+                                             else _device_steps(buffers, groups, options.device))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups),
                             buffers.live_bytes)
@@ -242,7 +246,7 @@ def _host_steps(buffers: BufferPlan) -> Launches:
     return steps, emit_cpu(programs) if programs else "", runs, names
 
 
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launches:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
@@ -253,7 +257,10 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
             steps.append(GemmStep(first.gemm, _args(buffers, first)))
             continue
         members = tuple(which[i] for i in group)
-        launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        if members not in launches:
+            bound = launch_bound([programs[number][1] for number in members], device)
+            launches[members] = Packed(f"launch_{len(launches)}", members, bound)
+        launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
@@ -281,8 +288,8 @@ def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[
     return tuple(predecessors(accesses))
 
 
-def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered]
-                  ) -> Launches:
+def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered],
+                  device: DeviceSpec) -> Launches:
     """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
 
     Args:
@@ -301,7 +308,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work
             continue
-        kernel = render_cuda(programs) if is_gpu else render_cpu(programs[0])
+        kernel = render_cuda(programs, launch_bound(programs, device)) if is_gpu else render_cpu(programs[0])
         rendered[kernel.symbol] = kernel
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)

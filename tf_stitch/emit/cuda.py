@@ -25,10 +25,16 @@ _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maxi
 
 @dataclass(frozen=True)
 class Packed:
-    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`."""
+    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`.
+
+    Attributes:
+        members: indices into the program list, in argument order.
+        resident: blocks of it that a processor is to hold (see kernel_ir.occupancy); a bound on registers.
+    """
 
     name: str
-    members: tuple[int, ...]  # indices into the program list, in argument order
+    members: tuple[int, ...]
+    resident: int = 1
 
 
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
@@ -39,13 +45,18 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     for emitter, (name, program) in zip(emitters, programs, strict=True):
         lines += ["", f"// {safe_comment(program.title)}", *emitter.function(name)]
     for launch in launches:
-        lines += ["", *_launch(launch.name, [(programs[i][0], emitters[i]) for i in launch.members])]
+        members = [(programs[i][0], emitters[i]) for i in launch.members]
+        lines += ["", *_launch(launch.name, members, launch.resident)]
     return "\n".join(lines) + "\n"
 
 
-def render_cuda(members: Sequence[k.Program]) -> Rendered:
+def render_cuda(members: Sequence[k.Program], resident: int = 1) -> Rendered:
     """One launch of programs side by side whose sizes are parameters: 64-bit integers after all pointers, those of the
-    members in order."""
+    members in order.
+
+    Args:
+        resident: see Packed.
+    """
     parts: dict[str, str] = {}
     called: list[tuple[str, _Cuda]] = []
     for program in members:
@@ -53,7 +64,7 @@ def render_cuda(members: Sequence[k.Program]) -> Rendered:
         name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
         parts[name] = text
         called.append((name, emitter))
-    symbol, text = named("launch", _launch(SELF, called), "")
+    symbol, text = named("launch", _launch(SELF, called, resident), "")
     parts[symbol] = text
     return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
 
@@ -67,8 +78,9 @@ def _prelude() -> str:
     return (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
 
 
-def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
-    """The launch function of members whose functions have been written."""
+def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) -> Lines:
+    """The launch function of members whose functions have been written. How many blocks a processor is to hold is a
+    macro where a builder may relax it."""
     threads = members[0][1].program.threads
     pointers: list[str] = []
     sizes: list[str] = []
@@ -81,12 +93,14 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
         sizes += [f"long long {n}" for n in own.values()]
         calls.append(f"{name}({', '.join(['block', *names, *own.values()])})")
         grids.append(_Cuda(emitter.program, own).size(emitter.program.grid))
-    bounds = f"{threads}"
-    if (alone := members[0][1].program).cooperative:  # sizes do not vary here
-        bounds += f", {alone.resident}"
+    blocks = str(resident)
+    if members[0][1].program.cooperative:  # sizes do not vary here
         pointers.append("unsigned int* barrier")
         calls = [call[:-1] + ", barrier)" for call in calls]
-    yield (f'extern "C" __global__ void __launch_bounds__({bounds}) {launch}'
+    else:
+        blocks = relaxable(launch)
+        yield from (f"#ifndef {blocks}", f"#define {blocks} {resident}", "#endif")
+    yield (f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
     yield "  long long block = blockIdx.x;"
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
@@ -94,6 +108,11 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
         yield f"  block -= {grid};"
     yield f"  {calls[-1]};"
     yield "}"
+
+
+def relaxable(launch: str) -> str:
+    """The macro that says how many blocks of a launch a processor is to hold; one more register each, the fewer."""
+    return f"{launch}_RESIDENT"
 
 
 def _pointer(buffer: k.Buffer) -> str:

@@ -71,7 +71,9 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
             shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
-            requested_bytes=int(requested_bytes(kernel.program)))
+            requested_bytes=int(requested_bytes(kernel.program)),
+            registers=compiled.resources[launch].registers if launch in compiled.resources else None,
+            spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None)
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
         yield KernelEntry(
@@ -98,7 +100,9 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
         buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
         grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
-        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative)
+        resources = compiled.resources.get(symbol)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative,
+                          resources.static_shared_bytes if resources else 0)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -73,6 +73,11 @@ def shared_bytes(program: k.Program) -> int:
     return max(placed_bytes(arrays(phase.body, k.Space.SHARED)) for phase in program.phases())
 
 
+def array_registers(program: k.Program) -> int:
+    """32-bit registers of a thread's own arrays, were all of them alive together."""
+    return max(sum(a.nbytes // 4 for a in arrays(phase.body, k.Space.LOCAL)) for phase in program.phases())
+
+
 def _allocated(phase: k.Program) -> int:
     found = list(arrays(phase.body))
     apart = sum(_array_bytes(a, phase.threads) for a in found if a.offset is None)

@@ -8,7 +8,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.sizes import Size, size
 from tf_stitch.kernel_ir.array_memory import place_arrays
-from tf_stitch.kernel_ir.cost import array_bytes, block_cycles, shared_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.scopes import ScopedEmitter
@@ -42,6 +42,8 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
     taken = shared_bytes(program) if program.threads > 1 else array_bytes(program)
     if 0 < schedule.array_room < taken:
         raise ScheduleError(f"arrays of {taken} bytes where a block has {schedule.array_room}", schedule.dominant.loc)
+    if 0 < schedule.array_registers < array_registers(program):
+        raise ScheduleError(f"arrays of more than {schedule.array_registers} registers", schedule.dominant.loc)
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, tuple(buffers.arguments))
 
 

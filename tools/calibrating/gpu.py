@@ -47,7 +47,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
     def timer(nodes: Sequence[Node]) -> list[float]:
         programs = [program_of([node], device) for node in nodes]
-        parts = [timed_kernels(programs[i:i + TOGETHER], is_gpu=True) for i in range(0, len(programs), TOGETHER)]
+        parts = [timed_kernels(programs[i:i + TOGETHER], device) for i in range(0, len(programs), TOGETHER)]
         with ThreadPoolExecutor(cpu_count()) as pool:
             cubins = list(pool.map(lambda part: build_cuda(part[0], device.architecture, cache), parts))
         return [us for cubin, (_, kernels) in zip(cubins, parts, strict=True) for us in time_on_device(cubin, kernels)]
@@ -72,7 +72,7 @@ def _barrier_us(device: DeviceSpec, cache: KernelCache) -> float:
     resident, threads, few, many = 2, 512, 2, 42
     programs = [Program((), resident * device.processors, threads, (GridBarrier(),) * n, resident=resident)
                 for n in (few, many)]  # fmt: skip
-    source, kernels = timed_kernels(programs, is_gpu=True)
+    source, kernels = timed_kernels(programs, device)
     short, long = time_on_device(build_cuda(source, device.architecture, cache), kernels)
     return (long - short) / (many - few)
 

@@ -35,7 +35,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     device = replace(CPU, processors=cpu_count())
 
     def timer(nodes: Sequence[Node]) -> list[float]:
-        source, kernels = timed_kernels([program_of([node], device) for node in nodes], is_gpu=False)
+        source, kernels = timed_kernels([program_of([node], device) for node in nodes], device)
         library = build_host(with_timer(source), device.architecture, cache)
         # Apart in time: a machine that is busy now may not be so later.
         rounds = [time_on_host(library, kernels) for _ in range(ROUNDS)]
@@ -57,7 +57,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 def _call_us(device: DeviceSpec, cache: KernelCache) -> float:
     """A kernel of next to no work in turn with one that sweeps the first cache, less that one alone: what a kernel more
     costs among others."""
-    source, kernels = timed_kernels([program_of([node], device) for node in (empty(), stream(SWEEP))], is_gpu=False)
+    source, kernels = timed_kernels([program_of([node], device) for node in (empty(), stream(SWEEP))], device)
     turns = (Path(__file__).parent / "between.c").read_text()
     library = ctypes.CDLL(str(build_host(with_timer(source) + turns, device.architecture, cache)))
     memory = [[random_array(*buffer) for buffer in kernel.buffers] for kernel in kernels]
