@@ -7,42 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.differential import patterns as p
-from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
+from tests.differential.runner import check_all, compare, compiled, random_values, reference, run_kernel_ir
+from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import Rule, Scheme
 from tf_stitch.schedule.rules import row_reduction
 
-B = p.B
 SMALL = replace(CPU, row_buffer_bytes=2 * 4 * 512)
 """A CPU with room for two rows of 512 numbers."""
-
-
-def chain(rows: int, cols: int, times: int) -> TensorGraph:
-    """Softmaxes and layer normalisations of one row in turns: each value is alive in two phases."""
-    h = B.input("x:0", DType.F32, (rows, cols))
-    gamma, beta = (B.input(f"{n}:0", DType.F32, (cols,)) for n in ("gamma", "beta"))
-    for _ in range(times):
-        h = p.layernorm(p.softmax(h), gamma, beta)
-    return region("chain", [h])
-
-
-def kept_to_the_end(rows: int, cols: int) -> TensorGraph:
-    """Values that are all alive in the last phase: an exp, a tanh, which is measured to be cheaper, and a dearer
-    chain."""
-    x = B.input("x:0", DType.F32, (rows, cols))
-    values = [B.exp(x), B.op(K.TANH, x), B.exp(B.op(K.TANH, B.exp(B.op(K.SIN, x))))]
-    total: Node | None = None
-    for value in values:
-        term = B.div(value, B.sum(value, [1], True))
-        total = term if total is None else B.add(total, term)
-    assert total is not None
-    return region("kept", [total])
 
 
 def only(graph: TensorGraph, device: DeviceSpec) -> LoweredKernel:
@@ -80,6 +56,12 @@ def test_values_give_way_one_by_one_the_cheapest_first(columns: int, kinds: list
     assert array_bytes(kernel.program) <= SMALL.row_buffer_bytes
     if len(kinds) == 1:
         assert kernel.schedule.staged[0].node.operands[0].kind is K.TANH, "the dearest one stays"
+
+
+def test_on_a_gpu_too() -> None:
+    kernel = only(kept_to_the_end(600, 16_001, 3), H200)
+    assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * 3, "of six values that fit one by one"
+    assert 3 * 4 * 16_001 <= shared_bytes(kernel.program) <= H200.shared_bytes
 
 
 @pytest.mark.parametrize(("graph", "least"), [(chain(6, 3000, 2), 2), (kept_to_the_end(6, 6000), 1)],
