@@ -17,6 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.cost import requested_bytes, shared_bytes
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.executable import DeviceLaunch
 
@@ -77,6 +78,17 @@ def test_arrays_that_share_memory(graph: TensorGraph) -> None:
     values = random_values(graph)
     want, allowed = reference(graph, values)
     compare(graph, run_gpu(graph, built, values, runs=3), want, allowed, "H200")
+
+
+def test_values_that_groups_hand_on_share_memory() -> None:
+    """A kernel of many groups whose values are in fewer places of the arena than there are values."""
+    graph = chain(1, 8193, 2)
+    built = compiled(graph, H200)
+    buffers = [b for kernel in built.kernels for b in kernel.program.buffers if b.mode is Mode.SCRATCH]
+    assert 0 < built.executable.arena_bytes < sum(b.size * b.dtype.size for b in buffers) / 2
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_gpu(graph, built, values, runs=20), want, allowed, "H200")
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])

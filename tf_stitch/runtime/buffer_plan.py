@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
@@ -206,18 +207,53 @@ def _rounds(plan: BufferPlan) -> list[int]:
 
 
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
-    """Places what no other place takes, by lifetimes measured in rounds; those of `copied` last to the end."""
+    """Places what no other place takes, by lifetimes; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
-    for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
-        for node, mode in kernel.arguments:
+    times = list(_times(plan))
+    for mine in times:
+        for node, mode, first, last in mine:
             if node in plan.place or (mode is k.Mode.READ and node not in life):
                 continue
-            life.setdefault(node, []).append(i)
+            life.setdefault(node, []).extend((first, last))
+    end = max((last for mine in times for _, _, _, last in mine), default=0)
     for node in copied:
         if node in life:
-            life[node].append(max(plan.rounds))
+            life[node].append(end)
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
     plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
     plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
+
+
+def _times(plan: BufferPlan) -> Iterator[list[tuple[Node, k.Mode, int, int]]]:
+    """For each kernel: its arguments, and from when to when it needs them. Time is counted in rounds, and where a
+    kernel has grid barriers, by these inside its round: what groups hand to each other shares memory, too. Of several
+    such kernels in a round that is so for the first: nothing is known of when the others wait."""
+    parts = {i: parts for i, kernel in enumerate(plan.kernels) if len(parts := scratch_parts(kernel)) > 1}
+    first_of = {plan.rounds[i]: i for i in reversed(parts)}
+    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(plan.rounds, default=-1) + 1)]
+    begin = list(accumulate(length, initial=0))
+    for i, kernel in enumerate(plan.kernels):
+        r = plan.rounds[i]
+        names = [b.name for b in kernel.program.parameters] if isinstance(kernel, LoweredKernel) else []
+        mine = []
+        for j, (node, mode) in enumerate(kernel.arguments):
+            at = [p for p, touched in enumerate(parts[i]) if names[j] in touched] if first_of.get(r) == i else []
+            at = at or [0, length[r] - 1]
+            mine.append((node, mode, begin[r] + at[0], begin[r] + at[-1]))
+        yield mine
+
+
+def scratch_parts(kernel: Work) -> list[set[str]]:
+    """The buffers that groups of a kernel hand to each other and touch between two grid barriers each. Others may be
+    known to the compiler as nobody else's memory."""
+    if not isinstance(kernel, LoweredKernel):
+        return []
+    scratch = {b.name for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH}
+    parts: list[set[str]] = [set()]
+    for stmt in kernel.program.body:
+        if isinstance(stmt, k.GridBarrier):
+            parts.append(set())
+        parts[-1] |= scratch & {a.buffer for a in accesses([stmt])}
+    return parts
