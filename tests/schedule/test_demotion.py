@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.differential.runner import check_all, compare, compiled, random_values, reference, run_kernel_ir
+from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
@@ -62,6 +64,17 @@ def test_on_a_gpu_too() -> None:
     kernel = only(kept_to_the_end(600, 16_001, 3), H200)
     assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * 3, "of six values that fit one by one"
     assert 3 * 4 * 16_001 <= shared_bytes(kernel.program) <= H200.shared_bytes
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(3_000_000, 2), (5_000_000, 1)])
+def test_rows_that_blocks_share_keep_what_all_blocks_have_room_for(columns: int, kept: int) -> None:
+    """Two values of five million would take more than all shared memory: one of them is read again."""
+    b = Builder()
+    x, y = (b.input(f"{name}:0", DType.F32, (2, columns)) for name in "xy")
+    mean = b.mean(b.mul(x, y), [1], True)
+    kernel = only(region("rows", [b.mul(b.sub(x, mean), b.add(y, mean))]), H200)
+    assert kernel.schedule.mapping.row_blocks > 100
+    assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * kept
 
 
 @pytest.mark.parametrize(("graph", "least"), [(chain(6, 3000, 2), 2), (kept_to_the_end(6, 6000), 1)],

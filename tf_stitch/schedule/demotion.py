@@ -19,11 +19,11 @@ def regional_schedules(schedule: KernelSchedule, kept: Sequence[Node], room: int
     find that they do not fit, one less each time, down to none. A demoted value is computed or read again in every
     phase that needs it, from what is kept still."""
     fit = [n for n in kept if n.type.dtype.compute.size * (schedule.row_room or schedule.domain.cols) <= room]
-    for still in _one_by_one(schedule.pattern, fit, device):
+    for still in one_by_one(schedule.pattern, fit, device):
         yield replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in still), array_room=room)
 
 
-def _one_by_one(pattern: Pattern, kept: Sequence[Node], device: DeviceSpec) -> Iterator[list[Node]]:
+def one_by_one(pattern: Pattern, kept: Sequence[Node], device: DeviceSpec) -> Iterator[list[Node]]:
     """`kept`, then without the value that costs least for each byte it frees, and so on."""
     still = list(kept)
     yield list(still)

@@ -11,7 +11,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.demotion import regional_schedules
+from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.vector_width import vector_width
@@ -121,7 +121,8 @@ def shared_rows(device: DeviceSpec) -> tuple[int, int]:
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
     """Long rows, each shared by several blocks that keep its parts: in registers if all rows fit at once, else in
-    shared memory. None where a block has room for a row and there are rows enough, or where no number of blocks has.
+    shared memory, as many values as all blocks have room for. None where a block has room for a row and there are
+    rows enough.
 
     Args:
         single: the schedule of a block for each row.
@@ -139,11 +140,12 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
     in_registers = fewest * domain.rows <= slots
     if not in_registers:
-        kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
-        width = sum(n.type.dtype.compute.size for n in kept) * threads * mapping.vector
-        fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
-    if fewest > slots:
-        return None
+        outside = [n for n in kept if not single.pattern.holds(n)]  # the rest is computed again
+        for still in one_by_one(single.pattern, outside or kept, device):
+            kept, width = still, sum(n.type.dtype.compute.size for n in still) * threads * mapping.vector
+            fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
+            if fewest <= slots:
+                break
     at_once = min(slots // fewest, domain.rows)
     blocks = min(slots // at_once, ceil_div(chunks, threads))
     items = ceil_div(chunks, threads * blocks)
