@@ -23,7 +23,7 @@ def test_a_models_kernels_do_not_spill(name: str) -> None:
     collect(name, program_regions(H200, name), launches)
     rows = measured(launches, H200, cache())
     assert len(rows) == len(launches) > 0
-    assert all(row["registers"] * row["threads"] * row["resident"] <= 65536 for row in rows)
+    assert all(row["registers"] * row["threads"] * max(row["resident"], 1) <= 65536 for row in rows)
     assert [row for row in rows if row["spilled_bytes"]] == []
 
 

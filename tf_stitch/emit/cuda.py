@@ -29,12 +29,13 @@ class Packed:
 
     Attributes:
         members: indices into the program list, in argument order.
-        resident: blocks of it that a processor is to hold (see kernel_ir.occupancy); a bound on registers.
+        resident: blocks of it that a processor is to hold, a bound on registers; 0: the compiler's choice (see
+            kernel_ir.occupancy).
     """
 
     name: str
     members: tuple[int, ...]
-    resident: int = 1
+    resident: int = 0
 
 
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
@@ -50,7 +51,7 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     return "\n".join(lines) + "\n"
 
 
-def render_cuda(members: Sequence[k.Program], resident: int = 1) -> Rendered:
+def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
     """One launch of programs side by side whose sizes are parameters: 64-bit integers after all pointers, those of the
     members in order.
 

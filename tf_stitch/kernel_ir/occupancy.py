@@ -8,16 +8,17 @@ from collections.abc import Sequence
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.sizes import Size
+from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.kernel_ir.work import count_work
 
 LARGEST_REGISTERS, REGISTERS = 255, 65536
 """Registers of a thread, at most, and of a processor."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
 """What a streaming multiprocessor holds at once."""
-ASSUMED_REGISTERS, SCALAR_REGISTERS = 32, 16
-"""What a thread is assumed to take: so many registers, or its arrays and so many where that is more. Of the 709 kernels
-of the zoo's plans none spills for it (benchmarks/kernel_resources.md)."""
+BASE_REGISTERS = 32
+"""Registers that a thread is assumed to take beside its arrays."""
+COMPILERS_CHOICE = 0
+"""A bound that is none, but for the block's own threads."""
 
 
 def blocks_that_fit(threads: int, registers: int, shared_bytes: int, device: DeviceSpec) -> int:
@@ -29,16 +30,19 @@ def blocks_that_fit(threads: int, registers: int, shared_bytes: int, device: Dev
 
 def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     """Blocks of a launch of programs side by side that the compiler has to leave registers for: a thread gets those of
-    a processor divided by these blocks' threads. Assumed are few registers; where shared memory or the number of blocks
-    lets a processor hold fewer blocks, their threads may have more. Blocks that wait for each other must all fit."""
+    a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
+    others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
+    than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
+    compiler does: COMPILERS_CHOICE."""
     if programs[0].cooperative:
         return programs[0].resident
-    fit = min(_assumed(program, device) for program in programs)
+    by_registers = min(_resident(p.threads, array_registers(p), 0, device) for p in programs)
+    fit = min(_resident(p.threads, array_registers(p), shared_bytes(p), device) for p in programs)
     grid = sum(program.grid for program in programs)
-    return fit if isinstance(grid, Size) else max(1, min(fit, math.ceil(grid / device.processors)))
+    if not isinstance(grid, Size):
+        fit = max(1, min(fit, math.ceil(grid / device.processors)))
+    return fit if fit < by_registers else COMPILERS_CHOICE
 
 
-def _assumed(program: Program, device: DeviceSpec) -> int:
-    work = count_work(program)
-    registers = max(ASSUMED_REGISTERS, SCALAR_REGISTERS + work.registers)
-    return blocks_that_fit(program.threads, registers, work.shared_bytes, device)
+def _resident(threads: int, arrays: int, shared: int, device: DeviceSpec) -> int:
+    return blocks_that_fit(threads, BASE_REGISTERS + arrays, shared, device)

@@ -18,7 +18,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
-from tf_stitch.kernel_ir.occupancy import blocks_that_fit
+from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
 from tf_stitch.planning.stitch_plan import Pattern
@@ -30,8 +30,6 @@ no schedule rule takes it."""
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times."""
-BASE_REGISTERS = 32
-"""Registers of a thread beside its arrays."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
 SWEEP_LOSS = 1.1
