@@ -24,8 +24,9 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers, scratch_parts
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
 from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, Space, StateMode
+from tf_stitch.runtime.needed import scratch_parts
 
 B, F32 = p.B, DType.F32
 
