@@ -16,6 +16,7 @@ from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
 
@@ -76,12 +77,13 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None)
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
+        predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

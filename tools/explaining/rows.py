@@ -23,7 +23,6 @@ class Kernel:
     Attributes:
         symbol: of a library call what it computes.
         rule: the schedule rule behind it; "library" for a library call.
-        predicted_us: None for library calls.
         measured_us: None where nobody measured.
         shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.
@@ -40,7 +39,7 @@ class Kernel:
     ops: int
     schemes: dict[str, int]
     node_schemes: dict[str, str]
-    predicted_us: float | None
+    predicted_us: float
     measured_us: float | None
     shared_launch: int
     nbytes: int
@@ -80,7 +79,7 @@ class Region:
 
     @property
     def predicted_us(self) -> float:
-        return sum(kernel.predicted_us or 0.0 for kernel in self.kernels)
+        return sum(kernel.predicted_us for kernel in self.kernels)
 
 
 @dataclass(frozen=True)
