@@ -120,11 +120,13 @@ def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     (tmp_path / "cpu_models.json").write_text(json.dumps(rows))
     (tmp_path / "other.json").write_text(json.dumps({"command": "python tools/other.py", "machine": {"cpu": "a CPU"}}))
     (tmp_path / "other.md").write_text("# Something else\n")
+    (tmp_path / "third.json").write_text(json.dumps({"what": "A count", "result": "0 errors", "machine": {"gpu": "b"}}))
     done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", tmp_path / "cpu_models.json",
                            f"--out={tmp_path / 'README.md'}"], capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     text = (tmp_path / "README.md").read_text()
-    assert "| [other](other.md) | Something else | `python tools/other.py` | a CPU |" in text
+    assert "| [other](other.md) | Something else | - | `python tools/other.py` | a CPU |" in text
+    assert "| third.json | A count | 0 errors | `-` | b |" in text
     assert "4.00 times as fast as TensorFlow" in text
     for name in ("Table 1:", "Table 2:", "Table 3:", "Table 4:", "Table 5:", "Table 6:",
                  *(f"Fig. {n}:" for n in (6, 7, 8, 11, 12, 13, 14, 15, 16))):  # fmt: skip

@@ -79,7 +79,7 @@ class _Cpu(CFamily):
         yield "  struct tfs_call* call = (struct tfs_call*)opaque;"
         for i, b in enumerate(p.parameters):
             const = "const " if b.mode is k.Mode.READ else ""
-            restrict = "" if b.mode is k.Mode.UPDATE else "restrict "
+            restrict = "" if b.mode is k.Mode.UPDATE or b.shared else "restrict "
             pointer = f"{const}{self.storage[b.dtype]}*"
             yield f"  {pointer} {restrict}{b.name} = ({pointer})call->args[{i}];"
         for line in self.constants("static const", "_values"):

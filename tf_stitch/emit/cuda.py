@@ -111,7 +111,7 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
 
 def _pointer(buffer: k.Buffer) -> str:
     const = "const " if buffer.mode is k.Mode.READ else ""
-    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) else "__restrict__ "
+    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) or buffer.shared else "__restrict__ "
     return f"{const}{_Cuda.storage[buffer.dtype]}* {restrict}"
 
 

@@ -55,18 +55,24 @@ class CudaGraphs:
     Attributes:
         graphs: made, one an executable.
         instances: made of them: one for each set of addresses, up to a few.
+        making_us: microseconds that the host spent making both.
         launches: of instances; the runs before the first one went step by step.
+        host_us: microseconds that the host spent for a launch, new addresses included; 0.0 without launches.
+        known: launches of an instance that had all addresses already.
+        known_us: microseconds that the host spent for one of these.
         updates: nodes that got new addresses.
-        host_us: microseconds that the host spent for a launch, making and updating included; 0.0 without launches.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: why, the last time; "" if that never happened.
     """
 
     graphs: int
     instances: int
+    making_us: float
     launches: int
-    updates: int
     host_us: float
+    known: int
+    known_us: float
+    updates: int
     failures: int
     error: str
 
@@ -267,14 +273,21 @@ class Report:
                     "guard": [asdict(g) for g in self.guard], "caches": self.caches,
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
-    def status_line(self) -> str:
+    def status_line(self, kept: bool) -> str:
+        """What was done, in a line.
+
+        Args:
+            kept: report.json is written, and holds the remarks.
+        """
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
             launches, host = self._graph_launches()
             given_back = len({g.region for g in self.guard if g.chosen == "original"})
+            remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
                     f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
+                    + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
                     + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
@@ -56,13 +57,14 @@ class GraphRewriter:
         profiles: of the devices, by which regions are merged.
         allow_state: whether regions may update variables.
         why_not: why the user wants a node left alone, None if nobody does.
-        library_on: device types ("CPU", "GPU") whose regions hold library calls, and read the variables they need.
+        library_on: on which device types regions hold matrix products. Where they hold all, they read the variables
+            that those need.
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
                  profiles: Profiles,
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
-                 library_on: Collection[str] = ()) -> None:
+                 library_on: Scope = NO_PRODUCTS) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
@@ -190,7 +192,7 @@ class GraphRewriter:
         return self._allow_state and (any(h in self._written for h in node.reads) or self._reads_constant(node))
 
     def _reads_constant(self, node: ImportedNode) -> bool:
-        return (device_type(node.device) or "CPU") in self._library_on and \
+        return self._library_on.get(device_type(node.device) or "CPU") is Products.ALL and \
             all(h in self._imported.constant_handles for h in node.reads)
 
     def _blind_writers(self, members: Sequence[str]) -> list[str]:

@@ -303,13 +303,15 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Buffer:
-    """A parameter: `size` elements of the storage type `dtype`. A constant carries its values."""
+    """A parameter: `size` elements of the storage type `dtype`. A constant carries its values. One that is `shared` is
+    the memory of another parameter, too: the iteration that writes an element is the last to read it."""
 
     name: str
     dtype: DType
     size: int
     mode: Mode
     constant: tuple[float | int | bool, ...] | None = None
+    shared: bool = False
 
 
 BLOCK = "block"

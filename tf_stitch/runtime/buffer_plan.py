@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
 from tf_stitch.runtime.library_calls import LibraryCall
+from tf_stitch.runtime.rounds import Touch, plan_rounds
 from tf_stitch.schedule.kernel_schedule import Rule
 
 Work: TypeAlias = LoweredKernel | LibraryCall
@@ -22,6 +24,10 @@ Work: TypeAlias = LoweredKernel | LibraryCall
 SMALL_BYTES = 1 << 12
 """A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
 fresh buffer would have another address in every call, and a CUDA graph's nodes hold addresses."""
+
+WORTH_REUSING = 1 << 16
+"""Bytes of a value from which on its kernel writes over an operand where it can: a smaller one is not worth another
+variant of a kernel."""
 
 
 @dataclass
@@ -32,6 +38,7 @@ class BufferPlan:
     Attributes:
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
+        reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
     """
@@ -43,6 +50,7 @@ class BufferPlan:
     state: list[tuple[int, StateMode]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
+    reused: dict[Node, Node] = field(default_factory=dict)
     arena: tuple[int, ...] = ()
     live_bytes: int = 0
     writer: dict[Node, int] = field(default_factory=dict)
@@ -88,7 +96,9 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
-    plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
+    touches = [_touches(plan, kernel) for kernel in kernels]
+    plan.rounds = plan_rounds(touches) if packed else list(range(len(kernels)))
+    _reuse_operands(plan, {node for _, node in copies})
     _plan_arena(plan, [node for _, node in copies])
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     return plan
@@ -175,6 +185,45 @@ _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
 column in a column reduction, whose threads meet before the one that has the sum writes."""
 
 
+def _reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
+    """Lets kernels write over operands that nobody else reads then or later.
+
+    Args:
+        copied: values that are read after all kernels.
+    """
+    readers: dict[Node, list[int]] = {}
+    for i, kernel in enumerate(plan.kernels):
+        for node, mode in kernel.arguments:
+            if mode is k.Mode.READ and node in plan.writer and node not in plan.place:
+                readers.setdefault(node, []).append(i)
+    taken = set(copied)
+    for i, kernel in enumerate(plan.kernels):
+        for value in [node for node, mode in kernel.arguments if mode is k.Mode.WRITE]:
+            if value in plan.place or value.type.nbytes < WORTH_REUSING:
+                continue
+            for operand in [node for node, mode in kernel.arguments if mode is k.Mode.READ and node in readers]:
+                last = all(plan.rounds[j] < plan.rounds[i] for j in readers[operand] if j != i)
+                if last and operand not in taken and plan.writer[operand] != i and operand.type == value.type \
+                        and _write_over(plan, i, value, operand):
+                    taken.add(operand)
+                    break
+
+
+def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:
+    """Whether a kernel may write a value over an operand; the two are then marked as the same memory."""
+    kernel = plan.kernels[i]
+    if isinstance(kernel, LibraryCall):
+        return False
+    names = {p.name for p, (node, _) in zip(kernel.program.parameters, kernel.arguments, strict=True)
+             if node in (operand, value)}
+    if not _one_access_each(kernel, names):
+        return False
+    buffers = tuple(replace(b, shared=True) if b.name in names else b for b in kernel.program.buffers)
+    plan.kernels[i] = replace(kernel, program=replace(kernel.program, buffers=buffers))
+    plan.reused[value] = operand
+    return True
+
+
 def _is_variable(node: Node, handle: str) -> bool:
     return isinstance(node.attrs, VariableAttrs) and node.attrs.handle == handle
 
@@ -203,24 +252,16 @@ def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
     return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
 
 
-def _rounds(plan: BufferPlan) -> list[int]:
-    """The round of each kernel: after every kernel before it that writes what it reads or writes, or reads what it
-    writes. Values that will live in the arena are told apart by node, all others by place."""
-    read: dict[Node | BufferRef, int] = {}
-    written: dict[Node | BufferRef, int] = {}
-    rounds: list[int] = []
-    for kernel in plan.kernels:
-        touched: list[tuple[Node | BufferRef, k.Mode]] = []
-        for node, mode in kernel.arguments:
-            inside = node not in plan.place and node.kind not in (OpKind.INPUT, OpKind.VARIABLE)
-            touched.append((node if inside else plan.argument(node, mode), mode))
-        after = [written[p] + 1 for p, _ in touched if p in written]
-        after += [read[p] + 1 for p, mode in touched if mode is k.Mode.WRITE and p in read]
-        rounds.append(max(after, default=0))
-        for place, mode in touched:
-            seen = written if mode is k.Mode.WRITE else read
-            seen[place] = max(seen.get(place, 0), rounds[-1])
-    return rounds
+def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
+    """Values that will live in the arena are told apart by node, all others by place."""
+    found = []
+    for node, mode in kernel.arguments:
+        if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
+            found.append(Touch(plan.argument(node, mode), mode is k.Mode.WRITE))
+        else:
+            nbytes = None if isinstance(node.type.nbytes, Size) else int(node.type.nbytes)
+            found.append(Touch(node, mode is k.Mode.WRITE, nbytes))
+    return found
 
 
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
@@ -228,14 +269,23 @@ def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
     life: dict[Node, list[int]] = {}
     for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
         for node, mode in kernel.arguments:
-            if node in plan.place or (mode is k.Mode.READ and node not in life):
+            memory = _memory_of(node, plan)
+            if node in plan.place or (mode is k.Mode.READ and memory not in life):
                 continue
-            life.setdefault(node, []).append(i)
+            life.setdefault(memory, []).append(i)
     for node in copied:
-        if node in life:
-            life[node].append(max(plan.rounds))
+        if _memory_of(node, plan) in life:
+            life[_memory_of(node, plan)].append(max(plan.rounds))
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
     plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
+    plan.place.update({node: plan.place[_memory_of(node, plan)] for node in plan.reused})
     plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
+
+
+def _memory_of(node: Node, plan: BufferPlan) -> Node:
+    """The first value in the memory of one of the arena."""
+    while node in plan.reused:
+        node = plan.reused[node]
+    return node

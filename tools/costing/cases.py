@@ -15,6 +15,7 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
+from tf_stitch.kernel_ir.work import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
@@ -38,6 +39,7 @@ class Case:
         subgraph: what it is a kernel of.
         key: names the kernel's code, whatever it is called; equal kernels are measured once.
         source: number of the source that holds it.
+        moved: bytes of what it reads and writes, scratch included, if every element moves once in each direction.
         prediction: microseconds of its parts.
     """
 
@@ -49,6 +51,7 @@ class Case:
     key: str
     source: int
     kernel: TimedKernel
+    moved: int
     predicted_us: float
     prediction: dict[str, float]
 
@@ -87,8 +90,8 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
         us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
         cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
-                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one, us,
-                          _parts(prediction)))  # fmt: skip
+                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
+                          moved_once(kernel.program), us, _parts(prediction)))  # fmt: skip
     return Cases(cases, [source])
 
 
@@ -122,19 +125,19 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
     return subgraph
 
 
-def programs() -> list[str]:
+def programs(folder: Path = ZOO) -> list[str]:
     """Models and scripts' steps that zoo_graphs.py has made texts of."""
-    return sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+    return sorted({path.name.split(".")[0] for path in folder.glob("*.gz")})
 
 
-def program_cases(device: DeviceSpec, names: Sequence[str]) -> Iterator[Cases]:
+def program_cases(device: DeviceSpec, names: Sequence[str], folder: Path = ZOO) -> Iterator[Cases]:
     """Kernels of the regions of models of the zoo and of scripts' steps, from their texts: no TensorFlow is needed.
 
     Raises:
         FileNotFoundError: one whose text is not there.
     """
     for name in names:
-        text = gzip.decompress((ZOO / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+        text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
         kernels: list[LoweredKernel] = []
         for graph in parse_graphs(text.decode()):
             inputs, variables = arguments_of(graph)

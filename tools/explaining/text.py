@@ -47,7 +47,9 @@ def region_facts(region: Region) -> list[str]:
     if region.cuda_graphs:
         graphs = region.cuda_graphs
         parts.append(f"{graphs['launches']} launches of {graphs['graphs']} CUDA graphs in {graphs['instances']} "
-                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated")
+                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated, "
+                     f"{micros(graphs['known_us'])} where none had to be ({graphs['known']} times), "
+                     f"{micros(graphs['making_us'])} to make them")  # fmt: skip
         if graphs["failures"]:
             parts.append(f"{graphs['failures']} CUDA graphs could not be made: {graphs['error']}")
     if region.executables > 1:

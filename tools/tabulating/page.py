@@ -99,19 +99,19 @@ def _guard(row: r.Row) -> str:
 
 def files(folder: Path, own: set[str]) -> str:
     """The other measurements of the folder, from their own metadata."""
-    lines = ["| file | what | made by | where |", "| --- | --- | --- | --- |"]
+    lines = ["| file | what | result | made by | where |", "| --- " * 5 + "|"]
     for path in sorted(folder.glob("*.json")):
         if path.stem in own:
             continue
         found = json.loads(path.read_text())
         first = found[0] if isinstance(found, list) else found
         text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
-        title = text.partition("\n")[0].lstrip("# ")
+        title = text.partition("\n")[0].lstrip("# ") or first.get("what", "-")
         made = first.get("command") or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
         link = f"[{path.stem}]({path.stem}.md)" if text else path.name
-        lines.append(f"| {link} | {title} | `{made}` | {where} |")
+        lines.append(f"| {link} | {title} | {first.get('result', '-')} | `{made}` | {where} |")
     lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)
