@@ -15,8 +15,8 @@ from tf_stitch.integration.region_graph import cut_region
 
 @pytest.mark.parametrize("rows", [None, 3])
 def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> None:
-    """As gradients do with dynamic shapes: the tensor that had the shape is not there, and a variable that it depends on
-    has been updated."""
+    """As gradients do with dynamic shapes: the tensor that had the shape is not there, and a variable that it depends
+    on has been updated."""
     bias = tf.Variable(np.ones(4, np.float32))
 
     def step(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
@@ -34,7 +34,8 @@ def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> No
     original = original_nodes(defs, imported, region)
     assert original is not None
     assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
-    values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "gradient": np.ones((3, 4), np.float32)}
+    values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4),
+                              "gradient": np.ones((3, 4), np.float32)}
     inputs = [values[name.partition(":")[0]] for name in region.inputs]
     [got], state = original.run(inputs, [], [])
     np.testing.assert_allclose(got, np.exp(values["x"]), rtol=1e-6)

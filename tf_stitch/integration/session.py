@@ -103,7 +103,7 @@ class Session:
                 self._originals[number] = original
             elif self._config.guard:
                 self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what "
-                                   "the region does not, and what cannot be computed anew")
+                                   "the region does not, and cannot be computed anew")
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
