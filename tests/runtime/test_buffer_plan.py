@@ -8,15 +8,25 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.generator import make_case
-from tests.differential.runner import check_all, compiled, keys_of, region
+from tests.differential.runner import (
+    check_all,
+    compare,
+    compiled,
+    keys_of,
+    random_values,
+    reference,
+    region,
+    run_kernel_ir,
+)
+from tests.schedule.long_rows import chain
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime import buffer_plan
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
-from tf_stitch.runtime.executable import ALIGNMENT, GemmStep, Space, StateMode
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers, scratch_parts
+from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, GemmStep, Space, StateMode
 
 B, F32 = p.B, DType.F32
 
@@ -49,6 +59,25 @@ def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec, 
                     and min(life[b]) <= max(life[a]):
                 i, j = plan.place[a].index, plan.place[b].index
                 assert i + a.type.nbytes <= j or j + b.type.nbytes <= i, "two live values overlap"
+
+
+def test_values_that_groups_hand_on_share_memory_between_grid_barriers() -> None:
+    graph = chain(1, 8193, 2)
+    built = compiled(graph, H200)
+    ((kernel,), (step,)) = built.kernels, built.executable.steps
+    assert isinstance(step, DeviceLaunch)
+    scratch = [(b, ref.index) for b, ref in zip(kernel.program.parameters, step.args, strict=False)
+               if b.mode is Mode.SCRATCH]
+    assert len(scratch) > 5
+    assert built.executable.arena_bytes < sum(b.size * b.dtype.size for b, _ in scratch) / 2
+    touched = {b.name: [i for i, part in enumerate(scratch_parts(kernel)) if b.name in part] for b, _ in scratch}
+    for i, (a, at) in enumerate(scratch):
+        for b, other in scratch[:i]:
+            if at < other + b.size * b.dtype.size and other < at + a.size * a.dtype.size:
+                assert touched[a.name][-1] < touched[b.name][0] or touched[b.name][-1] < touched[a.name][0]
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -189,6 +189,13 @@ def test_library_calls(document: Document) -> None:
     assert "kernel 0.1: library call" in "\n".join(answers(graph, "m"))
 
 
+def test_what_blocks_and_threads_work_in(document: Document) -> None:
+    document["kernels"].append(kernel(0, 1, ["m"], requested_bytes=256, registers=40, spilled_bytes=12))
+    [graph] = graphs(document)
+    assert ("64 of scratch a block for arrays of 256 (alloc/req 0.25), 40 registers a thread, "
+            "12 bytes of them spilled") in "\n".join(table(graph))
+
+
 def test_measured_times(tmp_path: Path) -> None:
     model = Model()
     tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})

@@ -123,7 +123,9 @@ class KernelEntry:
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
         shared_bytes: of those, what is in a GPU's shared memory.
-        requested_bytes: of these if groups did not follow each other in the same memory (FusionStitching, Table 4).
+        requested_bytes: of these if every array had memory of its own (FusionStitching, Table 4: alloc/req is
+            scratch_bytes / requested_bytes).
+        registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
     """
 
     region: int
@@ -143,6 +145,8 @@ class KernelEntry:
     scratch_bytes: int
     shared_bytes: int
     requested_bytes: int = 0
+    registers: int | None = None
+    spilled_bytes: int | None = None
 
 
 @dataclass
@@ -152,6 +156,7 @@ class LaunchEntry:
     Attributes:
         buffers: dtype, elements, and whether it is read, of every parameter.
         cooperative: its blocks wait for each other, at a counter that its last parameter points to.
+        static_shared_bytes: what its reductions take beside `shared_bytes`, by the compiler.
     """
 
     symbol: str
@@ -160,6 +165,7 @@ class LaunchEntry:
     shared_bytes: int
     buffers: list[tuple[str, int, bool]]
     cooperative: bool = False
+    static_shared_bytes: int = 0
 
 
 @dataclass

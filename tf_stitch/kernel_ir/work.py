@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+from tf_stitch.kernel_ir.walk import bodies, statements
 
 UNROLLED = 4
 """Iterations of a serial loop whose loads are under way together (`#pragma unroll 4`)."""
@@ -182,12 +183,13 @@ class _Counter:
         if not stmt.orelse:
             self.body(stmt.body, times, simd, serial)
             return
-        longer = max((stmt.body, stmt.orelse), key=lambda side: sum(1 for _ in _loads(side)))
+        longer = max(bodies(stmt), key=lambda side: sum(not bodies(s) for s in statements(side)))
         self.body(longer, times, simd, serial)
 
     def _array(self, stmt: k.Array) -> None:
         if stmt.space is k.Space.SHARED:
-            self.work.shared_bytes += stmt.size * stmt.dtype.compute.size
+            end = self.work.shared_bytes if stmt.offset is None else stmt.offset
+            self.work.shared_bytes = max(self.work.shared_bytes, end + stmt.nbytes)
         else:
             self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
 
@@ -279,16 +281,6 @@ def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
             if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
                 return False
     return True
-
-
-def _loads(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
-    for stmt in body:
-        if isinstance(stmt, k.For):
-            yield from _loads(stmt.body)
-        elif isinstance(stmt, k.If):
-            yield from _loads((*stmt.body, *stmt.orelse))
-        else:
-            yield stmt
 
 
 def moved_bytes(program: k.Program, work: Work) -> int:

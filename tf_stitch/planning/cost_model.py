@@ -19,6 +19,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
+from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
 from tf_stitch.planning.stitch_plan import Pattern
@@ -30,10 +31,6 @@ no schedule rule takes it."""
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times."""
-BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
-"""Registers of a thread beside its arrays, at most, and of a processor."""
-RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""What a streaming multiprocessor holds at once."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -140,7 +137,7 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
 
 def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
-    resident = _resident_blocks(program, work, profile)
+    resident = _resident_blocks(program, work, device)
     share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
     uneven = share * device.processors / program.grid
     memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
@@ -159,16 +156,13 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
 
 def resident_blocks(program: Program, device: DeviceSpec) -> int:
     """Blocks that a streaming multiprocessor holds at once, judged by the program's arrays."""
-    return _resident_blocks(program, count_work(program), device.profile)
+    return _resident_blocks(program, count_work(program), device)
 
 
-def _resident_blocks(program: Program, work: Work, profile: DeviceProfile) -> int:
+def _resident_blocks(program: Program, work: Work, device: DeviceSpec) -> int:
     if program.resident:
         return program.resident
-    registers = min(BASE_REGISTERS + work.registers, LARGEST_REGISTERS)
-    by_threads = min(RESIDENT_THREADS, REGISTERS // registers) // program.threads
-    by_shared = profile.shared_bytes // work.shared_bytes if work.shared_bytes else RESIDENT_BLOCKS
-    return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
+    return blocks_that_fit(program.threads, BASE_REGISTERS + work.registers, work.shared_bytes, device)
 
 
 def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
@@ -12,6 +13,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.walk import accesses
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
@@ -175,9 +177,9 @@ def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
 
 
 def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
-    accesses = _accesses(body, names)
-    writes = [wrote for _, wrote in accesses]
-    return rule in _IN_PLACE and len({index for index, _ in accesses}) == 1 and writes == sorted(writes)
+    found = _accesses(body, names)
+    writes = [wrote for _, wrote in found]
+    return rule in _IN_PLACE and len({index for index, _ in found}) == 1 and writes == sorted(writes)
 
 
 _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
@@ -229,27 +231,8 @@ def _is_variable(node: Node, handle: str) -> bool:
 
 
 def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool]]:
-    """Indices at which buffers of `names` are read (False) or written (True), in program order; vectors by their first
-    element."""
-    found: list[tuple[Index, bool]] = []
-    for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop):
-            found += _accesses(stmt.body, names)
-        elif isinstance(stmt, k.If):
-            found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
-        elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            found += [(stmt.index, isinstance(stmt, k.StoreVector))] if stmt.buffer in names else []
-        elif isinstance(stmt, k.Store):
-            found += _loads(stmt.value, names) + ([(stmt.index, True)] if stmt.buffer in names else [])
-        elif isinstance(stmt, k.Let | k.Assign | k.SetElement | k.Update | k.ArgUpdate):
-            found += _loads(stmt.value, names)
-    return found
-
-
-def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
-    if isinstance(expr, k.Load):
-        return [(expr.index, False)] if expr.buffer in names else []
-    return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
+    """Indices at which buffers of `names` are read (False) or written (True), in program order."""
+    return [(a.index, a.write) for a in accesses(body) if a.buffer in names]
 
 
 def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
@@ -265,17 +248,19 @@ def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
 
 
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
-    """Places what no other place takes, by lifetimes measured in rounds; those of `copied` last to the end."""
+    """Places what no other place takes, by lifetimes; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
-    for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
-        for node, mode in kernel.arguments:
+    times = list(_times(plan))
+    for mine in times:
+        for node, mode, first, last in mine:
             memory = _memory_of(node, plan)
             if node in plan.place or (mode is k.Mode.READ and memory not in life):
                 continue
-            life.setdefault(memory, []).append(i)
+            life.setdefault(memory, []).extend((first, last))
+    end = max((last for mine in times for _, _, _, last in mine), default=0)
     for node in copied:
         if _memory_of(node, plan) in life:
-            life[_memory_of(node, plan)].append(max(plan.rounds))
+            life[_memory_of(node, plan)].append(end)
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
@@ -289,3 +274,36 @@ def _memory_of(node: Node, plan: BufferPlan) -> Node:
     while node in plan.reused:
         node = plan.reused[node]
     return node
+
+
+def _times(plan: BufferPlan) -> Iterator[list[tuple[Node, k.Mode, int, int]]]:
+    """For each kernel: its arguments, and from when to when it needs them. Time is counted in rounds, and where a
+    kernel has grid barriers, by these inside its round: what groups hand to each other shares memory, too. Of several
+    such kernels in a round that is so for the first: nothing is known of when the others wait."""
+    parts = {i: parts for i, kernel in enumerate(plan.kernels) if len(parts := scratch_parts(kernel)) > 1}
+    first_of = {plan.rounds[i]: i for i in reversed(parts)}
+    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(plan.rounds, default=-1) + 1)]
+    begin = list(accumulate(length, initial=0))
+    for i, kernel in enumerate(plan.kernels):
+        r = plan.rounds[i]
+        names = [b.name for b in kernel.program.parameters] if isinstance(kernel, LoweredKernel) else []
+        mine = []
+        for j, (node, mode) in enumerate(kernel.arguments):
+            at = [p for p, touched in enumerate(parts[i]) if names[j] in touched] if first_of.get(r) == i else []
+            at = at or [0, length[r] - 1]
+            mine.append((node, mode, begin[r] + at[0], begin[r] + at[-1]))
+        yield mine
+
+
+def scratch_parts(kernel: Work) -> list[set[str]]:
+    """The buffers that groups of a kernel hand to each other and touch between two grid barriers each. Others may be
+    known to the compiler as nobody else's memory."""
+    if not isinstance(kernel, LoweredKernel):
+        return []
+    scratch = {b.name for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH}
+    parts: list[set[str]] = [set()]
+    for stmt in kernel.program.body:
+        if isinstance(stmt, k.GridBarrier):
+            parts.append(set())
+        parts[-1] |= scratch & {a.buffer for a in accesses([stmt])}
+    return parts

@@ -49,7 +49,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
     def timer(nodes: Sequence[Node]) -> list[float]:
         programs = [program_of([node], device) for node in nodes]
-        parts = [timed_kernels(programs[i:i + TOGETHER], is_gpu=True) for i in range(0, len(programs), TOGETHER)]
+        parts = [timed_kernels(programs[i:i + TOGETHER], device) for i in range(0, len(programs), TOGETHER)]
         with ThreadPoolExecutor(cpu_count()) as pool:
             cubins = list(pool.map(lambda part: build_cuda(part[0], device.architecture, cache), parts))
         return [us for cubin, (_, kernels) in zip(cubins, parts, strict=True) for us in time_on_device(cubin, kernels)]
@@ -76,7 +76,7 @@ def _barriers(device: DeviceSpec, cache: KernelCache) -> list[list[float]]:
                    | {device.processors, resident * device.processors})  # fmt: skip
     programs = [Program((), grid, threads, (GridBarrier(),) * n, resident=resident) for grid in grids
                 for n in (few, many)]  # fmt: skip
-    source, kernels = timed_kernels(programs, is_gpu=True)
+    source, kernels = timed_kernels(programs, device)
     times = time_on_device(build_cuda(source, device.architecture, cache), kernels)
     return [[grid, (times[2 * i + 1] - times[2 * i]) / (many - few)] for i, grid in enumerate(grids)]
 

@@ -37,7 +37,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     device = replace(CPU, processors=cpu_count())
 
     def timer(nodes: Sequence[Node]) -> list[float]:
-        source, kernels = timed_kernels([program_of([node], device) for node in nodes], is_gpu=False)
+        source, kernels = timed_kernels([program_of([node], device) for node in nodes], device)
         library = build_host(with_timer(source), device.architecture, cache)
         # Apart in time: a machine that is busy now may not be so later.
         rounds = [time_on_host(library, kernels) for _ in range(ROUNDS)]
@@ -60,7 +60,7 @@ def _call_us(device: DeviceSpec, cache: KernelCache) -> float:
     """A kernel of next to no work after one that sweeps more than the last cache holds: its code and arguments come
     from memory, as in a step that does much else."""
     sweep = stream(SWEEP * cache_bytes())
-    source, kernels = timed_kernels([program_of([node], device) for node in (sweep, empty())], is_gpu=False)
+    source, kernels = timed_kernels([program_of([node], device) for node in (sweep, empty())], device)
     turns = (Path(__file__).parent / "between.c").read_text()
     library = ctypes.CDLL(str(build_host(with_timer(source) + turns, device.architecture, cache)))
     memory = [[random_array(*buffer) for buffer in kernel.buffers] for kernel in kernels]

@@ -17,7 +17,7 @@ from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.kernel_ir.work import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.pipeline import CompileOptions, compile_region
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
 from tf_stitch.runtime.device_profiles import device_spec
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
@@ -82,7 +82,7 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
     unique = list({kernel.program: kernel for kernel in kernels if kernel.program.grid}.values())
     if not unique:
         return Cases([], [])
-    source, timed = timed_kernels([kernel.program for kernel in unique], device.is_gpu)
+    source, timed = timed_kernels([kernel.program for kernel in unique], device)
     cases = []
     for kernel, one in zip(unique, timed, strict=True):
         domain = kernel.schedule.domain
@@ -108,13 +108,19 @@ def _parts(prediction: Prediction) -> dict[str, float]:
 def subgraph_cases(device: DeviceSpec) -> Cases:
     """Kernels of the peers' and the irregular subgraphs, and of the peers' at other sizes."""
     found = Cases([], [])
+    for (group, name), region in subgraph_regions(device):
+        found.extend(of_kernels(group, name, region.kernels, device))
+    return found
+
+
+def subgraph_regions(device: DeviceSpec) -> Iterator[tuple[tuple[str, str], CompiledRegion]]:
+    """The subgraphs by group and name, compiled."""
     resized = [s.resized(rows, columns) for s in SUBGRAPHS if s.rows > 1 for rows, columns in OTHER_SIZES]
     for group, subgraphs in (("peers", SUBGRAPHS), ("irregular", IRREGULAR), ("other sizes", resized)):
         for subgraph in map(_fitting if not device.is_gpu else lambda s: s, subgraphs):
             region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), CompileOptions(device))
             name = f"{subgraph.name.rpartition(' ')[0]} {subgraph.rows}x{subgraph.columns}"
-            found.extend(of_kernels(group, name, region.kernels, device))
-    return found
+            yield (group, name), region
 
 
 def _fitting(subgraph: Subgraph) -> Subgraph:
@@ -137,9 +143,16 @@ def program_cases(device: DeviceSpec, names: Sequence[str], folder: Path = ZOO) 
         FileNotFoundError: one whose text is not there.
     """
     for name in names:
-        text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
-        kernels: list[LoweredKernel] = []
-        for graph in parse_graphs(text.decode()):
-            inputs, variables = arguments_of(graph)
-            kernels += compile_region(graph, inputs, variables, CompileOptions(device)).kernels
+        kernels = [kernel for region in program_regions(device, name, folder) for kernel in region.kernels]
         yield of_kernels(name if name in CASES else "zoo", name, kernels, device)
+
+
+def program_regions(device: DeviceSpec, name: str, folder: Path = ZOO) -> list[CompiledRegion]:
+    """The regions of a model or of a script's step, compiled.
+
+    Raises:
+        FileNotFoundError: its text is not there.
+    """
+    text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+    options = CompileOptions(device)
+    return [compile_region(graph, *arguments_of(graph), options) for graph in parse_graphs(text.decode())]

@@ -72,8 +72,16 @@ def kernel_line(kernel: Kernel) -> str:
         return f"{kernel.name}: library call, {kernel.symbol}, {times(kernel)}, {kernel.nbytes:,} bytes moved"
     schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
     return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
-            f"{kernel.nbytes:,} bytes moved" + (f", {kernel.scratch:,} of scratch a block" if kernel.scratch else "")
-            + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
+            f"{kernel.nbytes:,} bytes moved{_memory(kernel)}" + (f", schemes: {schemes}" if schemes else ""))
+
+
+def _memory(kernel: Kernel) -> str:
+    """What its blocks and threads work in."""
+    text = f", {kernel.scratch:,} of scratch a block" if kernel.scratch else ""
+    if kernel.requested > kernel.scratch:
+        text += f" for arrays of {kernel.requested:,} (alloc/req {kernel.scratch / kernel.requested:.2f})"
+    text += f", {kernel.registers} registers a thread" if kernel.registers else ""
+    return text + (f", {kernel.spilled:,} bytes of them spilled" if kernel.spilled else "")
 
 
 def times(kernel: Kernel) -> str:
