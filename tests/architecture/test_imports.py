@@ -44,7 +44,7 @@ FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
     "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
     "cupy": (("runtime",), "runtime"),
     "cupy_backends": (("runtime",), "runtime"),
-    "networkx": (("planning", "schedule", "joining"), "planning or schedule"),
+    "networkx": (("planning", "schedule", "kernel_ir", "joining"), "planning, schedule or kernel_ir"),
 }
 ENVIRONMENT = ("config",)
 

@@ -21,7 +21,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Symbol
 from tf_stitch.planning.regions import find_regions
-from tf_stitch.planning.remote_stitching import RegionNode
+from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
@@ -54,6 +54,7 @@ class GraphRewriter:
 
     Args:
         preserved: names of nodes that must exist afterwards.
+        profiles: of the devices, by which regions are merged.
         allow_state: whether regions may update variables.
         why_not: why the user wants a node left alone, None if nobody does.
         library_on: on which device types regions hold matrix products. Where they hold all, they read the variables
@@ -61,6 +62,7 @@ class GraphRewriter:
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
+                 profiles: Profiles,
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
                  library_on: Scope = NO_PRODUCTS) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
@@ -68,6 +70,7 @@ class GraphRewriter:
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else preserved
         self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
+        self._profiles = profiles
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
@@ -88,7 +91,7 @@ class GraphRewriter:
             regions: list[RegionGraph] = []
             refused: dict[str, str] = {}
             unfit: dict[str, str] = {}
-            for members in find_regions(self._region_nodes(), min_weight=1):
+            for members in find_regions(self._region_nodes(), 1, self._profiles):
                 members = self._trim(members)
                 weight = self._weight(members)
                 if weight < self._min_weight:

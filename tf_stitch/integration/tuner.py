@@ -105,7 +105,7 @@ def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
             programs[key] = program
     if not programs:
         return
-    source, kernels = timed_kernels(list(programs.values()), job.device.is_gpu)
+    source, kernels = timed_kernels(list(programs.values()), job.device)
     if any(kernel.nbytes > LARGEST for kernel in kernels):
         return
     if job.device.is_gpu:

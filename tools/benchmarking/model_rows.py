@@ -8,9 +8,11 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarking.guard_facts import guard_cell, guard_facts
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase, sizes_of
@@ -32,6 +34,8 @@ class Plan:
         seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
         compile_limit: seconds that a call before the turns may take; a backend that takes longer is left out.
+        together: rows whose processes compile at the same time, which takes less time in all; first calls then say
+            little. Turns are never run beside anything.
     """
 
     warm_up: int = 96
@@ -39,6 +43,7 @@ class Plan:
     seconds: float = 60
     profiled: int = 2
     compile_limit: float = 300
+    together: int = 1
 
 
 PLAIN_WARM_UP = 8
@@ -50,14 +55,22 @@ def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Pl
     rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
     done = {row["case"] for row in rows if not row["failures"] and set(backends) <= set(row["backends"])}
     failed, order = {row["case"] for row in rows if row["failures"]}, [str(case) for case in cases]
-    for number, case in enumerate(sorted(cases, key=lambda case: str(case) in failed)):
-        _progress(number, len(cases), str(case))
-        if str(case) in done:
-            continue
-        rows = [row for row in rows if row["case"] != str(case)]
-        rows.append(RowMeasurement(case, backends, plan).measure())
-        rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
-        _write(rows, out)
+    missing = sorted((case for case in cases if str(case) not in done), key=lambda case: str(case) in failed)
+    number = len(cases) - len(missing)
+    for start in range(0, len(missing), plan.together):
+        batch = [RowMeasurement(case, backends, plan) for case in missing[start:start + plan.together]]
+        _progress(number, len(cases), f"{batch[0].row['case']} ...")
+        if plan.together > 1:
+            with ThreadPoolExecutor(len(batch)) as pool:
+                list(pool.map(RowMeasurement.compile, batch))
+        for measurement in batch:
+            case = measurement.row["case"]
+            _progress(number, len(cases), case)
+            rows = [row for row in rows if row["case"] != case]
+            rows.append(measurement.measure())
+            rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
+            _write(rows, out)
+            number += 1
     _progress(len(cases), len(cases), "done")
     print(file=sys.stderr)
     return rows
@@ -88,12 +101,25 @@ class RowMeasurement:
             "failures": {}, "left_out": {},
         }  # fmt: skip
         self._workers: dict[str, Worker] = {}
+        self._outside_graphs: Worker | None = None
         self._losses: dict[str, list[float]] = {}
+
+    def compile(self) -> None:
+        """The first steps of all backends, at the same time."""
+        self._start()
+        if self._counts_outside_graphs():
+            self._outside_graphs = self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        with ThreadPoolExecutor(len(self._backends)) as pool:
+            list(pool.map(self._first_steps, list(self._workers)))
+
+    def _start(self) -> None:
+        for backend in self._backends:  # they import and build at the same time
+            self._workers[backend] = self._worker(backend)
 
     def measure(self) -> Result:
         try:
-            for backend in self._backends:  # they import and build at the same time
-                self._workers[backend] = self._worker(backend)
+            if not self._workers:
+                self._start()
             for backend in list(self._workers):  # none works while another is timed
                 self._workers[backend].wait()
             for backend in list(self._workers):
@@ -103,7 +129,9 @@ class RowMeasurement:
             counts = {b: self._ask(b, "profile", self._plan.profiled) for b in list(self._workers)}
         finally:
             said = {backend: worker.said() for backend, worker in self._workers.items()}
-        if counts.get("stitch") is not None and self.row["machine"].get("gpu"):
+            if self._outside_graphs is not None and "stitch" not in self._workers:
+                self._outside_graphs.close()
+        if counts.get("stitch") is not None and self._counts_outside_graphs():
             counts["stitch"] |= self._kernels_outside_graphs()
         for backend, worker in self._workers.items():
             self._write_times(backend, times[backend])
@@ -118,21 +146,31 @@ class RowMeasurement:
         variables = ABLATIONS.get(backend, {}) | (variables or {})
         return Worker("worker.py", self._case, name, backend=name, variables=variables)
 
-    def _warm_up(self, backend: str) -> None:
-        """COMPARED_STEPS, which compile, and then more within the plan's seconds."""
-        steps = self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
-        start, losses = time.monotonic(), list[float]()
-        while len(losses) < steps and time.monotonic() - start < self._plan.seconds:
+    def _first_steps(self, backend: str) -> None:
+        """COMPARED_STEPS, which compile."""
+        losses: list[float] = []
+        while len(losses) < min(COMPARED_STEPS, self._warm_up_steps(backend)):
             answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
             if answer is None:
                 return
-            if len(losses) < COMPARED_STEPS:
-                start = time.monotonic()
             if not losses:
                 self.row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
             losses += answer["losses"]
-        self.row[f"{backend}_warm_up_steps"] = len(losses)
-        self._losses[backend] = losses[:COMPARED_STEPS]
+        self._losses[backend] = losses
+
+    def _warm_up(self, backend: str) -> None:
+        """The first steps, and then more within the plan's seconds."""
+        if backend not in self._losses:
+            self._first_steps(backend)
+        start, steps = time.monotonic(), len(self._losses.get(backend, ()))
+        while backend in self._workers and steps < self._warm_up_steps(backend):
+            if time.monotonic() - start > self._plan.seconds:
+                break
+            steps += self._ask(backend, "run", 1, limit=self._plan.compile_limit) is not None
+        self.row[f"{backend}_warm_up_steps"] = steps
+
+    def _warm_up_steps(self, backend: str) -> int:
+        return self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
 
     def _turns(self) -> dict[str, list[float]]:
         """Seconds of each backend's steps, in turns of about equal time."""
@@ -165,12 +203,22 @@ class RowMeasurement:
         if plain is not None:
             self.row["loss_difference"] = {b: _difference(plain, v) for b, v in self._losses.items() if b != "tf"}
 
+    def _counts_outside_graphs(self) -> bool:
+        return "stitch" in self._backends and bool(self.row["machine"].get("gpu"))
+
     def _kernels_outside_graphs(self) -> Result:
         """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
-        worker = self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        worker = self._outside_graphs or self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        start, steps = time.monotonic(), 0
         try:
-            worker.ask("run", self._plan.warm_up)
+            while steps < COMPARED_STEPS or (steps < self._plan.warm_up
+                                             and time.monotonic() - start < self._plan.seconds / 4):
+                worker.ask("run", 1, limit=self._plan.compile_limit)
+                steps += 1
             return {k: v for k, v in worker.ask("profile", self._plan.profiled).items() if not k.endswith("_mib")}
+        except (RuntimeError, TimeoutError) as error:
+            self.row["failures"]["stitch outside graphs"] = str(error)
+            return {}
         finally:
             worker.close()
 
@@ -187,7 +235,8 @@ class RowMeasurement:
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
                      f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
         if report is not None and backend == "stitch":
-            self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report)}
+            self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),
+                         "guard": guard_facts(report)}  # fmt: skip
 
 
 def _difference(wanted: Sequence[float], actual: Sequence[float]) -> float:
@@ -204,7 +253,7 @@ def _progress(done: int, count: int, what: str) -> None:
 def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
     """The rows as Markdown."""
     heads = [f"{b}, ms" for b in backends] + [f"{b} / stitch" for b in backends if b != "stitch"]
-    heads += [f"{b} kernels" for b in backends]
+    heads += [*(f"{b} kernels" for b in backends), "regions timed"]
     lines = ["| case | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     for row in rows:
         times = [f"{row[f'{b}_us'] / 1e3:.2f}" if f"{b}_us" in row else "failed" for b in backends]
@@ -212,8 +261,10 @@ def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
                   for b in backends if b != "stitch"]  # fmt: skip
         kernels = ["+".join(f"{n:.0f}" for n in row[f"{b}_kernels_by_class"].values())
                    if f"{b}_kernels_by_class" in row else "-" for b in backends]  # fmt: skip
-        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels]) + " |")
-    lines += ["", "Kernels a step: memory-intensive + library calls + copies."]
+        guard = guard_cell(row["guard"]) if "guard" in row else "-"
+        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels, guard]) + " |")
+    lines += ["", "Kernels a step: memory-intensive + library calls + copies. Regions timed against the ops they "
+              "replaced: how many run those ops since, and the largest ratio of the others."]  # fmt: skip
     for row in rows:
         for b, reason in (row["failures"] | row["left_out"]).items():
             lines.append(f"\n{row['case']} failed with {b}: {reason.splitlines()[-1] if reason else 'it died'}")
