@@ -164,10 +164,20 @@ def resident_blocks(program: Program, device: DeviceSpec) -> int:
     return _resident_blocks(program, count_work(program), device.profile)
 
 
+def fits_registers(program: Program) -> bool:
+    """Whether a GPU's registers hold the program's arrays: more would spill."""
+    together = max(program.resident, 1) * program.threads
+    return _registers(count_work(program)) <= min(LARGEST_REGISTERS, REGISTERS // together)
+
+
+def _registers(work: Work) -> int:
+    return BASE_REGISTERS + work.registers
+
+
 def _resident_blocks(program: Program, work: Work, profile: DeviceProfile) -> int:
     if program.resident:
         return program.resident
-    registers = min(BASE_REGISTERS + work.registers, LARGEST_REGISTERS)
+    registers = min(_registers(work), LARGEST_REGISTERS)
     by_threads = min(RESIDENT_THREADS, REGISTERS // registers) // program.threads
     by_shared = profile.shared_bytes // work.shared_bytes if work.shared_bytes else RESIDENT_BLOCKS
     return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
