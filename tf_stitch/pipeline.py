@@ -43,6 +43,7 @@ from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
+from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
@@ -66,6 +67,7 @@ class CompileOptions:
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
         stored: plans of earlier processes.
+        templates: templates for kernels; None: those of the schedule rules.
     """
 
     device: DeviceSpec
@@ -76,6 +78,7 @@ class CompileOptions:
     plans: PlanMemory | None = None
     reuse: Reuse = Reuse.MERGED
     stored: StoredPlans | None = None
+    templates: TemplateChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     graph = run_passes(graph, passes(options.device, options.reuse), instrument)
     verify_graph(graph, static=True)
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
-                               options.reuse)
+                               options.reuse, options.templates)
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -206,7 +209,7 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
 
 def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
     if not is_library_call(pattern):
-        return compiler.compile(pattern)
+        return compiler.kernel(pattern)
     call = as_fused_product(between(pattern))
     if call is None:
         raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cuda import shared_bytes
-from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
+from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
@@ -19,6 +19,9 @@ from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.tilings import template_of
+from tf_stitch.template_tuner import Tuning
 
 EPILOGUE = "library epilogue"
 """Scheme of what a library call does to its product before it stores it."""
@@ -72,7 +75,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
             shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
-            requested_bytes=int(requested_bytes(kernel.program)))
+            requested_bytes=int(requested_bytes(kernel.program)), template=str(template_of(schedule)),
+            chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
         yield KernelEntry(
@@ -80,7 +84,19 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
+            chosen_by="library")
+
+
+def _chosen_by(schedule: KernelSchedule) -> str:
+    groups = [group for together in schedule.groups for group in together] or [schedule]
+    return "+".join(dict.fromkeys(group.origin.value for group in groups))
+
+
+def tune_entry(tuning: Tuning, seconds: float) -> TuneEntry:
+    """What tuning found for one pattern."""
+    return TuneEntry(kernel=tuning.default.program.title[:60], **asdict(tuning.record()), failed=len(tuning.failed),
+                     seconds=round(seconds, 3))
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

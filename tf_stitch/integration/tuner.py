@@ -1,4 +1,5 @@
-"""Measures complex patterns against their parts in the background, for the plans of later processes (F6)."""
+"""Tunes the templates of kernels (F9), and measures complex patterns against their parts for later plans (F6), both in
+the background."""
 
 from __future__ import annotations
 
@@ -6,38 +7,42 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, StitchError
 from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.compile_pattern import compile_pattern
+from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered
-from tf_stitch.runtime.device_run import time_on_device
-from tf_stitch.runtime.host_builder import build_host
-from tf_stitch.runtime.host_timer import time_on_host, with_timer
+from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.program_times import ProgramTimer
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
+from tf_stitch.template_tuner import Tuning, text_of, tune
 
-LARGEST = 1 << 30
-"""Bytes that the buffers of a measured kernel may take: the memory is the user's."""
 PATIENCE = 5.0
 """Seconds that the end of a process waits for a measurement under way."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A plan whose patterns are to be measured; `ordinal` is the GPU's, or -1."""
+    """A plan whose patterns are to be measured, and their templates tuned; `ordinal` is the GPU's, or -1.
+
+    Attributes:
+        kernels: the plan's, joined or not; their patterns are tuned.
+    """
 
     plan: StitchPlan
     device: DeviceSpec
     ordinal: int
     aligned: bool
     times: MeasuredTimes
+    tuned: TunedTemplates
+    kernels: tuple[LoweredKernel, ...] = ()
 
 
 class Tuner:
@@ -45,10 +50,12 @@ class Tuner:
 
     Args:
         note: is told what could not be measured, and why.
+        found: is told what tuning found, and in how many seconds.
     """
 
-    def __init__(self, seconds: float, cache: KernelCache, note: Callable[[str], None]) -> None:
-        self._left, self._cache, self._note = seconds, cache, note
+    def __init__(self, seconds: float, cache: KernelCache, note: Callable[[str], None],
+                 found: Callable[[Tuning, float], None]) -> None:
+        self._left, self._cache, self._note, self._found = seconds, cache, note, found
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -73,16 +80,53 @@ class Tuner:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            graph = job.plan.graph
-            for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph))):
+            for task in (*self._tune_tasks(job), *self._measure_tasks(job)):
                 if self._stop or self._left <= 0:
                     return
                 start = time.perf_counter()
                 try:
-                    measure([pattern, *parts], job, self._cache)
+                    task()
                 except (StitchError, OSError) as error:
                     self._note(str(error))
                 self._left -= time.perf_counter() - start
+
+    def _tune_tasks(self, job: Job) -> list[Callable[[], None]]:
+        """Templates first: later processes gain by them whatever their plans are."""
+        return [partial(self._tune, kernel, job) for kernel in kernels_to_tune(job)]
+
+    def _measure_tasks(self, job: Job) -> list[Callable[[], None]]:
+        graph = job.plan.graph
+        found = patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph)))
+        return [partial(measure, (pattern, *parts), job, self._cache) for pattern, parts in found]
+
+    def _tune(self, kernel: LoweredKernel, job: Job) -> None:
+        start = time.perf_counter()
+        timer = ProgramTimer(job.device, job.ordinal, self._cache)
+        tuning = tune(kernel, job.device, job.aligned, timer,
+                      go_on=lambda: not self._stop and time.perf_counter() - start < self._left)
+        if tuning is None:
+            return
+        for template, why in tuning.failed.items():
+            self._note(f"{template} {why}")
+        job.tuned.add({measurement_key(kernel.schedule.pattern, job.aligned): tuning.record()})
+        self._found(tuning, time.perf_counter() - start)
+
+
+def kernels_to_tune(job: Job) -> list[LoweredKernel]:
+    """By the rules, those of the job's patterns that no tuning knows yet, the longest first. Joined kernels are tuned
+    group by group."""
+    schedules = [group for kernel in job.kernels for group in
+                 ([one for together in kernel.schedule.groups for one in together] or [kernel.schedule])]
+    found: dict[str, LoweredKernel] = {}
+    for schedule in schedules:
+        key = measurement_key(schedule.pattern, job.aligned)
+        if key in found or not schedule.mapping.grid:
+            continue
+        default = compile_pattern(schedule.pattern, job.device, job.aligned)
+        known = job.tuned.get(key)
+        if known is None or known.default != text_of(default):
+            found[key] = default
+    return sorted(found.values(), key=lambda kernel: -predict_us(kernel.program, job.device))
 
 
 def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
@@ -105,17 +149,5 @@ def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
             programs[key] = program
     if not programs:
         return
-    source, kernels = timed_kernels(list(programs.values()), job.device.is_gpu)
-    if any(kernel.nbytes > LARGEST for kernel in kernels):
-        return
-    if job.device.is_gpu:
-        times = time_on_device(build_cuda(source, job.device.architecture, cache), kernels, job.ordinal)
-    else:
-        alone = time_on_host(build_host(with_timer(source), job.device.architecture, cache), kernels)
-        times = [us * _share(program, job.device) for us, program in zip(alone, programs.values(), strict=True)]
+    times = ProgramTimer(job.device, job.ordinal, cache)(list(programs.values()))
     job.times.add({key: us for key, us in zip(programs, times, strict=True) if us > 0})
-
-
-def _share(program: Program, device: DeviceSpec) -> float:
-    """What part of its time in one thread a CPU kernel takes on all cores, by the model."""
-    return predict_us(program, device) / predict_us(program, replace(device, processors=1))

@@ -31,6 +31,15 @@ def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     return cache_dir / "measured" / profile.name
 
 
+def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where the templates that tuning found for a device are kept.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    return cache_dir / "templates" / own_profile_path(cache_dir, target, ordinal).name
+
+
 @lru_cache(maxsize=16)
 def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     """A device of this machine.

@@ -7,7 +7,7 @@ shows when the kernel is lowered (template_kernels.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.device.spec import DeviceSpec
@@ -15,7 +15,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.sizes import Size, ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.read_tiling import COUNTED, LOOP, read_tilings
 from tf_stitch.schedule.row_tiling import tile_rows
 from tf_stitch.schedule.rules.row_reduction import MAX_THREADS
@@ -80,20 +80,19 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
 
 def _request(template: Template, schedule: KernelSchedule) -> Request:
     labels = {label: node for node, label in op_labels(schedule.pattern).items()}
-    mine = [op for op in template.schedules if op.op == ANY_OP or op.op in labels]
-    if not mine:
-        dominant = schedule.dominant
-        raise ScheduleError(f"the template is for {', '.join(op.op for op in template.schedules)}, the kernel's ops "
-                            f"are {', '.join(labels)}", dominant.loc)
-    numbers = [read_tilings(op.dims, schedule) for op in mine]
-    differs = next((op for op, n in zip(mine, numbers, strict=True) if n != numbers[0]), None)
+    ops, where = template.schedules, schedule.dominant.loc
+    unknown = [op.op for op in ops if op.op != ANY_OP and op.op not in labels]
+    if unknown:
+        raise ScheduleError(f"the kernel has no {', '.join(unknown)}; its ops are {', '.join(labels)}", where)
+    numbers = [read_tilings(op.dims, schedule) for op in ops]
+    differs = next((op.op for op, n in zip(ops, numbers, strict=True) if n != numbers[0]), None)
     if differs is not None:
-        raise ScheduleError(f"{differs.op} has another tiling than {mine[0].op}: ops of a kernel share one",
-                            labels[differs.op].loc if differs.op in labels else schedule.dominant.loc)
-    return Request(numbers[0], *_kept(mine, labels))
+        raise ScheduleError(f"{differs} has another tiling than {ops[0].op}: ops of a kernel share one",
+                            labels[differs].loc if differs in labels else where)
+    return Request(numbers[0], *_kept(ops, labels))
 
 
-def _kept(ops: list[OpSchedule], labels: Mapping[str, Node]) -> tuple[frozenset[Node] | None, bool]:
+def _kept(ops: Sequence[OpSchedule], labels: Mapping[str, Node]) -> tuple[frozenset[Node] | None, bool]:
     shared = any(op.shared for op in ops)
     if any(op.op == ANY_OP for op in ops):
         return None, shared

@@ -20,8 +20,8 @@ decides."""
 
 
 def read_tilings(dims: Sequence[Tiling], schedule: KernelSchedule) -> dict[str, int | None]:
-    """The extent of every slot of the schedule's rule, those of grids and steps by dimension ("grid 0"), and under "warp"
-    1 where rows are WARP's, else 0.
+    """The extent of every slot of the schedule's rule, those of grids and steps by dimension ("grid 0"), and under
+    "warp" 1 where rows are WARP's, else 0.
 
     A tiling may be given for each dimension of the domain, or of the dominant; neighbouring ones are then folded.
 
@@ -41,7 +41,7 @@ def read_tilings(dims: Sequence[Tiling], schedule: KernelSchedule) -> dict[str, 
         rule_decides = any(level.extent is None and level.kind in (LevelKind.CTA, LevelKind.WARP) for level in tiling)
         for slot, level in placed.items():
             if level is None:
-                extent = OPEN if rule_decides or slot.kind is LevelKind.GRID else 1
+                extent = OPEN if rule_decides or slot.name in COUNTED else 1
             elif level.extent is None:
                 extent = LOOP if level.kind is LevelKind.THREAD else OPEN
             else:

@@ -92,7 +92,7 @@ def extents_of(schedule: KernelSchedule) -> tuple[int, ...]:
 
 
 def numbers_of(schedule: KernelSchedule) -> Numbers:
-    """The extents of a schedule's slots. A grid, and steps, are as many as it takes; items are a loop or written out."""
+    """The extents of a schedule's slots. Grids and steps are as many as it takes; items are a loop or written out."""
     m = schedule.mapping
     return {"grid": None, "steps": None, "items": m.items or None, "waves": m.waves, "row_blocks": m.row_blocks,
             "at_once": m.threads // m.row_threads, "down": m.threads // m.row_threads, "row_threads": m.row_threads,

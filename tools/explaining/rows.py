@@ -28,6 +28,8 @@ class Kernel:
         shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.
         scratch: bytes of the arrays that one of its blocks works in.
+        template: its schedule; "" for a library call.
+        chosen_by: who chose that.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Kernel:
     shared_launch: int
     nbytes: int
     scratch: int
+    template: str = ""
+    chosen_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -
         together = sum(other["launch"] == entry["launch"] for other in of_region)
     return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
                   entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
-                  entry["scratch_bytes"])  # fmt: skip
+                  entry["scratch_bytes"], entry.get("template", ""), entry.get("chosen_by", ""))  # fmt: skip
 
 
 def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str, Any]] | None,
