@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
@@ -11,8 +11,10 @@ from typing import TypeAlias
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import BuildError
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplate
 from tf_stitch.schedule.tilings import template_of
 from tf_stitch.template_kernels import possible_kernels
@@ -78,10 +80,10 @@ def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePr
     times: dict[str, float] = {}
     failed: dict[str, str] = {}
     chosen = worth_trying(kernels, device, most)
-    for first in range(0, len(chosen), BATCH):
+    for batch in batches(chosen):
         if not go_on():
             break
-        _time_all(chosen[first:first + BATCH], time, times, failed)
+        _time_all(batch, time, times, failed)
         if text_of(default) in failed:
             raise BuildError(f"{text_of(default)}: {failed[text_of(default)]}")
     known = [kernel for kernel in chosen if text_of(kernel) in times]
@@ -94,6 +96,24 @@ def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePr
         if not best_us < (1 - MARGIN) * default_us:
             best, best_us = default, default_us
     return Tuning(default, best, default_us, best_us, times, failed, len(kernels))
+
+
+def rule_kernels(kernels: Iterable[LoweredKernel], device: DeviceSpec, aligned: bool) -> dict[str, LoweredKernel]:
+    """What can be tuned of compiled kernels: each pattern's kernel by the rules, by its `measurement_key`. Joined
+    kernels are tuned group by group."""
+    found: dict[str, LoweredKernel] = {}
+    for kernel in kernels:
+        groups = [one for together in kernel.schedule.groups for one in together]
+        for schedule in groups or [kernel.schedule]:
+            key = measurement_key(schedule.pattern, aligned)
+            if key not in found and schedule.mapping.grid:
+                found[key] = compile_pattern(schedule.pattern, device, aligned)
+    return found
+
+
+def batches(kernels: Sequence[LoweredKernel]) -> list[Sequence[LoweredKernel]]:
+    """What is built together."""
+    return [kernels[first:first + BATCH] for first in range(0, len(kernels), BATCH)]
 
 
 def worth_trying(kernels: Sequence[LoweredKernel], device: DeviceSpec, most: int) -> list[LoweredKernel]:
@@ -128,5 +148,5 @@ def _time_all(kernels: Sequence[LoweredKernel], time: TimePrograms, times: dict[
 
 
 def _in_turns(default: LoweredKernel, best: LoweredKernel, time: TimePrograms) -> tuple[float, float]:
-    found = time([default.program, best.program] * ROUNDS)
-    return median(found[::2]), median(found[1::2])
+    pairs = [time([default.program, best.program]) for _ in range(ROUNDS)]
+    return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)

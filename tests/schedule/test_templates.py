@@ -30,7 +30,8 @@ def test_blanks_do_not_matter(template: Template, blank: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "mul_1[GRID,CTA]; add_1[GRID,CTA];", "mul_1[GRID,WARP,CTA];", "reduce_1[GRID,WARP,WARP,CTA]; dot_1[GRID,WARP,WARP];",
+    "mul_1[GRID,CTA]; add_1[GRID,CTA];", "mul_1[GRID,WARP,CTA];",
+    "reduce_1[GRID,WARP,WARP,CTA]; dot_1[GRID,WARP,WARP];",
     "reduce_1[GRID_128-WARP_2,WARP,WARP,CTA]S;", "x[GRID,CTA,CTA,THREAD];"])
 def test_templates_of_the_paper(text: str) -> None:
     assert str(parse_template(text)) == text

@@ -22,7 +22,7 @@ from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.program_times import ProgramTimer
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.template_tuner import Tuning, text_of, tune
+from tf_stitch.template_tuner import Tuning, rule_kernels, text_of, tune
 
 PATIENCE = 5.0
 """Seconds that the end of a process waits for a measurement under way."""
@@ -113,20 +113,13 @@ class Tuner:
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:
-    """By the rules, those of the job's patterns that no tuning knows yet, the longest first. Joined kernels are tuned
-    group by group."""
-    schedules = [group for kernel in job.kernels for group in
-                 ([one for together in kernel.schedule.groups for one in together] or [kernel.schedule])]
-    found: dict[str, LoweredKernel] = {}
-    for schedule in schedules:
-        key = measurement_key(schedule.pattern, job.aligned)
-        if key in found or not schedule.mapping.grid:
-            continue
-        default = compile_pattern(schedule.pattern, job.device, job.aligned)
+    """By the rules, those of the job's patterns that no tuning knows yet, the longest first."""
+    unknown = []
+    for key, kernel in rule_kernels(job.kernels, job.device, job.aligned).items():
         known = job.tuned.get(key)
-        if known is None or known.default != text_of(default):
-            found[key] = default
-    return sorted(found.values(), key=lambda kernel: -predict_us(kernel.program, job.device))
+        if known is None or known.default != text_of(kernel):
+            unknown.append(kernel)
+    return sorted(unknown, key=lambda kernel: -predict_us(kernel.program, job.device))
 
 
 def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
