@@ -69,6 +69,7 @@ def test_templates_are_tuned_once_and_kept(tmp_path: Path) -> None:
     assert len(tuning.times) == tuning.possible == 2, "what a task keeps of its row"
     key = measurement_key(default.schedule.pattern, True)
     assert TunedTemplates(tmp_path / "templates.json").get(key) == tuning.record()
+    assert MeasuredTimes(tmp_path / "times.json").get(key) == tuning.best_us, "plans count on it"
     assert kernels_to_tune(job(tmp_path)) == []
 
 

@@ -108,7 +108,9 @@ class Tuner:
             return
         for template, why in tuning.failed.items():
             self._note(f"{template} {why}")
-        job.tuned.add({measurement_key(kernel.schedule.pattern, job.aligned): tuning.record()})
+        key = measurement_key(kernel.schedule.pattern, job.aligned)
+        job.tuned.add({key: tuning.record()})
+        job.times.add({key: tuning.best_us})  # what it takes from now on, for plans
         self._found(tuning, time.perf_counter() - start)
 
 
