@@ -13,12 +13,13 @@ from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry, T
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
-from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.tilings import template_of
 from tf_stitch.template_tuner import Tuning
@@ -75,7 +76,9 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
             shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
-            requested_bytes=int(requested_bytes(kernel.program)), template=str(template_of(schedule)),
+            requested_bytes=int(requested_bytes(kernel.program)),
+            compositions=_compositions(schedule, compiled.programs.get(launch, ())),
+            template=str(template_of(schedule)),
             chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
@@ -86,6 +89,12 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
             predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
             chosen_by="library")
+
+
+def _compositions(schedule: KernelSchedule, together: Sequence[Program]) -> list[str]:
+    """The kernel's, and packing where its launch runs several."""
+    packed = [Composition.PACKING] if len(together) > 1 else []
+    return list(dict.fromkeys(one.value for one in (*packed, *compositions(schedule))))
 
 
 def _chosen_by(schedule: KernelSchedule) -> str:

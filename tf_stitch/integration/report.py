@@ -118,6 +118,7 @@ class KernelEntry:
         scratch_bytes: of the arrays that one of its blocks works in.
         shared_bytes: of those, what is in a GPU's shared memory.
         requested_bytes: of these if groups did not follow each other in the same memory (FusionStitching, Table 4).
+        compositions: how it composes its ops (schedule/composition.py).
         template: its schedule as a template (schedule/templates.py).
         chosen_by: who chose that: "rule", "tuned" or "forced"; of joined kernels several with "+" between.
     """
@@ -139,6 +140,7 @@ class KernelEntry:
     scratch_bytes: int
     shared_bytes: int
     requested_bytes: int = 0
+    compositions: list[str] = field(default_factory=list)
     template: str = ""
     chosen_by: str = "rule"
 

@@ -28,6 +28,7 @@ class Kernel:
         shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.
         scratch: bytes of the arrays that one of its blocks works in.
+        compositions: how its ops are composed (FusionStitching, Fig. 5).
         template: its schedule; "" for a library call.
         chosen_by: who chose that.
     """
@@ -45,6 +46,7 @@ class Kernel:
     shared_launch: int
     nbytes: int
     scratch: int
+    compositions: tuple[str, ...] = ()
     template: str = ""
     chosen_by: str = ""
 
@@ -213,7 +215,8 @@ def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -
         together = sum(other["launch"] == entry["launch"] for other in of_region)
     return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
                   entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
-                  entry["scratch_bytes"], entry.get("template", ""), entry.get("chosen_by", ""))  # fmt: skip
+                  entry["scratch_bytes"], tuple(entry.get("compositions", ())), entry.get("template", ""),
+                  entry.get("chosen_by", ""))  # fmt: skip
 
 
 def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str, Any]] | None,

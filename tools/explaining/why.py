@@ -47,6 +47,8 @@ def _runs(op: Op, guard: str | None) -> Iterator[str]:
         yield f"  kernel {kernel_line(kernel)}"
         if kernel.template:
             yield f"    template (by {kernel.chosen_by}): {kernel.template}"
+        if kernel.compositions:
+            yield f"    composed by {', '.join(kernel.compositions)}"
 
 
 def _hands_on(op: Op, users: list[Op]) -> Iterator[str]:
