@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.cuda import (
@@ -46,6 +47,7 @@ from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.join_products import JoinProducts
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
@@ -53,6 +55,9 @@ from tf_stitch.transforms.split_reductions import SplitReductions
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
+
+LARGE = 1 << 28
+"""Bytes that no cache holds."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting reshapes
-        EliminateCommonSubexpressions(),  # last: the passes above make equal nodes
+        EliminateCommonSubexpressions(),  # after the others, which make equal nodes
+        *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
     )
 
 

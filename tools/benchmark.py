@@ -51,6 +51,7 @@ _PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the prof
 _SECONDS = flags.DEFINE_float("seconds", 60, "of a model's turns, all backends together, and of a backend's warm-up")
 _LIMIT = flags.DEFINE_float("compile_limit", 300, "seconds of a call before the turns, or the backend is left out")
 _STITCHED = flags.DEFINE_integer("stitched_warm_up", 96, "steps of a stitched model before the first turn")
+_TOGETHER = flags.DEFINE_integer("together", 1, "models that compile at the same time, before their turns")
 _JSON = flags.DEFINE_string("json", None, "where rows of models go")
 
 
@@ -152,7 +153,8 @@ def main(_: Sequence[str]) -> None:
     if _MODELS.value:
         if _JSON.value is None:
             raise app.UsageError("--models needs --json")
-        plan = model_rows.Plan(_STITCHED.value, _ROUNDS.value, _SECONDS.value, _PROFILED.value, _LIMIT.value)
+        plan = model_rows.Plan(_STITCHED.value, _ROUNDS.value, _SECONDS.value, _PROFILED.value, _LIMIT.value,
+                               _TOGETHER.value)
         rows = model_rows.measure_models(model_cases(), _BACKENDS.value, plan, Path(_JSON.value))
         print(model_rows.table(rows, _BACKENDS.value))
         return

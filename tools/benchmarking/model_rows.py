@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Plan:
         seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
         compile_limit: seconds that a call before the turns may take; a backend that takes longer is left out.
+        together: rows whose processes compile at the same time, which takes less time in all; first calls then say
+            little. Turns are never run beside anything.
     """
 
     warm_up: int = 96
@@ -39,6 +42,7 @@ class Plan:
     seconds: float = 60
     profiled: int = 2
     compile_limit: float = 300
+    together: int = 1
 
 
 PLAIN_WARM_UP = 8
@@ -50,14 +54,22 @@ def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Pl
     rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
     done = {row["case"] for row in rows if not row["failures"] and set(backends) <= set(row["backends"])}
     failed, order = {row["case"] for row in rows if row["failures"]}, [str(case) for case in cases]
-    for number, case in enumerate(sorted(cases, key=lambda case: str(case) in failed)):
-        _progress(number, len(cases), str(case))
-        if str(case) in done:
-            continue
-        rows = [row for row in rows if row["case"] != str(case)]
-        rows.append(RowMeasurement(case, backends, plan).measure())
-        rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
-        _write(rows, out)
+    missing = sorted((case for case in cases if str(case) not in done), key=lambda case: str(case) in failed)
+    number = len(cases) - len(missing)
+    for start in range(0, len(missing), plan.together):
+        batch = [RowMeasurement(case, backends, plan) for case in missing[start:start + plan.together]]
+        _progress(number, len(cases), f"{batch[0].row['case']} ...")
+        if plan.together > 1:
+            with ThreadPoolExecutor(len(batch)) as pool:
+                list(pool.map(RowMeasurement.compile, batch))
+        for measurement in batch:
+            case = measurement.row["case"]
+            _progress(number, len(cases), case)
+            rows = [row for row in rows if row["case"] != case]
+            rows.append(measurement.measure())
+            rows.sort(key=lambda row: order.index(row["case"]) if row["case"] in order else -1)
+            _write(rows, out)
+            number += 1
     _progress(len(cases), len(cases), "done")
     print(file=sys.stderr)
     return rows
@@ -88,12 +100,25 @@ class RowMeasurement:
             "failures": {}, "left_out": {},
         }  # fmt: skip
         self._workers: dict[str, Worker] = {}
+        self._outside_graphs: Worker | None = None
         self._losses: dict[str, list[float]] = {}
+
+    def compile(self) -> None:
+        """The first steps of all backends, at the same time."""
+        self._start()
+        if self._counts_outside_graphs():
+            self._outside_graphs = self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        with ThreadPoolExecutor(len(self._backends)) as pool:
+            list(pool.map(self._first_steps, list(self._workers)))
+
+    def _start(self) -> None:
+        for backend in self._backends:  # they import and build at the same time
+            self._workers[backend] = self._worker(backend)
 
     def measure(self) -> Result:
         try:
-            for backend in self._backends:  # they import and build at the same time
-                self._workers[backend] = self._worker(backend)
+            if not self._workers:
+                self._start()
             for backend in list(self._workers):  # none works while another is timed
                 self._workers[backend].wait()
             for backend in list(self._workers):
@@ -103,7 +128,9 @@ class RowMeasurement:
             counts = {b: self._ask(b, "profile", self._plan.profiled) for b in list(self._workers)}
         finally:
             said = {backend: worker.said() for backend, worker in self._workers.items()}
-        if counts.get("stitch") is not None and self.row["machine"].get("gpu"):
+            if self._outside_graphs is not None and "stitch" not in self._workers:
+                self._outside_graphs.close()
+        if counts.get("stitch") is not None and self._counts_outside_graphs():
             counts["stitch"] |= self._kernels_outside_graphs()
         for backend, worker in self._workers.items():
             self._write_times(backend, times[backend])
@@ -118,21 +145,31 @@ class RowMeasurement:
         variables = ABLATIONS.get(backend, {}) | (variables or {})
         return Worker("worker.py", self._case, name, backend=name, variables=variables)
 
-    def _warm_up(self, backend: str) -> None:
-        """COMPARED_STEPS, which compile, and then more within the plan's seconds."""
-        steps = self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
-        start, losses = time.monotonic(), list[float]()
-        while len(losses) < steps and time.monotonic() - start < self._plan.seconds:
+    def _first_steps(self, backend: str) -> None:
+        """COMPARED_STEPS, which compile."""
+        losses: list[float] = []
+        while len(losses) < min(COMPARED_STEPS, self._warm_up_steps(backend)):
             answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
             if answer is None:
                 return
-            if len(losses) < COMPARED_STEPS:
-                start = time.monotonic()
             if not losses:
                 self.row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
             losses += answer["losses"]
-        self.row[f"{backend}_warm_up_steps"] = len(losses)
-        self._losses[backend] = losses[:COMPARED_STEPS]
+        self._losses[backend] = losses
+
+    def _warm_up(self, backend: str) -> None:
+        """The first steps, and then more within the plan's seconds."""
+        if backend not in self._losses:
+            self._first_steps(backend)
+        start, steps = time.monotonic(), len(self._losses.get(backend, ()))
+        while backend in self._workers and steps < self._warm_up_steps(backend):
+            if time.monotonic() - start > self._plan.seconds:
+                break
+            steps += self._ask(backend, "run", 1, limit=self._plan.compile_limit) is not None
+        self.row[f"{backend}_warm_up_steps"] = steps
+
+    def _warm_up_steps(self, backend: str) -> int:
+        return self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
 
     def _turns(self) -> dict[str, list[float]]:
         """Seconds of each backend's steps, in turns of about equal time."""
@@ -165,12 +202,22 @@ class RowMeasurement:
         if plain is not None:
             self.row["loss_difference"] = {b: _difference(plain, v) for b, v in self._losses.items() if b != "tf"}
 
+    def _counts_outside_graphs(self) -> bool:
+        return "stitch" in self._backends and bool(self.row["machine"].get("gpu"))
+
     def _kernels_outside_graphs(self) -> Result:
         """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
-        worker = self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        worker = self._outside_graphs or self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
+        start, steps = time.monotonic(), 0
         try:
-            worker.ask("run", self._plan.warm_up)
+            while steps < COMPARED_STEPS or (steps < self._plan.warm_up
+                                             and time.monotonic() - start < self._plan.seconds / 4):
+                worker.ask("run", 1, limit=self._plan.compile_limit)
+                steps += 1
             return {k: v for k, v in worker.ask("profile", self._plan.profiled).items() if not k.endswith("_mib")}
+        except (RuntimeError, TimeoutError) as error:
+            self.row["failures"]["stitch outside graphs"] = str(error)
+            return {}
         finally:
             worker.close()
 
