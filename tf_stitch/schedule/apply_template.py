@@ -203,7 +203,7 @@ def _keep(schedule: KernelSchedule, request: Request, slot: str, number: int, wh
 def _mapped(schedule: KernelSchedule, **changes: int) -> KernelSchedule:
     mapping: ThreadMapping = replace(schedule.mapping, **changes)
     threads = mapping.threads
-    if on_gpu(schedule) and (threads % WARP or not threads):
+    if on_gpu(schedule) and threads % WARP and threads != schedule.mapping.threads:
         raise ScheduleError(f"a block of {threads} threads; warps have {WARP}", schedule.dominant.loc)
     return replace(schedule, mapping=mapping)
 
