@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.differential import patterns as p
 from tests.schedule.test_rules import whole, x
@@ -14,11 +16,13 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import size
+from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.lowering import lower
 from tf_stitch.schedule.apply_template import apply_template
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 from tf_stitch.schedule.rules import RULES
-from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
+from tf_stitch.schedule.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, Tiling, parse_template
+from tf_stitch.schedule.tilings import layout_of, op_labels, template_of
 
 B = p.B
 
@@ -154,3 +158,34 @@ def test_sizes_that_change_keep_the_rules_tiling() -> None:
     schedule = replace(schedule, domain=replace(schedule.domain, rows=size("n", 512)))
     with pytest.raises(ScheduleError, match="sizes change"):
         apply_template(template_of(gpu(p.softmax(x(512, 1000)))), schedule, H200, True)
+
+
+NUMBERS = st.sampled_from([None, None, 1, 2, 3, 4, 8, 16, 32, 33, 64, 100, 128, 256, 1000, 1024, 4096])
+
+
+@st.composite
+def tilings(draw: st.DrawFn, schedule: KernelSchedule) -> tuple[Tiling, ...]:
+    """Levels that the schedule's rule has, and now and then others."""
+    dims = []
+    for slots in layout_of(schedule):
+        kinds = [slot.kind for slot in slots if draw(st.booleans())]
+        if draw(st.integers(0, 9)) == 0:
+            kinds.append(draw(st.sampled_from(LevelKind)))
+        dims.append(tuple(Level(kind, draw(NUMBERS)) for kind in kinds or [LevelKind.THREAD]))
+    return tuple(dims[:draw(st.sampled_from([1, 2, 3, 3, 3, 3]))])
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(sorted(OUTPUTS)), st.sampled_from([CPU, H200]), st.booleans(), st.data())
+def test_any_template_can_be_had_or_is_refused(name: str, device: DeviceSpec, shared: bool, data: st.DataObject
+                                               ) -> None:
+    schedule = data.draw(st.sampled_from(proposals(OUTPUTS[name], device)))
+    op = data.draw(st.sampled_from([ANY_OP, *op_labels(schedule.pattern).values()]))
+    template = Template((OpSchedule(op, data.draw(tilings(schedule)), shared),))
+    try:
+        kernel = lower(apply_template(template, schedule, device, True))
+    except ScheduleError:
+        return
+    verify_program(kernel.program)
+    again = apply_template(template_of(kernel.schedule), schedule, device, True)
+    assert replace(again, schemes={}) == replace(kernel.schedule, schemes={})

@@ -11,7 +11,8 @@ from tf_stitch.schedule.templates import Level, LevelKind, Tiling
 from tf_stitch.schedule.tilings import Slot, extents_of, layout_of, op_dims
 
 LOOP = 0
-"""The extent of a THREAD without a number: a loop over what is left."""
+"""The extent of a THREAD without a number, where there may be a loop over what is left."""
+LOOPS = ("items", "steps")
 COUNTED = ("grid", "steps")
 """Slots whose extent is what the others leave."""
 OPEN = None
@@ -43,7 +44,7 @@ def read_tilings(dims: Sequence[Tiling], schedule: KernelSchedule) -> dict[str, 
             if level is None:
                 extent = OPEN if rule_decides or slot.name in COUNTED else 1
             elif level.extent is None:
-                extent = LOOP if level.kind is LevelKind.THREAD else OPEN
+                extent = LOOP if slot.name in LOOPS else OPEN
             else:
                 extent = level.extent
             found[slot.name if slot.name not in COUNTED else f"{slot.name} {number}"] = extent

@@ -80,8 +80,6 @@ def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> Thr
     alone = blocks > 1 or (base.row_blocks > 1 and numbers["at_once"] is None)
     at_once = number("at_once", 1 if alone else max(1, USUAL_THREADS // threads))
     waves = number("waves", 1)
-    if not waves:
-        raise ScheduleError("rows that a thread takes in turn have a number", where)
     if threads * at_once % WARP:
         raise ScheduleError(f"a block of {threads * at_once} threads; warps have {WARP}", where)
     rows = at_once * waves
