@@ -3,10 +3,12 @@ the background."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,6 +60,7 @@ class Tuner:
         self._left, self._cache, self._note, self._found = seconds, cache, note, found
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._stop = False
 
@@ -79,27 +82,33 @@ class Tuner:
             self._thread.join(PATIENCE)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            for task in (*self._tune_tasks(job), *self._measure_tasks(job)):
-                if self._stop or self._left <= 0:
+        tasks: list[tuple[float, int, Callable[[], None]]] = []  # a heap: the smallest first
+        while not self._stop and self._left > 0:
+            while not tasks or not self._jobs.empty():
+                job = self._jobs.get()
+                if job is None:
                     return
-                start = time.perf_counter()
-                try:
-                    task()
-                except (StitchError, OSError) as error:
-                    self._note(str(error))
-                self._left -= time.perf_counter() - start
+                for rank, task in self._tasks(job):
+                    heapq.heappush(tasks, (rank, next(self._numbers), task))
+            start = time.perf_counter()
+            try:
+                heapq.heappop(tasks)[-1]()
+            except (StitchError, OSError) as error:
+                self._note(str(error))
+            self._left -= time.perf_counter() - start
 
-    def _tune_tasks(self, job: Job) -> list[Callable[[], None]]:
-        """Templates first: later processes gain by them whatever their plans are."""
-        return [partial(self._tune, kernel, job) for kernel in kernels_to_tune(job)]
-
-    def _measure_tasks(self, job: Job) -> list[Callable[[], None]]:
+    def _tasks(self, job: Job) -> Iterator[tuple[float, Callable[[], None]]]:
+        """With their ranks: templates of the longest kernels first, since later processes gain by them whatever their
+        plans are; then times for plans."""
+        for kernel in kernels_to_tune(job):
+            yield -predict_us(kernel.program, job.device), partial(self._tune, kernel, job)
         graph = job.plan.graph
-        found = patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph)))
-        return [partial(measure, (pattern, *parts), job, self._cache) for pattern, parts in found]
+        for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph))):
+            yield 0.0, partial(measure, (pattern, *parts), job, self._cache)
 
     def _tune(self, kernel: LoweredKernel, job: Job) -> None:
+        if is_tuned(kernel, job):  # for another region, meanwhile
+            return
         start = time.perf_counter()
         timer = ProgramTimer(job.device, job.ordinal, self._cache)
         tuning = tune(kernel, job.device, job.aligned, timer,
@@ -115,13 +124,15 @@ class Tuner:
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:
-    """By the rules, those of the job's patterns that no tuning knows yet, the longest first."""
-    unknown = []
-    for key, kernel in rule_kernels(job.kernels, job.device, job.aligned).items():
-        known = job.tuned.get(key)
-        if known is None or known.default != text_of(kernel):
-            unknown.append(kernel)
-    return sorted(unknown, key=lambda kernel: -predict_us(kernel.program, job.device))
+    """By the rules, those of the job's patterns that no tuning knows yet."""
+    found = rule_kernels(job.kernels, job.device, job.aligned).values()
+    return [kernel for kernel in found if not is_tuned(kernel, job)]
+
+
+def is_tuned(kernel: LoweredKernel, job: Job) -> bool:
+    """Whether a kernel by the rules was tuned already."""
+    known = job.tuned.get(measurement_key(kernel.schedule.pattern, job.aligned))
+    return known is not None and known.default == text_of(kernel)
 
 
 def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
