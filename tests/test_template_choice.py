@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_kernel_ir
+from tests.planning.paper_graphs import figure_7a
 from tf_stitch.config import ForcedTemplate, load_config
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ConfigError, SourceLoc
@@ -16,11 +17,14 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.measured_cost import measurement_key
+from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplate, TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.schedule.tilings import template_of
 from tf_stitch.template_choice import TemplateChoice
+from tf_stitch.template_kernels import possible_kernels
+from tf_stitch.template_tuner import rule_kernels, text_of
 
 OTHER = "max_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4]; mul_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4];"
 
@@ -107,3 +111,34 @@ def test_the_variable() -> None:
 def test_a_wrong_variable_ends_the_program_with_a_line_that_says_where(text: str) -> None:
     with pytest.raises(ConfigError, match=r"TF_STITCH_TEMPLATE: template .* where .* should be"):
         load_config({"TF_STITCH_TEMPLATE": text})
+
+
+def records(graph: TensorGraph, folder: Path) -> TunedTemplates:
+    """As if for each kernel of the graph its second candidate had won."""
+    tuned = TunedTemplates(folder / "records.json")
+    options = CompileOptions(H200, PlanOptions(barriers=False))
+    for key, default in rule_kernels(compile_region(graph, *keys_of(graph), options).kernels, H200, True).items():
+        best = next(k for k in list(possible_kernels(default, H200, True))[1:] if k.program.threads <= 256)
+        tuned.add({key: TunedTemplate(text_of(default), text_of(best), 2.0, 1.0, 2, 2)})
+    return tuned
+
+
+def test_joined_kernels_keep_the_rules_templates(tmp_path: Path) -> None:
+    graph = figure_7a()
+    tuned = records(graph, tmp_path)
+    assert len(tuned) > 1
+    choice = TemplateChoice(H200, True, tuned=tuned)
+    (joined,), (plain,) = compiled(graph, choice).kernels, compiled(graph, None).kernels
+    assert joined.program == plain.program
+    apart = compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(barriers=False), templates=choice))
+    assert {kernel.schedule.origin for kernel in apart.kernels} == {Origin.TUNED}
+
+
+def test_kernels_that_write_products_out_are_tuned_too(tmp_path: Path) -> None:
+    build = Builder()
+    x, y = build.input("x:0", DType.F32, (24, 3)), build.input("y:0", DType.F32, (3, 32))
+    graph = region("product", [p.softmax(build.dot(x, y))])
+    result = compiled(graph, TemplateChoice(H200, True, tuned=records(graph, tmp_path)))
+    assert Origin.TUNED in {kernel.schedule.origin for kernel in result.kernels}
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "tuned")

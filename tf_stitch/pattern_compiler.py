@@ -16,6 +16,7 @@ from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
+from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
@@ -39,6 +40,7 @@ class PatternCompiler:
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
+        self._originals: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned)
@@ -54,12 +56,24 @@ class PatternCompiler:
         return _of_originals(self._lowered(written), originals)
 
     def kernel(self, pattern: Pattern) -> LoweredKernel:
-        """As compile, by the template chosen for the pattern."""
+        """As compile, by the template that is forced on the pattern, if any."""
         if self._templates is None:
             return self.compile(pattern)
         require_reuse(pattern, self._reuse)
         written, originals = _without_products(pattern)
-        return _of_originals(self._templates.kernel(self._lowered(written)), originals)
+        self._originals[written] = originals
+        return _of_originals(self._templates.forced_kernel(self._lowered(written)), originals)
+
+    def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
+        """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
+        stays: tuning times kernels alone."""
+        pattern = kernel.schedule.pattern
+        if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \
+                or pattern not in self._originals:
+            return kernel
+        default = self._lowered(pattern)
+        found = self._templates.tuned_kernel(default)
+        return kernel if found is default else _of_originals(found, self._originals[pattern])
 
     def _lowered(self, pattern: Pattern) -> LoweredKernel:
         key, nodes = structure(pattern)

@@ -183,6 +183,8 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = join_kernels(plan, work, options.device, _footprint(graph))
+    # After joining, which predicts times: what tuning found has measured ones.
+    work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
     return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
 
 

@@ -14,7 +14,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.templates import parse_template
+from tf_stitch.schedule.templates import Template, parse_template
 from tf_stitch.schedule.tilings import template_of
 from tf_stitch.template_kernels import templated
 
@@ -39,22 +39,13 @@ class TemplateChoice:
     tuned: TunedTemplates | None = None
     refused: Callable[[str, str], None] = field(default=_ignore, compare=False)
 
-    def kernel(self, default: LoweredKernel) -> LoweredKernel:
-        """The kernel by the template chosen, else `default`, which is the rules'."""
+    def forced_kernel(self, default: LoweredKernel) -> LoweredKernel:
+        """The kernel by the template that is forced on it, else `default`, which is the rules'."""
         forced = self._forced(default)
-        if forced is not None:
-            try:
-                return templated(forced.template, default, self.device, self.aligned)
-            except ScheduleError as error:
-                self.refused(default.program.title, str(error))
-                return default
-        return self._tuned(default)
+        return default if forced is None else self._by(forced.template, default, Origin.FORCED)
 
-    def _forced(self, kernel: LoweredKernel) -> ForcedTemplate | None:
-        names = {n.loc.node for n in kernel.schedule.pattern.nodes}
-        return next((f for f in self.forced if any(fnmatchcase(name, f.nodes) for name in names)), None)
-
-    def _tuned(self, default: LoweredKernel) -> LoweredKernel:
+    def tuned_kernel(self, default: LoweredKernel) -> LoweredKernel:
+        """The kernel by the template that tuning found for its pattern, else `default`."""
         domain = default.schedule.domain
         if not self.tuned or any(isinstance(n, Size) for n in (domain.rows, domain.cols)):
             return default
@@ -62,7 +53,19 @@ class TemplateChoice:
         if found is None or found.best == found.default or found.default != str(template_of(default.schedule)):
             return default
         try:
-            return templated(parse_template(found.best), default, self.device, self.aligned, Origin.TUNED)
-        except (ScheduleError, TemplateError) as error:
+            template = parse_template(found.best)
+        except TemplateError as error:
             self.refused(default.program.title, str(error))
             return default
+        return self._by(template, default, Origin.TUNED)
+
+    def _by(self, template: Template, default: LoweredKernel, origin: Origin) -> LoweredKernel:
+        try:
+            return templated(template, default, self.device, self.aligned, origin)
+        except ScheduleError as error:
+            self.refused(default.program.title, str(error))
+            return default
+
+    def _forced(self, kernel: LoweredKernel) -> ForcedTemplate | None:
+        names = {n.loc.node for n in kernel.schedule.pattern.nodes}
+        return next((f for f in self.forced if any(fnmatchcase(name, f.nodes) for name in names)), None)

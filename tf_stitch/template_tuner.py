@@ -100,14 +100,13 @@ def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePr
 
 def rule_kernels(kernels: Iterable[LoweredKernel], device: DeviceSpec, aligned: bool) -> dict[str, LoweredKernel]:
     """What can be tuned of compiled kernels: each pattern's kernel by the rules, by its `measurement_key`. Joined
-    kernels are tuned group by group."""
+    kernels are left out: their groups do not run alone."""
     found: dict[str, LoweredKernel] = {}
     for kernel in kernels:
-        groups = [one for together in kernel.schedule.groups for one in together]
-        for schedule in groups or [kernel.schedule]:
-            key = measurement_key(schedule.pattern, aligned)
-            if key not in found and schedule.mapping.grid:
-                found[key] = compile_pattern(schedule.pattern, device, aligned)
+        pattern = kernel.schedule.pattern
+        key = measurement_key(pattern, aligned)
+        if key not in found and kernel.schedule.mapping.grid and not kernel.schedule.groups:
+            found[key] = compile_pattern(pattern, device, aligned)
     return found
 
 

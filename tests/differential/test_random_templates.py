@@ -30,7 +30,7 @@ class AnyTemplate(TemplateChoice):
 
     random: random.Random = field(default_factory=random.Random)
 
-    def kernel(self, default: LoweredKernel) -> LoweredKernel:
+    def forced_kernel(self, default: LoweredKernel) -> LoweredKernel:
         first, *others = possible_kernels(default, self.device, self.aligned)
         chosen = self.random.choice([first, *(k for k in others if k.program.threads < SLOW)])
         again = templated(parse_template(str(template_of(chosen.schedule))), default, self.device, self.aligned)

@@ -35,7 +35,7 @@ class Job:
     """A plan whose patterns are to be measured, and their templates tuned; `ordinal` is the GPU's, or -1.
 
     Attributes:
-        kernels: the plan's, joined or not; their patterns are tuned.
+        kernels: the plan's; their patterns are tuned.
     """
 
     plan: StitchPlan
