@@ -17,10 +17,10 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.cost_model import fits_registers
 from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template

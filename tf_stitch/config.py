@@ -174,7 +174,7 @@ VARIABLES: Mapping[str, Variable] = {
                                "how a region runs: the C++ op, or Python (right everywhere, slow)"),
     "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
                                 "what regions hold: memory-intensive ops alone, or also matrix products and the "
-                                "variables that they read; auto: region on GPUs, ops on CPUs"),
+                                "variables that they read; auto: region on GPUs, ops and small products on CPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import users_of
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.groups import join_groups

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
 from tf_stitch.ir.sizes import Size
 from tf_stitch.joined_levels import LevelJoiner, Levels
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.contraction import AcyclicContraction

@@ -11,13 +11,10 @@ from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.cuda import (
-    STATIC_SHARED_BYTES,
     Packed,
-    dynamic_shared_bytes,
     emit_cuda,
     join_cuda,
     render_cuda,
-    shared_bytes,
 )
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
@@ -27,7 +24,9 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.joining import join_kernels
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.pattern_compiler import PatternCompiler
@@ -38,6 +37,7 @@ from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
+from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.runtime.stored_plans import StoredPlans
@@ -55,6 +55,8 @@ from tf_stitch.transforms.split_reductions import SplitReductions
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
+PACKED_SHARED_BYTES = 40 * 1024
+"""Of a block of a pack: each has the memory of the member that needs most."""
 
 LARGE = 1 << 28
 """Bytes that no cache holds."""
@@ -95,6 +97,7 @@ class CompiledRegion:
         launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
+        resources: what each launch takes on a GPU, by symbol; filled when they are built.
     """
 
     executable: Executable
@@ -106,6 +109,7 @@ class CompiledRegion:
     seconds: dict[str, float]
     calls: tuple[LibraryCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
+    resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
@@ -150,10 +154,10 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
     groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
     if shared:
-        steps, source, programs, launches = _shared_steps(buffers, groups, rendered)
+        steps, source, programs, launches = _shared_steps(buffers, groups, rendered, options.device)
     else:
         steps, source, programs, launches = (_host_steps(buffers) if groups is None
-                                             else _device_steps(buffers, groups))
+                                             else _device_steps(buffers, groups, options.device))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
                             (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups),
                             buffers.live_bytes)
@@ -253,7 +257,7 @@ def _host_steps(buffers: BufferPlan) -> Launches:
     return steps, emit_cpu(programs) if programs else "", runs, names
 
 
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launches:
+def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> Launches:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
@@ -264,7 +268,10 @@ def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> Launc
             steps.append(GemmStep(first.gemm, _args(buffers, first)))
             continue
         members = tuple(which[i] for i in group)
-        launch = launches.setdefault(members, Packed(f"launch_{len(launches)}", members))
+        if members not in launches:
+            bound = launch_bound([programs[number][1] for number in members], device)
+            launches[members] = Packed(f"launch_{len(launches)}", members, bound)
+        launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
@@ -280,7 +287,7 @@ def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferR
     if cooperative:
         used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
         args = (*args, BufferRef(Space.BARRIER, used))
-    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(dynamic_shared_bytes, programs)), args, sizes,
+    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(shared_bytes, programs)), args, sizes,
                         cooperative)
 
 
@@ -292,8 +299,8 @@ def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[
     return tuple(predecessors(accesses))
 
 
-def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered]
-                  ) -> Launches:
+def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered],
+                  device: DeviceSpec) -> Launches:
     """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
 
     Args:
@@ -312,7 +319,7 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work
             continue
-        kernel = render_cuda(programs) if is_gpu else render_cpu(programs[0])
+        kernel = render_cuda(programs, launch_bound(programs, device)) if is_gpu else render_cpu(programs[0])
         rendered[kernel.symbol] = kernel
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)
@@ -326,8 +333,8 @@ def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, r
 
 def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and no dynamic shared memory, while their parameters and static shared memory fit. A library call stands
-    alone. Groups in the order they run."""
+    threads and none much shared memory, while their parameters fit. A library call stands alone. Groups in the order
+    they run."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     for i, work in enumerate(works):
         if isinstance(work, LibraryCall):
@@ -335,11 +342,10 @@ def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_P
             continue
         if not work.program.grid:  # no elements: no work
             continue
-        alone = i if dynamic_shared_bytes(work.program) or work.program.cooperative else -1
+        alone = i if shared_bytes(work.program) > PACKED_SHARED_BYTES or work.program.cooperative else -1
         packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and (sum(len(one.arguments) for one in together) > most
-                          or sum(shared_bytes(one.program) for one in together) > STATIC_SHARED_BYTES):
+        if packs[-1] and sum(len(one.arguments) for one in together) > most:
             packs.append([])
         packs[-1].append(i)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))

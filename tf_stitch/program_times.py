@@ -42,7 +42,7 @@ class ProgramTimer:
             BuildError: a compiler is missing or rejects a kernel.
         """
         device = self.device
-        source, kernels = timed_kernels(programs, device.is_gpu)
+        source, kernels = timed_kernels(programs, device)
         if any(kernel.nbytes > self.largest for kernel in kernels):
             return [math.nan] * len(kernels)
         if device.is_gpu:

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking import model_rows, workers  # noqa: E402
+from benchmarking.guard_facts import guard_cell, guard_facts  # noqa: E402
 from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.model_cases import ModelCase  # noqa: E402
 
@@ -77,6 +78,7 @@ def measure(case: str) -> workers.Result:
         for backend in order[turn % len(order) :] + order[: turn % len(order)]:
             times[backend] += started[backend].ask("run", _STEPS.value)["seconds"]
     said = {backend: worker.said() for backend, worker in started.items()}
+    report = started["tf_stitch"].report() if "tf_stitch" in started else None
     return {
         "case": case,
         "ms": {backend: quartiles(seconds) for backend, seconds in times.items()},
@@ -84,6 +86,7 @@ def measure(case: str) -> workers.Result:
         "loss_difference": {backend: difference(losses["tensorflow"], values) for backend, values in losses.items()}
         if "tensorflow" in losses else {},
         "tf_stitch": said.get("tf_stitch", []),
+        "guard": None if report is None else guard_facts(report),
         "failures": failures,
     }  # fmt: skip
 
@@ -116,9 +119,10 @@ def table(document: workers.Result) -> str:
     """The result as Markdown."""
     machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
     lines = ["# Main job on a CPU", "", f"{machine}.", "",
-             "Milliseconds per step: median (quartiles), backends interleaved. Made by `tools/benchmark.py`.", "",
-             "| case | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch | losses differ by |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+             "Milliseconds per step: median (quartiles), backends interleaved. Made by `tools/benchmark.py`. Regions "
+             "timed against the ops they replaced: how many run those ops since, and the largest ratio of the others.",
+             "", "| case | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch | losses differ by "
+             "| regions timed |", "| --- " * 8 + "|"]  # fmt: skip
     for result in document["results"]:
         if "ms" in result:
             lines.append(_row(result))
@@ -135,8 +139,10 @@ def _row(result: workers.Result) -> str:
     ms = result["ms"]
     cells = [f"{ms[b][1]:.2f} ({ms[b][0]:.2f}-{ms[b][2]:.2f})" if b in ms else "-" for b in BACKENDS]
     ratios = [f"{ms[b][1] / ms['tf_stitch'][1]:.2f}" if b in ms and "tf_stitch" in ms else "-" for b in BACKENDS[:2]]
-    differs = result["loss_difference"].get("tf_stitch")
-    return "| " + " | ".join([result["case"], *cells, *ratios, "-" if differs is None else f"{differs:.0e}"]) + " |"
+    difference = result["loss_difference"].get("tf_stitch")
+    differs = "-" if difference is None else f"{difference:.0e}"
+    guard = "-" if result.get("guard") is None else guard_cell(result["guard"])
+    return "| " + " | ".join([result["case"], *cells, *ratios, differs, guard]) + " |"
 
 
 def model_cases() -> list[ModelCase]:

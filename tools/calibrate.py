@@ -1,7 +1,9 @@
 """Measures this machine's CPU or GPU and writes its profile, from which tf_stitch predicts the times of kernels.
 
-    python tools/calibrate.py                  the CPU, in about a minute; leave the machine alone meanwhile
-    python tools/calibrate.py --target=cuda    the first GPU; needs CuPy, no TensorFlow
+    python tools/calibrate.py                  the CPU, in a few minutes; leave the machine alone meanwhile
+    python tools/calibrate.py --target=cuda    the first GPU; needs CuPy, and a TensorFlow that sees the GPU
+    python tools/calibrate.py --parts=executor matrix products and ops alone, the rest as in the profile so far
+    python tools/calibrate.py --parts=kernels  kernels alone: without TensorFlow
     python tools/calibrate.py --print=FILE     a profile as a table
 
 The profile goes to the cache folder (TF_STITCH_CACHE), where tf_stitch prefers it to those that it comes with.
@@ -20,6 +22,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 from calibrating import gpu, host  # noqa: E402
 from calibrating.check import check_errors  # noqa: E402
 from calibrating.measure import document  # noqa: E402
@@ -27,10 +30,13 @@ from calibrating.table import table  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.device.profile import parse_profile, read_profile, write_profile  # noqa: E402
 from tf_stitch.errors import StitchError  # noqa: E402
-from tf_stitch.runtime.device_profiles import own_profile_path  # noqa: E402
+from tf_stitch.runtime.device_profiles import device_spec, own_profile_path  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 
+PARTS = ("kernels", "executor")
+
 _TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to measure")
+_PARTS = flags.DEFINE_list("parts", list(PARTS), "what to measure: kernels (the device), executor (products, ops)")
 _OUT = flags.DEFINE_string("out", None, "the file to write, rather than the one in the cache folder")
 _NAME = flags.DEFINE_string("name", None, "the device's name in the profile")
 _PRINT = flags.DEFINE_string("print", None, "print this profile as a table and stop")
@@ -51,21 +57,35 @@ def main(argv: Sequence[str]) -> None:
 
 def calibrate() -> None:
     """Measures, writes, and says how far the predictions made from it are from a few kernels."""
+    if not _PARTS.value or not set(_PARTS.value) <= set(PARTS):
+        raise app.UsageError(f"--parts: {', '.join(PARTS)}")
     start = time.perf_counter()
     config = load_config()
     cache = KernelCache(config.cache_dir / "kernels")
-    side = gpu if _TARGET.value == "cuda" else host
-    device, values, made = side.calibrate(cache)
-    made |= {"command": "python tools/calibrate.py " + " ".join(sys.argv[1:])}
-    whole = document(device, values, made)
+    everything = set(_PARTS.value) == set(PARTS)  # then the profile so far may be damaged
+    device = device_spec(None if everything else config.cache_dir, 0 if _TARGET.value == "cuda" else None)
+    whole = device.profile.document()
+    made = {"command": " ".join(["python tools/calibrate.py", *sys.argv[1:]])}
+    if "kernels" in _PARTS.value:
+        side = gpu if _TARGET.value == "cuda" else host
+        device, values, where = side.calibrate(cache)
+        whole |= document(device, values, where | made)
+    if "executor" in _PARTS.value:
+        from calibrating.executor import Executor  # it imports TensorFlow
+
+        executor = Executor(_TARGET.value)
+        whole |= executor.calibrate()
+        if "kernels" not in _PARTS.value:
+            whole["made"]["executor"] = {**describe_cpu(), **describe_gpu(), **made}
     if _NAME.value:
         whole["name"] = _NAME.value
     profile = parse_profile(json.loads(json.dumps(whole)))
     path = Path(_OUT.value) if _OUT.value else own_profile_path(config.cache_dir, device.target)
     write_profile(profile, path)
     print(table(profile))
-    for line in check_errors(device, profile, cache):
-        print(line)
+    for part in _PARTS.value:
+        for line in check_errors(device, profile, cache) if part == "kernels" else executor.check_errors(profile):
+            print(line)
     print(f"{path}, in {time.perf_counter() - start:.0f} s")
 
 

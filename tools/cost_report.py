@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +26,8 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.machine import describe_cpu, describe_cuda  # noqa: E402
+from costing.exported import export, load, target_of  # noqa: E402
 from costing.table import markdown, summary  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.device.spec import CPU, H200, DeviceSpec  # noqa: E402
@@ -45,6 +46,7 @@ _EXPORT = flags.DEFINE_string("export", None, "write the built kernels into this
 _MEASURE = flags.DEFINE_string("measure", None, "measure the kernels of such a folder and stop")
 _TIMES = flags.DEFINE_string("times", None, "measured times by kernel: written with --measure, else read")
 _PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps to take kernels from; none given: all")
+_GRAPHS = flags.DEFINE_list("graphs", [], "more folders of texts that zoo_graphs.py made")
 _OUT = flags.DEFINE_string("out", None, "the .json to write, with a .md beside it")
 
 
@@ -56,6 +58,7 @@ def main(argv: Sequence[str]) -> None:
         Path(_TIMES.value or "times.json").write_text(json.dumps(measured))
         return
     from costing.cases import (  # they need what a machine that measures may lack
+        ZOO,
         device_of,
         program_cases,
         programs,
@@ -65,10 +68,13 @@ def main(argv: Sequence[str]) -> None:
     cache = KernelCache(load_config().cache_dir / "kernels")
     device = device_of(_TARGET.value)
     cases = subgraph_cases(device)
-    for more in program_cases(device, programs() if _PROGRAMS.value is None else _PROGRAMS.value):
-        cases.extend(more)
+    for folder in map(Path, [ZOO, *_GRAPHS.value]):
+        names = programs(folder) if _PROGRAMS.value is None else _PROGRAMS.value
+        for more in program_cases(device, names, folder):
+            cases.extend(more)
     if _EXPORT.value:
-        export(cases, device, cache, Path(_EXPORT.value))
+        export(cases.cases, build(cases, device, cache), device.target, Path(_EXPORT.value))
+        print(f"{len(cases.cases)} kernels in {len(cases.sources)} binaries, {_EXPORT.value}")
         return
     if _TIMES.value:
         measured = json.loads(Path(_TIMES.value).read_text())
@@ -76,11 +82,8 @@ def main(argv: Sequence[str]) -> None:
         measured = {"machine": describe(device), "us": measure(cases, build(cases, device, cache), device)}
     out = Path(_OUT.value) if _OUT.value else ROOT / "benchmarks" / f"cost_model_{device.name.lower()}.json"
     rows = [row(case, measured["us"][case.key]) for case in cases.cases if case.key in measured["us"]]
-    missing = len(cases.cases) - len(rows)
-    if missing:
-        print(f"{missing} kernels were not measured: they have changed since", file=sys.stderr)
     document = {"machine": measured["machine"], "profile": dict(device.profile.made), "summary": summary(rows),
-                "kernels": rows}  # fmt: skip
+                "not_measured": len(cases.cases) - len(rows), "kernels": rows}  # fmt: skip
     out.write_text(json.dumps(document, indent=1) + "\n")
     out.with_suffix(".md").write_text(markdown(document))
     print(markdown(document))
@@ -97,25 +100,10 @@ def build(cases: Cases, device: DeviceSpec, cache: KernelCache) -> list[Path]:
         return list(pool.map(one, cases.sources))
 
 
-def export(cases: Cases, device: DeviceSpec, cache: KernelCache, folder: Path) -> None:
-    """Binaries, and kernels.json that says what is in them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for i, binary in enumerate(build(cases, device, cache)):
-        (folder / f"{i}.bin").write_bytes(binary.read_bytes())
-    kernels = [{"key": c.key, "binary": c.source, "kernel": vars(c.kernel)} for c in cases.cases]
-    (folder / "kernels.json").write_text(json.dumps({"target": device.target, "kernels": kernels}))
-    print(f"{len(kernels)} kernels in {len(cases.sources)} binaries, {folder}")
-
-
 def measure_folder(folder: Path) -> dict[str, Any]:
     """Times of an exported folder's kernels on this machine's GPU."""
-    document = json.loads((folder / "kernels.json").read_text())
-    device = H200 if document["target"] == "cuda" else CPU
-    found: dict[str, float] = {}
-    for entry in document["kernels"]:
-        kernel = TimedKernel(**{**entry["kernel"], "buffers": tuple(map(tuple, entry["kernel"]["buffers"]))})
-        found[entry["key"]] = _time(folder / f"{entry['binary']}.bin", [kernel], device)[0]
-    return {"machine": describe(device), "us": found}
+    device = H200 if target_of(folder) == "cuda" else CPU
+    return {"machine": describe(device), "us": {e.key: _time(e.binary, [e.kernel], device)[0] for e in load(folder)}}
 
 
 def measure(cases: Cases, binaries: Sequence[Path], device: DeviceSpec) -> dict[str, float]:
@@ -129,14 +117,7 @@ def _time(binary: Path, kernels: Sequence[TimedKernel], device: DeviceSpec) -> l
 
 def describe(device: DeviceSpec) -> dict[str, Any]:
     """Where the times were measured."""
-    if not device.is_gpu:
-        from benchmarking.machine import describe_cpu
-        return describe_cpu()
-    import cupy
-    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    return {"gpu": properties["name"].decode(), "processors": properties["multiProcessorCount"],
-            "driver": cupy.cuda.runtime.driverGetVersion(), "cupy": cupy.__version__,
-            "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+    return describe_cuda() if device.is_gpu else describe_cpu()
 
 
 def row(case: Case, measured: float) -> dict[str, Any]:

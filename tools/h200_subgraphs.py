@@ -14,6 +14,7 @@ import gc
 import importlib.util
 import itertools
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -40,6 +41,8 @@ from tf_stitch.schedule.reuse import Reuse  # noqa: E402
 from tf_stitch.template_choice import TemplateChoice  # noqa: E402
 
 WARM_UP, RUNS = 5, 20
+PROCESSES = 8
+"""That compile; each holds a CUDA context, and the tensors of a subgraph for Inductor's first call."""
 TOLERANCE = 1e-4
 """Largest error allowed, relative to the value plus the mean magnitude of its tensor."""
 
@@ -154,18 +157,52 @@ def time_jax(subgraph: Subgraph, seed: int) -> float:
     return median(groups)
 
 
-def time_torch(subgraph: Subgraph, seed: int) -> float:
-    """Median microseconds of `torch.compile`."""
+def torch_call(subgraph: Subgraph, seed: int) -> Callable[[], None]:
+    """A call of what `torch.compile` makes."""
     import torch
 
+    # Its kernels may be compiled side by side, but which of them are best is found out on a quiet GPU.
+    torch._inductor.config.autotune_local_cache = False
     maths = torch_maths(torch)
     values = {name: torch.from_dlpack(v) for name, v in random_values(subgraph, seed).items()}
     torch._dynamo.reset()
     operands = namedtuple("operands", values)  # type: ignore[misc]  # a type that Dynamo can trace
     compiled = torch.compile(lambda *tensors: subgraph.formula(maths, operands(*tensors)), fullgraph=True)
     tensors = tuple(values.values())
-    with torch.no_grad():  # PyTorch's default stream is CuPy's
-        return median_us(lambda: compiled(*tensors))
+
+    def call() -> None:
+        with torch.no_grad():
+            compiled(*tensors)
+
+    return call
+
+
+def time_torch(subgraph: Subgraph, seed: int) -> float:
+    """Median microseconds of `torch.compile`, whose default stream is CuPy's."""
+    return median_us(torch_call(subgraph, seed))
+
+
+def prepare(arguments: tuple[Subgraph, Path, bool]) -> str:
+    """Fills the caches of tf_stitch and, if wanted, Inductor, in a process of a pool; what went wrong."""
+    subgraph, folder, inductor = arguments
+    try:
+        build(subgraph, KernelCache(folder))
+        if inductor:
+            torch_call(subgraph, 0)()
+            free_memory()
+    except Exception as error:  # it will be said again where it is measured
+        return f"{subgraph.name}: {type(error).__name__}: {error}"
+    return ""
+
+
+def prepare_all(subgraphs: list[Subgraph], folder: Path, inductor: bool) -> None:
+    """Compiles side by side; the processes are gone before anything is timed."""
+    start = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(min(PROCESSES, len(subgraphs))) as pool:
+        for problem in pool.imap_unordered(prepare, [(s, folder, inductor) for s in subgraphs]):
+            if problem:
+                print(problem, file=sys.stderr, flush=True)
+    print(f"compiled in {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
 
 
 def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool) -> Row:
@@ -177,7 +214,7 @@ def measure(subgraph: Subgraph, cache: KernelCache, gbps: float, inductor: bool)
     timers: dict[str, Callable[[], Any]] = {"stitch_us": lambda: time_stitch(subgraph, cache, seed)}
     if importlib.util.find_spec("jax"):
         timers["xla_us"] = lambda: time_jax(subgraph, seed)
-    if inductor and importlib.util.find_spec("torch"):
+    if inductor:
         timers["inductor_us"] = lambda: time_torch(subgraph, seed)
     for column, timer in timers.items():
         try:
@@ -258,10 +295,14 @@ def main() -> int:
         compile_all(subgraphs, cache)
         return 0
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # three libraries share the GPU's memory
+    os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")  # of each process
+    inductor = args.inductor and importlib.util.find_spec("torch") is not None
+    prepare_all(subgraphs, args.cache, inductor)
     gbps = copy_gbps()
     rows: list[Row] = []
     for subgraph in subgraphs:
-        rows.append(measure(subgraph, cache, gbps, args.inductor))
+        rows.append(measure(subgraph, cache, gbps, inductor))
         print(json.dumps(rows[-1]), flush=True)
         # After every row: a machine that is taken away leaves what it measured.
         args.out.write_text(json.dumps(rows, indent=1) + "\n")

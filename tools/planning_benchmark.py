@@ -7,11 +7,13 @@ benchmarks/planning.json and, from it, planning.md.
     python tools/planning_benchmark.py
     python tools/planning_benchmark.py --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
 
-Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt).
+Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt), and the largest
+region of each text that tools/zoo_graphs.py made for a GPU.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import time
@@ -28,7 +30,7 @@ from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.planning_graphs import GENERATORS  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
 from tf_stitch.ir.graph import TensorGraph  # noqa: E402
-from tf_stitch.ir.text_parser import parse_graph  # noqa: E402
+from tf_stitch.ir.text_parser import parse_graph, parse_graphs  # noqa: E402
 from tf_stitch.pass_manager import run_passes  # noqa: E402
 from tf_stitch.pattern_compiler import PatternCompiler  # noqa: E402
 from tf_stitch.pipeline import passes  # noqa: E402
@@ -64,6 +66,9 @@ def graphs() -> Iterator[tuple[str, TensorGraph]]:
     for path in sorted(Path(_GRAPHS.value).rglob("*.txt")):
         if path.parent.name == "graphs" or ".graph.0_bound" in path.name:
             yield path.name.removesuffix(".txt").removesuffix(".graph.0_bound"), parse_graph(path.read_text())
+    for path in sorted(Path(_GRAPHS.value).rglob("*.region.txt.gz")):
+        regions = parse_graphs(gzip.decompress(path.read_bytes()).decode())
+        yield path.name.partition(".")[0], max(regions, key=lambda graph: len(graph.nodes()))
 
 
 def measure(name: str, graph: TensorGraph, which: str) -> Result:

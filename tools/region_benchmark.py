@@ -47,10 +47,11 @@ Result = workers.Result
 
 def measure(workload: str, mode: str) -> Result:
     """Medians and quartiles of each backend's microseconds per call, seconds of its first call (of tf_stitch also that
-    of a second process), and how far its result after equally many calls is from TensorFlow's."""
+    of a second process), peaks of memory ("peak_bytes" from the start on, "steady_peak_bytes" in the last turn), and
+    how far its result after equally many calls is from TensorFlow's."""
     started: dict[str, workers.Worker] = {}
     row: Result = {"workload": workload, "mode": mode, "failures": {}, "first_call_s": {}, "peak_bytes": {},
-                   "difference": {}, "quartiles_us": {}}  # fmt: skip
+                   "steady_peak_bytes": {}, "difference": {}, "quartiles_us": {}}  # fmt: skip
     times: dict[str, list[float]] = {}
     answers: dict[str, Result] = {}
     results: dict[str, float] = {}
@@ -60,10 +61,10 @@ def measure(workload: str, mode: str) -> Result:
         worker.wait()
     for backend, worker in created.items():  # one after another: starting is work, too
         try:
-            row["first_call_s"][backend] = worker.ask(0, 1)["seconds"]
-            answers[backend] = worker.ask(0, 9)
-            results[backend] = answers[backend]["result"]
-            worker.ask(_WARM_UP.value, 1)
+            early = [worker.ask(0, 1), worker.ask(0, 9), worker.ask(_WARM_UP.value, 1)]
+            row["first_call_s"][backend] = early[0]["seconds"]
+            results[backend] = early[1]["result"]
+            row["peak_bytes"][backend] = max(answer.get("peak_bytes", 0) for answer in early)
         except RuntimeError as error:
             row["failures"][backend] = str(error)
             continue
@@ -81,7 +82,8 @@ def measure(workload: str, mode: str) -> Result:
     for backend, values in times.items():
         row[f"{SHORT[backend]}_us"] = statistics.median(values)
         row["quartiles_us"][backend] = statistics.quantiles(values, n=4) if len(values) > 1 else values
-        row["peak_bytes"][backend] = answers[backend].get("peak_bytes")
+        row["steady_peak_bytes"][backend] = answers[backend].get("peak_bytes", 0)
+        row["peak_bytes"][backend] = max(row["peak_bytes"][backend], row["steady_peak_bytes"][backend])
     row["graphs"] = answers.get("tf_stitch", {}).get("graphs", [])
     row["tf_stitch"] = started["tf_stitch"].said() if "tf_stitch" in started else []
     for worker in started.values():
@@ -101,21 +103,29 @@ def table(rows: Sequence[Result]) -> str:
              f"{document['calls']} calls, backends interleaved), float32, TF32 as TensorFlow's default.", "",
              "| workload | mode | TensorFlow | XLA | tf_stitch | a call that does nothing | TensorFlow / tf_stitch "
              "| XLA / tf_stitch | first call s: TensorFlow / XLA / tf_stitch / tf_stitch in a second process "
-             "| peak MiB: TensorFlow / XLA / tf_stitch | CUDA graph launch, us of the host | differs by |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+             "| peak MiB: TensorFlow / XLA / tf_stitch | in the last turn "
+             "| CUDA graph launch, us of the host: all / no new addresses | differs by |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for row in rows:
         us = [row.get(f"{name}_us") for name in SHORT.values()]
         cells = [row["workload"], row["mode"], *("-" if u is None else f"{u:.0f}" for u in us)]
         cells += ["-" if u is None or us[2] is None else f"{u / us[2]:.2f}" for u in us[:2]]
         firsts = [row["first_call_s"].get(b, float("nan")) for b in (*BACKENDS, "tf_stitch again")]
         cells.append(" / ".join(f"{seconds:.1f}" for seconds in firsts))
-        cells.append(" / ".join(f"{(row['peak_bytes'].get(b) or 0) / 2**20:.0f}" for b in BACKENDS))
-        cells.append(", ".join(f"{g['host_ns'] / g['launches'] / 1e3:.0f}" for g in row["graphs"] if g["launches"]))
+        for peaks in (row["peak_bytes"], row["steady_peak_bytes"]):
+            cells.append(" / ".join(f"{peaks.get(b, 0) / 2**20:.0f}" for b in BACKENDS))
+        cells.append(", ".join(map(_launch_words, filter(lambda g: g["launches"], row["graphs"]))))
         cells.append(f"{row['difference'].get('tf_stitch', float('nan')):.0e}")
         lines.append("| " + " | ".join(cells) + " |")
         for backend, failure in row["failures"].items():
             lines += ["", f"{row['workload']} {row['mode']} failed with {backend}:", "", "```", failure, "```", ""]
     return "\n".join(lines) + "\n"
+
+
+def _launch_words(graphs: Result) -> str:
+    """Microseconds of the host for a launch, and for one that found all its addresses."""
+    return " / ".join(f"{graphs[f'{which}_ns'] / max(graphs[count], 1) / 1e3:.0f}"
+                      for which, count in (("host", "launches"), ("known", "known")))
 
 
 def main(_: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from absl import app, flags
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from tabulating import astitch, fusion_stitching  # noqa: E402
 from tabulating.page import page  # noqa: E402

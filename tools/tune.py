@@ -55,7 +55,7 @@ def prepare(subgraph: Subgraph, folder: Path, most: int) -> tuple[str, int]:
     cache, count = KernelCache(folder), 0
     for default in kernels_of(subgraph, cache).values():
         for batch in batches(worth_trying(list(possible_kernels(default, H200, True)), H200, most)):
-            source, kernels = timed_kernels([kernel.program for kernel in batch], is_gpu=True)
+            source, kernels = timed_kernels([kernel.program for kernel in batch], H200)
             build_cuda(source, H200.architecture, cache)
             count += len(kernels)
     return subgraph.name, count

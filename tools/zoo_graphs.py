@@ -3,6 +3,7 @@ plans and for `cost_report.py`, which then need no TensorFlow.
 
     python tools/zoo_graphs.py                     all, some minutes
     python tools/zoo_graphs.py --names=bert,asr    some
+    python tools/zoo_graphs.py --config=medium --scopes=region --out=DIR    larger ones, for cost_report.py --graphs=DIR
 
 Writes tests/planning/graphs/zoo/NAME.SCOPE.txt.gz: SCOPE is "ops" (regions as on CPUs) or "region" (as on GPUs). A
 graph that an earlier region of the same program has is left out.
@@ -31,23 +32,27 @@ SCRIPTS = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
 RUN_SCRIPT = "from benchmarking.cases import CASES; step = CASES[{!r}]('tf_stitch'); step(); step()"
 
 _NAMES = flags.DEFINE_list("names", None, "models of the zoo, or steps of models/scripts")
+_CONFIG = flags.DEFINE_string("config", "small", "of the models")
+_SCOPES = flags.DEFINE_list("scopes", ["ops", "region"], "what regions hold")
+_OUT = flags.DEFINE_string("out", str(FOLDER), "folder of the texts")
 
 
 def main(_: Sequence[str]) -> None:
     from models.zoo import NAMES  # TensorFlow
 
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    folder = Path(_OUT.value)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in _NAMES.value or [*NAMES, *SCRIPTS]:
         if name in SCRIPTS:
             command = ["-c", RUN_SCRIPT.format(name)]
         else:
-            command = ["-m", f"models.{name.replace('-', '_')}", "--steps=1"]
-        for scope in ("ops", "region"):
+            command = ["-m", f"models.{name.replace('-', '_')}", "--steps=1", f"--config={_CONFIG.value}"]
+        for scope in _SCOPES.value:
             with tempfile.TemporaryDirectory() as dump:
                 run(command, scope, Path(dump))
                 text = "".join(texts(Path(dump)))
             # No name and time in the archive: equal graphs are equal files.
-            (FOLDER / f"{name}.{scope}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+            (folder / f"{name}.{scope}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
             print(f"{name} {scope}", flush=True)
 
 

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "emit": {"kernel_ir", "device", "ir"},
     "runtime": {"emit", "device", "ir", "kernel_ir", "lowering.kernel", "schedule.kernel_schedule",
                 "planning.stitch_plan", "planning.plan_groups"},
-    "template_kernels": {"device", "planning", "schedule", "kernel_ir", "lowering", "emit"},
+    "template_kernels": {"device", "schedule", "kernel_ir", "lowering"},
     "template_choice": {"template_kernels", "ir", "device", "planning", "schedule", "lowering"},
     "program_times": {"device", "kernel_ir", "planning", "runtime"},
     "template_tuner": {"template_kernels", "device", "planning", "schedule", "kernel_ir", "lowering"},
@@ -48,7 +48,7 @@ FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
     "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
     "cupy": (("runtime",), "runtime"),
     "cupy_backends": (("runtime",), "runtime"),
-    "networkx": (("planning", "schedule", "joining"), "planning or schedule"),
+    "networkx": (("planning", "schedule", "kernel_ir", "joining"), "planning, schedule or kernel_ir"),
 }
 ENVIRONMENT = ("config",)
 

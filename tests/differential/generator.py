@@ -59,7 +59,13 @@ class Value:
 
 
 class GraphMaker:
-    """Draws one graph."""
+    """Draws one graph.
+
+    Attributes:
+        lengths: of axes.
+    """
+
+    lengths: Sequence[int] = SIZES
 
     def __init__(self, rng: random.Random, max_elements: int) -> None:
         self.rng, self.max_elements = rng, max_elements
@@ -78,7 +84,7 @@ class GraphMaker:
         dims: list[int] = []
         for _ in range(self.number(0, 4)):
             room = self.max_elements // math.prod(dims)
-            dims.append(self.one([s for s in SIZES if s <= room]))
+            dims.append(self.one([s for s in self.lengths if s <= room]))
         return tuple(dims)
 
     def fresh(self, dtype: DType, shape: tuple[int, ...]) -> Value:

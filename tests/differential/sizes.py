@@ -7,11 +7,21 @@ import random
 from dataclasses import replace
 
 from tests.differential.generator import GraphMaker, Value
+from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir import op_attrs as oa
+from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
-from tf_stitch.ir.sizes import Size, atoms, in_terms_of
+from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size
+from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.types import Shape, TensorType
+from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.planning.planner import PlanOptions
+
+SIZES = (1, 2, 3, 4, 5, 8, 12, 17, 32, 33)
 
 
 class SizedGraphMaker(GraphMaker):
@@ -58,6 +68,34 @@ class SizedGraphMaker(GraphMaker):
 
     def _gather(self, v: Value) -> Node:
         return self._transpose(v) if isinstance(v.dims[0], Size) else super()._gather(v)
+
+
+class Case:
+    """A graph with sizes `n` and `m`, for several pairs of them."""
+
+    def __init__(self, seed: int, pairs: list[tuple[int, int]], steps: int, elements: int) -> None:
+        self.graph = SizedGraphMaker(random.Random(seed), elements, [size("n", 3), size("m", 5)]).graph(steps)
+        self.pairs = pairs
+
+    def at(self, n: int, m: int, changing: bool) -> TensorGraph:
+        """The graph for one pair, as sizes that change or as numbers."""
+        return resized(self.graph, {"n": size("n", n), "m": size("m", m)} if changing else {"n": n, "m": m})
+
+    def compiled(self, n: int, m: int, device: DeviceSpec, plans: PlanMemory) -> tuple[TensorGraph, CompiledRegion]:
+        """The graph as numbers, and the region compiled for sizes that change.
+
+        Raises:
+            TypeRuleError, ScheduleError: it has no meaning for these sizes, or no kernel for sizes that change.
+        """
+        numbers, graph = self.at(n, m, changing=False), self.at(n, m, changing=True)
+        verify_graph(numbers, static=True)
+        region = compile_region(graph, *arguments_of(graph), CompileOptions(device, PlanOptions("greedy"), plans=plans))
+        for kernel in region.kernels:
+            verify_program(kernel.program)
+        return numbers, region
+
+    def __repr__(self) -> str:
+        return f"{self.pairs}\n{format_graph(self.graph)}"
 
 
 def resized(graph: TensorGraph, sizes: dict[str, int]) -> TensorGraph:

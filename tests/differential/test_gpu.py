@@ -11,10 +11,13 @@ from tests.differential import patterns as p
 from tests.differential.generator import make_case
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
+from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.cost import requested_bytes, shared_bytes
+from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.executable import DeviceLaunch
 
@@ -22,10 +25,16 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no 
 B = p.B
 
 
+def named(parameter: object) -> str:
+    """Shapes as 64x500000: names by which tools/sanitize_gpu.py leaves tests out."""
+    return "x".join(map(str, parameter)) if isinstance(parameter, tuple) else str(parameter)
+
+
 def check(graph: TensorGraph, values: dict[str, object] | None = None, aligned: bool = True) -> None:
     inputs = random_values(graph) if values is None else values
     want, allowed = reference(graph, inputs)  # type: ignore[arg-type]
-    compare(graph, run_gpu(graph, compiled(graph, H200, aligned, "greedy"), inputs), want, allowed, "H200")  # type: ignore[arg-type]
+    got = run_gpu(graph, compiled(graph, H200, aligned, "greedy"), inputs, aligned=aligned)  # type: ignore[arg-type]
+    compare(graph, got, want, allowed, "H200")
 
 
 @pytest.mark.parametrize("columns", [1, 7, 33, 128, 1000, 1028, 1500, 2048, 3000, 4096, 12000, 20000, 40000, 100000])
@@ -45,7 +54,7 @@ def batchnorm(x: Node) -> list[Node]:
 @pytest.mark.parametrize(("name", "shape"), [
     ("softmax", (1, 200_000)), ("softmax", (1, 3_000_000)), ("softmax", (3, 1_000_003)), ("softmax", (64, 30_000)),
     ("softmax", (64, 500_000)), ("sum", (1, 5_000_000)), ("sum", (64, 200_000)), ("batchnorm", (3000, 64)),
-    ("batchnorm", (20_000, 256))])
+    ("batchnorm", (20_000, 256))], ids=named)
 def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tuple[int, int]) -> None:
     """One cooperative launch; run again and again on the same counter."""
     groups = {"softmax": lambda x: [p.softmax(x)], "sum": lambda x: [B.sum(x, [1])], "batchnorm": batchnorm}
@@ -59,11 +68,33 @@ def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tupl
     compare(graph, run_gpu(graph, built, values, runs=5), want, allowed, "H200")
 
 
-@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (5, 16_389), (130, 70_001)])
+@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (5, 16_389), (130, 70_001)], ids=named)
 def test_rows_that_blocks_share(shape: tuple[int, int]) -> None:
     x = B.input("x:0", DType.F32, shape)
     per_column = [B.input(f"{name}:0", DType.F32, shape[1:]) for name in ("gamma", "beta")]
     check(region("rows", [p.softmax(x), p.layernorm(x, *per_column)]))
+
+
+@pytest.mark.parametrize("graph", [chain(4, 10_001, 3), chain(300, 13_000, 3), chain(600, 15_000, 2),
+                                   kept_to_the_end(600, 16_001, 3)])
+def test_arrays_that_share_memory(graph: TensorGraph) -> None:
+    """What phases hand on would not fit a block; what is alive at one time does, or all but a few values."""
+    built = compiled(graph, H200, solver="greedy")
+    assert any(0 < shared_bytes(k.program) < requested_bytes(k.program) for k in built.kernels)
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_gpu(graph, built, values, runs=3), want, allowed, "H200")
+
+
+def test_values_that_groups_hand_on_share_memory() -> None:
+    """A kernel of many groups whose values are in fewer places of the arena than there are values."""
+    graph = chain(1, 8193, 2)
+    built = compiled(graph, H200)
+    buffers = [b for kernel in built.kernels for b in kernel.program.buffers if b.mode is Mode.SCRATCH]
+    assert 0 < built.executable.arena_bytes < sum(b.size * b.dtype.size for b in buffers) / 2
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_gpu(graph, built, values, runs=20), want, allowed, "H200")
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.differential.runner import region as graph_of
-from tests.differential.sizes import SizedGraphMaker, resized
+from tests.differential.sizes import SIZES, Case
 from tests.ir.test_activations import relu
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError, TypeRuleError
@@ -33,35 +32,15 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.sizes import atoms, size
-from tf_stitch.ir.text_format import format_graph
-from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.plan_memory import PlanMemory
-from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 
 B = Builder()
-SIZES = (1, 2, 3, 4, 5, 8, 12, 17, 32, 33)
-
-
-class Case:
-    """A graph with sizes `n` and `m`, for several pairs of them."""
-
-    def __init__(self, seed: int, pairs: list[tuple[int, int]], steps: int, elements: int) -> None:
-        self.graph = SizedGraphMaker(random.Random(seed), elements, [size("n", 3), size("m", 5)]).graph(steps)
-        self.pairs = pairs
-
-    def at(self, n: int, m: int, changing: bool) -> TensorGraph:
-        """The graph for one pair, as sizes that change or as numbers."""
-        return resized(self.graph, {"n": size("n", n), "m": size("m", m)} if changing else {"n": n, "m": m})
-
-    def __repr__(self) -> str:
-        return f"{self.pairs}\n{format_graph(self.graph)}"
 
 
 def make_cases(steps: int, elements: int) -> st.SearchStrategy[Case]:
@@ -72,15 +51,10 @@ def make_cases(steps: int, elements: int) -> st.SearchStrategy[Case]:
 def compiled(case: Case, n: int, m: int, device: DeviceSpec, plans: PlanMemory) -> tuple[TensorGraph, CompiledRegion]:
     """The graph as numbers, and the region compiled for sizes that change."""
     try:
-        numbers, graph = case.at(n, m, changing=False), case.at(n, m, changing=True)
-        verify_graph(numbers, static=True)
-        region = compile_region(graph, *keys_of(graph), CompileOptions(device, PlanOptions("greedy"), plans=plans))
+        return case.compiled(n, m, device, plans)
     except (TypeRuleError, ScheduleError):  # such a graph is compiled for its numbers
         assume(False)
         raise AssertionError from None
-    for kernel in region.kernels:
-        verify_program(kernel.program)
-    return numbers, region
 
 
 def with_numbers_of(known: Program, wanted: Program) -> Program:

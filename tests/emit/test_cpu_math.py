@@ -15,7 +15,9 @@ from tf_stitch.ir.op_table import OP_TABLE
 
 K = OpKind
 B = Builder()
-LIMIT_ULP = 6.0
+LIMIT_ULP, LIMIT_WHOLE_RANGE = 6.0, 4.0
+STRIDE = 9973
+"""Between bit patterns of floats over the whole range."""
 RANGES = {K.EXP: (-87, 88), K.LOG: (1e-6, 1e6), K.LOG1P: (-0.999, 1e4), K.EXPM1: (-20, 80), K.TANH: (-12, 12),
           K.ERF: (-5, 5), K.SIGMOID: (-80, 80), K.RSQRT: (1e-6, 1e6)}
 
@@ -49,6 +51,20 @@ def test_error_in_ulp(kind: OpKind, record_property: pytest.RecordProperty) -> N
     record_property("max_ulp", float(ulp[worst]))
     print(f"{kind.value}: {ulp[worst]:.2f} ulp at {x[worst]!r}")
     assert ulp[worst] <= LIMIT_ULP, f"{kind.value}({x[worst]!r}) is {ulp[worst]:.1f} ulp off"
+
+
+@pytest.mark.parametrize("kind", [K.EXP, K.LOG, K.TANH, K.ERF])
+def test_error_over_all_floats(kind: OpKind) -> None:
+    x = np.arange(0, 1 << 32, STRIDE, np.uint64).astype(np.uint32).view(np.float32)
+    x = x[np.isfinite(x) & ((x > 0) | (kind is not K.LOG))]
+    want = exact(kind, x)
+    with np.errstate(over="ignore"):
+        kept = (np.abs(want) >= np.finfo(np.float32).tiny) & np.isfinite(want.astype(np.float32))
+    assert kept.sum() > 200_000
+    off = np.abs(apply(kind, x)[kept].astype(np.float64) - want[kept])
+    ulp = off / np.spacing(np.abs(want[kept]).astype(np.float32))
+    worst = int(np.argmax(ulp))
+    assert ulp[worst] <= LIMIT_WHOLE_RANGE, f"{kind.value}({x[kept][worst]!r}) is {ulp[worst]:.1f} ulp off"
 
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, 3.4e38, -3.4e38, 1.0, -1.0, 200.0, -200.0,

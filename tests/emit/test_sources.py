@@ -7,12 +7,12 @@ import pytest
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.emit.cpu import emit_cpu
-from tf_stitch.emit.cuda import dynamic_shared_bytes
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
 
 B = Builder()
@@ -58,7 +58,7 @@ def test_long_rows_take_dynamic_shared_memory() -> None:
     e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
     result = compiled(region("long", [B.div(e, B.sum(e, [1], True))]), H200)
     for kernel in result.kernels:
-        assert dynamic_shared_bytes(kernel.program) <= H200.shared_bytes
+        assert shared_bytes(kernel.program) <= H200.shared_bytes
     step = result.executable.steps[0]
     assert isinstance(step, DeviceLaunch)
-    assert step.shared_bytes == max(dynamic_shared_bytes(p) for p in result.programs[step.symbol])
+    assert step.shared_bytes == max(shared_bytes(p) for p in result.programs[step.symbol])

@@ -47,8 +47,11 @@ CASES = [
     *(Case(model, style="tf1") for model in NAMES if "tf1" in load(model).styles),
     # A region rounds to half precision where it hands on a value, TensorFlow after every op.
     Case("bert", dtype="mixed_float16", losses=5e-3, outputs=3e-2),
+    Case("bert", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
+    Case("transformer", dtype="mixed_float16", losses=5e-3, outputs=3e-2),
     Case("transformer", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
     Case("dien", dtype="mixed_float16", losses=2e-3, outputs=1e-2),
+    Case("dien", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
 ]
 
 KNOWN_FALLBACKS: dict[str, dict[str, str]] = {}

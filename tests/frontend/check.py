@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tf_stitch.frontend.tensorflow.exporter import export_graph, run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, TypesOf, import_graph
+from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -48,7 +49,7 @@ def types_of_graph(graph: Any) -> TypesOf:
 def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> Traced:
     concrete = tf.function(function).get_concrete_function(*specs)
     return Traced(concrete, import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph),
-                                          library_on=("CPU",)))
+                                          library_on={"CPU": Products.ALL}))
 
 
 def check(function: Callable[..., Any], *arrays: Any, specs: Sequence[tf.TensorSpec] | None = None,
@@ -91,7 +92,7 @@ def round_trip(graph: TensorGraph, values: dict[str, Any], expected: Sequence[An
     exported = export_graph(graph)
     with tf.Graph().as_default() as tf_graph:
         tf.import_graph_def(exported.graph_def, name="")
-        again = import_graph(exported.graph_def, types_of_graph(tf_graph), library_on=("CPU",))
+        again = import_graph(exported.graph_def, types_of_graph(tf_graph), library_on={"CPU": Products.ALL})
     nodes = {n.name: n.reason for n in again.nodes.values() if n.reason and n.op not in _NO_WORK}
     assert all(r.startswith("shape arithmetic") for r in nodes.values()), nodes
     outputs = []

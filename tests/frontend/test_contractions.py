@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tensorflow.python.framework import op_def_library
 from tests.frontend.check import check, trace, types_of_graph
 from tests.frontend.values import normal
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 
@@ -62,10 +63,28 @@ def test_what_the_remapper_makes(activation: list[str], function: Callable[[Any]
         fused = op_def_library.apply_op("_FusedMatMul", a=x, b=y, args=[z], fused_ops=["BiasAdd", *activation],
                                         transpose_a=False, transpose_b=False, epsilon=1e-4, leakyrelu_alpha=0.2,
                                         name="fused")
-    value = import_graph(graph.as_graph_def(), types_of_graph(graph), library_on=("CPU",)).value(fused.name)
-    assert value is not None
-    got = interpret(TensorGraph("fused", [("out", value)]), {"x:0": a, "y:0": b, "z:0": bias})["out"]
+    got = run_fused(graph, fused.name, {"x:0": a, "y:0": b, "z:0": bias})
     np.testing.assert_allclose(got, function(a @ b + bias), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("fused_ops", [["Mul"], ["Mul", "Add"]])
+def test_what_the_remapper_makes_of_attention(fused_ops: list[str]) -> None:
+    given = {"x:0": normal((2, 3, 1, 4)), "y:0": normal((2, 3, 5, 4), seed=1), "s:0": np.float32(0.5),
+             "z:0": normal((2, 1, 1, 5), seed=2)}
+    with tf.Graph().as_default() as graph:
+        x, y, s, z = (tf.compat.v1.placeholder(tf.float32, v.shape, name=n[0]) for n, v in given.items())
+        fused = op_def_library.apply_op("_MklFusedBatchMatMulV2", x=x, y=y, args=[s, z][:len(fused_ops)], adj_x=False,
+                                        adj_y=True, fused_ops=fused_ops, epsilon=1e-4, leakyrelu_alpha=0.2,
+                                        name="fused")
+    want = given["x:0"] @ given["y:0"].swapaxes(-1, -2) * 0.5 + ("Add" in fused_ops) * given["z:0"]
+    np.testing.assert_allclose(run_fused(graph, fused.name, given), want, 1e-5, 1e-5)
+
+
+def run_fused(graph: tf.Graph, name: str, given: Mapping[str, Any]) -> Any:
+    imported = import_graph(graph.as_graph_def(), types_of_graph(graph), library_on={"CPU": Products.ALL})
+    value = imported.value(name)
+    assert value is not None
+    return interpret(TensorGraph("fused", [("out", value)]), dict(given))["out"]
 
 
 def test_symbolic_rows() -> None:
@@ -76,6 +95,17 @@ def test_symbolic_rows() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, tf.bfloat16.as_numpy_dtype, np.float64])
 def test_types(dtype: object) -> None:
     check(tf.matmul, normal((3, 4)).astype(dtype), normal((4, 5), seed=1).astype(dtype))
+
+
+@pytest.mark.parametrize(("left", "right", "inside"), [
+    ((1, None), (None, 4000), True), ((4, 1, 64), (4, 64, 4000), True), ((64, 128), (128, 128), True),
+    ((128, 256), (256, 256), False), ((None, 8), (8, 8), False)])
+def test_small_products(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
+    """A product of a vector is small whatever its size is, one of matrices with a size not known is not."""
+    concrete = tf.function(tf.matmul).get_concrete_function(tf.TensorSpec(left), tf.TensorSpec(right))
+    imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Products.SMALL})
+    [reason] = [n.reason for n in imported.nodes.values() if "MatMul" in n.op]
+    assert reason is None if inside else "too large for a region" in str(reason)
 
 
 def test_products_stay_where_regions_hold_no_library_calls() -> None:

@@ -112,3 +112,4 @@ def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionReg
     assert entry["stage"] == "sizes"
     assert entry["count"] == 2
     assert "for each of its sizes: not with sizes that change" in entry["reason"]
+    assert ", 2 remarks (TF_STITCH_REPORT keeps them)" in registry._report.status_line(kept=False)

@@ -227,7 +227,7 @@ def test_analysis_plans_what_has_known_sizes(config: StitchConfig) -> None:
         document = analysis.document()
         assert document["graphs"][0]["regions"] == [0, 1, 2]
         assert bool(document["kernels"]) == planned
-        assert all(f["reason"] == "its sizes are known at run time only" for f in document["fallbacks"])
+        assert all(f["reason"] == "its sizes are known at run time only, or by --size" for f in document["fallbacks"])
         assert len(document["fallbacks"]) == (0 if planned else 3)
 
 

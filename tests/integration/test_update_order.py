@@ -69,3 +69,17 @@ def test_a_norm_over_all_gradients_keeps_every_update_behind_it() -> None:
     update_early(nodes)
     order = run_order(nodes)
     assert all(order.index("norm") < order.index(f"update{i}") for i in range(6))
+
+
+def test_an_update_waits_for_who_uses_the_old_value() -> None:
+    """The product that hands the gradient on reads the weights: an update before it would need other memory."""
+    nodes = backward(5)
+    for i in range(5):
+        handed_on = next(n for n in nodes if n.name == f"d{i + 1}")
+        handed_on.input.append(f"read{i}:0")
+    update_early(nodes)
+    order = run_order(nodes)
+    for i in range(5):
+        assert order.index(f"d{i + 1}") < order.index(f"update{i}")
+    for i in range(3):
+        assert order.index(f"update{i}") < order.index(f"gradient{i + 2}")

@@ -101,6 +101,23 @@ def test_an_inferred_axis_makes_the_rows_a_multiple() -> None:
     assert [int(d) for d in bound.outputs[0][1].type.dims] == [4, 17, 64]
 
 
+def test_what_a_product_sums_over_is_one_size() -> None:
+    x, y = (B.input(key, DType.F32, shape) for key, shape in (("x", (4, 1, Symbol("n"))), ("y", (4, Symbol("k"), 8))))
+    graph = TensorGraph("g", [("o", B.dot(x, y, False, False))])
+    shapes = {"x": (4, 1, 17), "y": (4, 17, 8)}
+    assert related_symbols(graph, shapes, {"n", "k"}) in ({"k": size("n", 17)}, {"n": size("k", 17)})
+    bound = bind_changing(graph, shapes, {"n", "k"})
+    assert bound.inputs()[0].type.dims[2] == bound.inputs()[1].type.dims[1]
+
+
+def test_what_a_broadcast_leaves_is_one_size() -> None:
+    column, whole = B.input("c", DType.F32, (8, Symbol("n"), 1)), B.input("w", DType.F32, (8, Symbol("k"), 16))
+    graph = TensorGraph("g", [("o", B.add(whole, B.broadcast(column, (8, Symbol("k"), 16))))])
+    shapes = {"c": (8, 5, 1), "w": (8, 5, 16)}
+    assert related_symbols(graph, shapes, {"n", "k"}) in ({"k": size("n", 5)}, {"n": size("k", 5)})
+    assert related_symbols(graph, {"c": (8, 1, 1), "w": (8, 5, 16)}, {"k"}) == {}
+
+
 def test_symbols_are_named_by_order() -> None:
     def graph(name: str) -> TensorGraph:
         x = B.input("x", DType.F32, (Symbol(name), 64))

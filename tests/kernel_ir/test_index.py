@@ -106,5 +106,12 @@ def test_coefficient_is_none_inside_a_division() -> None:
     assert constant(7).coefficient(x) == 0
 
 
+def test_the_outermost_axis_that_counts_takes_no_remainder() -> None:
+    """An offset lies inside its array: the last block of a loop need not know it."""
+    beyond = var(Var("block", 3)) * 4 + var(Var("x", 4))
+    assert delinearize(beyond, (1, 1, 10)) == (constant(0), constant(0), beyond)
+    assert delinearize(beyond, (1, 5, 2)) == (constant(0), beyond // 2, beyond % 2)
+
+
 def test_empty_axes_delinearise_to_zero() -> None:
     assert delinearize(constant(0), (3, 0, 2)) == (constant(0),) * 3

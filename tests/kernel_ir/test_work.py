@@ -9,7 +9,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.kernel_ir.work import Work, count_work, moved_bytes
+from tf_stitch.kernel_ir.work import Work, count_work, moved_bytes, moved_once
 from tf_stitch.schedule.kernel_schedule import Rule
 
 B, F32 = p.B, DType.F32
@@ -54,6 +54,24 @@ def test_rows_one_after_the_other_wait_for_each() -> None:
     assert rows > 1
     assert sum(work.reductions.values()) >= rows
     assert work.rounds >= rows
+
+
+def test_grid_loops_move_what_they_touch() -> None:
+    [kernel] = compiled(region("softmax", [p.softmax(x(64, 500_000))]), H200).kernels
+    assert kernel.program.looped
+    outside = 2 * 4 * 64 * 500_000
+    assert outside <= moved_once(kernel.program) < 1.01 * outside
+
+
+def test_what_two_phases_read_moves_once() -> None:
+    per_channel = [x(64, name=name) for name in ("gamma", "beta", "mean", "variance")]
+    graph = region("batchnorm", p.batchnorm_training(x(3000, 64), *per_channel)[0])
+    [kernel] = compiled(graph, H200).kernels
+    phases = list(kernel.program.phases())
+    assert len(phases) > 1
+    matrix = 4 * 3000 * 64
+    assert 2 * matrix <= moved_once(kernel.program) < 2.5 * matrix
+    assert sum(moved_bytes(phase, count_work(phase)) for phase in phases) >= 3 * matrix
 
 
 def test_what_is_read_by_every_row_counts_once_in_memory() -> None:

@@ -17,7 +17,7 @@ from tf_stitch.schedule.kernel_schedule import Rule, Scheme
 from tf_stitch.sweep_order import backwards
 
 B, F32 = p.B, DType.F32
-SMALL = replace(H200, processors=4, profile=replace(H200.profile, barrier_us=0.0))
+SMALL = replace(H200, processors=4, profile=replace(H200.profile, barrier=((8.0, 0.0),)))
 """Where a barrier costs nothing, little work is joined, too."""
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+from tf_stitch.integration.original_function import PARALLEL
 
 KERNELS = """
 #include <time.h>
@@ -233,3 +235,41 @@ def test_fallback_in_a_session_that_is_closed(regions: Regions) -> None:
                 session.run(variable.initializer)
                 assert [session.run(result) for _ in range(3)] == [1.0, 2.0, 3.0]
                 assert session.run(doubled) == 8.0
+
+
+def test_products_of_the_original_form_run_side_by_side(regions: Regions) -> None:
+    """As TensorFlow runs them: two nodes that wait for each other come to an end, in many calls at a time."""
+    together = threading.Barrier(2)
+
+    def meets(x: Any) -> Any:
+        together.wait(timeout=20)
+        return x
+
+    def both(x: tf.Tensor) -> tf.Tensor:
+        return sum(tf.numpy_function(meets, [x], tf.float32, stateful=False) for _ in range(2)) - x + 1.0
+
+    function = FunctionDef.FromString(definition(both, SCALAR))
+    function.attr[PARALLEL].b = True
+    region = regions.add(lambda key: None, original=lambda _: function.SerializeToString())
+    results = [float(regions.call(region, [tf.constant(float(i))])[0]) for i in range(5)]
+    assert results == [i + 1.0 for i in range(5)]
+    assert regions.library.region_fallbacks(region) == 5
+
+
+def test_calls_that_wait_for_their_nodes_do_not_wait_for_each_other(regions: Regions) -> None:
+    """More calls at a time than TensorFlow's pool has threads."""
+    def products(x: tf.Tensor) -> tf.Tensor:
+        square = tf.fill([64, 64], x)
+        return tf.reduce_sum(sum(tf.matmul(square, square + float(i)) for i in range(8)))
+
+    function = FunctionDef.FromString(definition(products, SCALAR))
+    function.attr[PARALLEL].b = True
+    region = regions.add(lambda key: None, original=lambda _: function.SerializeToString())
+
+    @tf.function
+    def run(x: tf.Tensor) -> list[tf.Tensor]:
+        return [regions.call(region, [x + float(i)])[0] for i in range(32)]
+
+    wanted = [float(products(tf.constant(float(i)))) for i in range(32)]
+    for _ in range(5):
+        np.testing.assert_allclose(run(tf.constant(0.0)), wanted, rtol=1e-5)

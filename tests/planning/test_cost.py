@@ -132,3 +132,15 @@ def test_the_planner_takes_what_was_measured(tmp_path: Path) -> None:
     times.add({measurement_key(part, True): 1.0 for part in parts} | {measurement_key(pattern, True): 1000.0})
     assert MeasuredCost(model(CPU), times)(pattern) == 1000
     assert len(planned(graph, times).plan.patterns) > 1
+
+
+def test_a_call_is_part_of_what_a_measured_kernel_costs(tmp_path: Path) -> None:
+    """CPU kernels are timed without it: ops that are nearly free in a loop are not, called one by one. (The one kernel
+    is measured so much slower that the tie of few kernels does not decide.)"""
+    plan = planned(softmax_graph()).plan
+    (pattern, parts), = patterns_to_measure(plan, users_of(plan.graph.nodes()), frozenset(delivered(plan.graph)))
+    times = MeasuredTimes(tmp_path / "cpu.json")
+    call = CPU.profile.launch_us
+    times.add({measurement_key(part, True): call / 100 for part in parts} | {measurement_key(pattern, True): 12 * call})
+    assert MeasuredCost(model(CPU), times, call_us=call)(pattern) == pytest.approx(13 * call)
+    assert len(planned(softmax_graph(), times).plan.patterns) == 1

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tf_stitch.device import spec
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import PEAK, SLACK_BYTES, LiveBytes, RegionNode
 
 CPU, GPU = ("/device:CPU:0", ()), ("/device:GPU:0", ())
 MIB = 1 << 20
+PROFILES = {"CPU": spec.CPU.profile, "GPU": spec.H200.profile}
 
 
 def backward(layers: int, gradient: int, activation: int = 0, place: tuple[object, ...] = GPU) -> list[RegionNode]:
@@ -31,18 +33,18 @@ def backward(layers: int, gradient: int, activation: int = 0, place: tuple[objec
 
 @pytest.mark.parametrize("place", [CPU, GPU])
 def test_small_updates_become_one_region(place: tuple[object, ...]) -> None:
-    regions = find_regions(backward(20, 4096, place=place), 1)
+    regions = find_regions(backward(20, 4096, place=place), 1, PROFILES)
     assert [len(r) for r in regions] == [40]
 
 
 def test_without_remote_stitching_they_stay_apart() -> None:
-    assert len(find_regions(backward(20, 4096), 1, remote=False)) == 20
+    assert len(find_regions(backward(20, 4096), 1, None)) == 20
 
 
 def test_gradients_kept_alive_are_limited() -> None:
     """Two gradients are alive at a time anyway, while the one makes the other; all would need ten times as much."""
-    assert [len(r) for r in find_regions(backward(20, 64 * MIB), 1)] == [4] * 10
-    some = find_regions(backward(20, 4 * MIB, 20 * MIB), 1)
+    assert [len(r) for r in find_regions(backward(20, 64 * MIB), 1, PROFILES)] == [4] * 10
+    some = find_regions(backward(20, 4 * MIB, 20 * MIB), 1, PROFILES)
     assert 1 <= len(some) < 20, "activations that are freed meanwhile make room"
 
 
@@ -50,8 +52,8 @@ def test_values_read_while_hot_are_not_read_late() -> None:
     """A CPU region that alone reads a value from its cache gains more by it than an op less would: here the last, for
     every other gradient is read by the next product, too."""
     nodes = backward(4, MIB, 40 * MIB, CPU)
-    assert [len(r) for r in find_regions(nodes, 1)] == [6, 2]
-    assert len(find_regions(backward(4, MIB, 40 * MIB, GPU), 1)) == 1
+    assert [len(r) for r in find_regions(nodes, 1, PROFILES)] == [6, 2]
+    assert len(find_regions(backward(4, MIB, 40 * MIB, GPU), 1, PROFILES)) == 1
 
 
 def test_peers_wait_for_equally_many_products() -> None:
@@ -60,10 +62,10 @@ def test_peers_wait_for_equally_many_products() -> None:
                 RegionNode(f"bias_{name}", (f"product_{name}",), (), GPU, 1, nbytes=4096)]
 
     nodes = [RegionNode("x", (), (), None, 1), *head("q", "x"), *head("k", "x"), *head("late", "bias_k")]
-    assert find_regions(nodes, 1) == [["bias_q", "bias_k"], ["bias_late"]]
+    assert find_regions(nodes, 1, PROFILES) == [["bias_q", "bias_k"], ["bias_late"]]
     elsewhere = [RegionNode(n.name, n.inputs, n.controls, CPU if n.name == "bias_q" else n.place, 1, nbytes=4096)
                  for n in nodes]
-    assert find_regions(elsewhere, 1) == [["bias_q"], ["bias_k"], ["bias_late"]]
+    assert find_regions(elsewhere, 1, PROFILES) == [["bias_q"], ["bias_k"], ["bias_late"]]
 
 
 def random_graph(rng: random.Random) -> list[RegionNode]:
@@ -83,7 +85,7 @@ def random_graph(rng: random.Random) -> list[RegionNode]:
 @given(st.randoms(use_true_random=False))
 def test_regions_are_disjoint_of_one_place_and_acyclic(rng: random.Random) -> None:
     nodes = random_graph(rng)
-    regions = find_regions(nodes, 0)
+    regions = find_regions(nodes, 0, PROFILES)
     owner = {name: i for i, region in enumerate(regions) for name in region}
     assert len(owner) == sum(map(len, regions))
     place = {n.name: n.place for n in nodes}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.runner import keys_of
+from tests.planning.unstitched import unstitched_bytes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_parser import parse_graphs
@@ -21,6 +22,7 @@ from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 
 ZOO = Path(__file__).parent / "graphs" / "zoo"
 NAMES = sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+MIB = 1 << 20
 NOTABLE = (Category.REDUCTION, Category.SCAN, Category.CONTRACTION)
 
 
@@ -60,6 +62,10 @@ def test_plans(name: str, device: DeviceSpec, golden: Callable[[str, str], None]
         if report is not None:
             assert report.status == "optimal" or report.gap < 0.05, region.plan.graph.name
             assert report.kernels <= report.greedy_kernels, region.plan.graph.name
+        arena, live = region.executable.arena_bytes, region.executable.live_bytes
+        assert arena <= 1.03 * live + MIB / 64, region.plan.graph.name
+        one_by_one = unstitched_bytes(region.plan.graph)
+        assert live <= 1.12 * one_by_one + MIB / 2, "kernels side by side need little more than ops one by one"
     golden(f"zoo_{name.replace('-', '_')}_{device.target}", "".join(map(describe, regions)))
 
 

@@ -8,14 +8,25 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.generator import make_case
-from tests.differential.runner import check_all, compiled, keys_of, region
+from tests.differential.runner import (
+    check_all,
+    compare,
+    compiled,
+    keys_of,
+    random_values,
+    reference,
+    region,
+    run_kernel_ir,
+)
+from tests.schedule.long_rows import chain
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
-from tf_stitch.runtime.executable import ALIGNMENT, Space, StateMode
+from tf_stitch.runtime import buffer_plan
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers, scratch_parts
+from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, GemmStep, Space, StateMode
 
 B, F32 = p.B, DType.F32
 
@@ -28,7 +39,9 @@ def planned(case: object, device: DeviceSpec) -> BufferPlan:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 @pytest.mark.parametrize("seed", range(40))
-def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec) -> None:
+def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec, monkeypatch: pytest.MonkeyPatch
+                                                 ) -> None:
+    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 if seed % 2 else 1 << 40)
     plan = planned(make_case(random.Random(1000 + seed), 18, 300).graph, device)
     life: dict[Node, list[int]] = {}
     for at, kernel in zip(plan.rounds, plan.kernels, strict=True):
@@ -40,9 +53,31 @@ def test_values_alive_at_one_time_do_not_overlap(seed: int, device: DeviceSpec) 
                 assert ref.index + node.type.nbytes <= sum(plan.arena)
     for a in life:
         for b in life:
-            if a is not b and min(life[a]) <= max(life[b]) and min(life[b]) <= max(life[a]):
+            if plan.reused.get(a) is b:
+                assert max(life[b]) == min(life[a]), "the kernel that writes over a value is the last to read it"
+            elif plan.reused.get(b) is not a and a is not b and min(life[a]) <= max(life[b]) \
+                    and min(life[b]) <= max(life[a]):
                 i, j = plan.place[a].index, plan.place[b].index
                 assert i + a.type.nbytes <= j or j + b.type.nbytes <= i, "two live values overlap"
+
+
+def test_values_that_groups_hand_on_share_memory_between_grid_barriers() -> None:
+    graph = chain(1, 8193, 2)
+    built = compiled(graph, H200)
+    ((kernel,), (step,)) = built.kernels, built.executable.steps
+    assert isinstance(step, DeviceLaunch)
+    scratch = [(b, ref.index) for b, ref in zip(kernel.program.parameters, step.args, strict=False)
+               if b.mode is Mode.SCRATCH]
+    assert len(scratch) > 5
+    assert built.executable.arena_bytes < sum(b.size * b.dtype.size for b, _ in scratch) / 2
+    touched = {b.name: [i for i, part in enumerate(scratch_parts(kernel)) if b.name in part] for b, _ in scratch}
+    for i, (a, at) in enumerate(scratch):
+        for b, other in scratch[:i]:
+            if at < other + b.size * b.dtype.size and other < at + a.size * a.dtype.size:
+                assert touched[a.name][-1] < touched[b.name][0] or touched[b.name][-1] < touched[a.name][0]
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -113,3 +148,52 @@ def test_a_counter_that_later_kernels_read_is_updated_in_the_end(device: DeviceS
     graph = region("step", [scaled], {"count": B.add(count, p.const(1.0, count))})
     assert modes(graph, device) == {"count": StateMode.IN_PLACE}
     check_all(graph, interpret_cpu=True, interpret_gpu=True, cuda=False)
+
+
+def weights_brought_together(layers: int, width: int) -> TensorGraph:
+    """Each layer multiplies by two matrices that a kernel puts side by side, which waits for nothing."""
+    x = B.input("x", F32, (64, width))
+    for i in range(layers):
+        halves = [B.variable(f"w{i}_{half}", F32, (width, width // 2)) for half in range(2)]
+        x = B.dot(x, B.concat(halves, 1), False, False)
+    return region("layers", [x], {})
+
+
+def test_what_waits_for_nothing_runs_when_it_is_needed() -> None:
+    layers, width = 12, 1024
+    result = compiled(weights_brought_together(layers, width), H200)
+    weights = 4 * width * width
+    assert result.executable.live_bytes < 3 * weights
+    assert result.executable.arena_bytes < 3 * weights
+
+
+def test_small_kernels_share_a_launch_before_they_are_needed() -> None:
+    result = compiled(weights_brought_together(12, 64), H200)
+    assert len(result.executable.steps) < 2 * 12
+
+
+def products_and_ops_between(layers: int, width: int) -> TensorGraph:
+    """Each op gets what it reads from a product, and nobody else needs that."""
+    x = B.input("x", F32, (width, width))
+    for i in range(layers):
+        x = B.exp(B.dot(x, B.input(f"w{i}", F32, (width, width)), False, False))
+    return region("layers", [B.dot(x, x, False, False)], {})
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 << 40)
+    apart = compiled(products_and_ops_between(4, 256), device)
+    monkeypatch.undo()
+    together = compiled(products_and_ops_between(4, 256), device)
+    assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a product, two"
+    assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, GemmStep)} \
+        == {True}
+    shared = [b for kernel in together.kernels for b in kernel.program.parameters if b.shared]
+    assert len(shared) == 2 * 4, "what is read, and what is written"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_results_are_right_where_kernels_write_over_operands(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1)
+    check_all(make_case(random.Random(3000 + seed), 24, 300).graph, interpret_gpu=True, cuda=False)

@@ -133,7 +133,7 @@ def test_single_values_are_kept() -> None:
     ("softmax", "max_1[GRID,CTA]; div_1[GRID-WARP_4,CTA];", "div_1 has another tiling than max_1"),
     ("softmax", "*[GRID_100-WARP_4,CTA];", "GRID_100 where 512 elements in tiles of 4 take 128"),
     ("softmax", "max_1[GRID,CTA]; sub_1[GRID,CTA]S;", "sub does not go through memory"),
-    ("several blocks", "*[GRID,THREAD-CTA_1024-THREAD_4]S;", "does not fit into shared memory"),
+    ("several blocks", "*[GRID,THREAD-CTA_1024-THREAD_4]S;", "does not fit into memory of the block"),
     ("several blocks", "*[GRID,THREAD-GRID_500-CTA_512-THREAD_4];", "264 are resident"),
     ("several blocks", "*[GRID-CTA_2,THREAD-GRID_8-CTA_512-THREAD_4];", "one at a time"),
     ("flat", "*[GRID-CTA_48];", "warps have 32"), ("transpose", "*[GRID-THREAD-CTA_3,GRID-CTA_32]S;", "|".join(

@@ -141,7 +141,7 @@ def test_saved_model(tmp_path: Path) -> None:
     graph = only_graph(tmp_path / "model")
     whys = {op.op: op.why for op in graph.ops}
     assert whys["MatMul"] == "MatMul is a library call"
-    assert whys["Softmax"] == "plan: its sizes are known at run time only"
+    assert whys["Softmax"] == "plan: its sizes are known at run time only, or by --size"
     planned = {op.op: op for op in only_graph(tmp_path / "model" / "saved_model.pb", 32).ops}
     assert [k.rule for k in planned["Softmax"].kernels] == ["row_reduction"]
     assert planned["Tanh"].kernels == planned["Softmax"].kernels
@@ -180,13 +180,20 @@ def test_the_guards_choice(document: Document) -> None:
 def test_library_calls(document: Document) -> None:
     document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
     document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",
-                                      predicted_us=None, node_schemes={}, schemes={}, scratch_bytes=0, shared_bytes=0))
+                                      predicted_us=4.0, node_schemes={}, schemes={}, scratch_bytes=0, shared_bytes=0))
     [graph] = graphs(document)
     text = "\n".join(table(graph))
-    assert re.search(r"MatMul +0 +0\.1 +library +1024 +0 +m$", text, re.MULTILINE)
-    assert "kernel 0.1: library call, gemm float32 1x[8,4]x[4,16] nn, 1,024 bytes moved" in text
-    assert "1 kernels, 1 library calls, 1.5 us predicted, 2.5 us measured" in text
+    assert re.search(r"MatMul +0 +0\.1 +library +4\.00 +1024 +0 +m$", text, re.MULTILINE)
+    assert "kernel 0.1: library call, gemm float32 1x[8,4]x[4,16] nn, 4.0 us predicted, 1,024 bytes moved" in text
+    assert "1 kernels, 1 library calls, 5.5 us predicted, 2.5 us measured" in text
     assert "kernel 0.1: library call" in "\n".join(answers(graph, "m"))
+
+
+def test_what_blocks_and_threads_work_in(document: Document) -> None:
+    document["kernels"].append(kernel(0, 1, ["m"], requested_bytes=256, registers=40, spilled_bytes=12))
+    [graph] = graphs(document)
+    assert ("64 of scratch a block for arrays of 256 (alloc/req 0.25), 40 registers a thread, "
+            "12 bytes of them spilled") in "\n".join(table(graph))
 
 
 def test_measured_times(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarking import kernel_counts, model_rows, pattern_facts, workers
+from benchmarking import guard_facts, kernel_counts, model_rows, pattern_facts, workers
 from benchmarking.model_cases import ModelCase, step_of
 
 PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1)
@@ -189,3 +189,18 @@ def test_facts_of_patterns() -> None:
     assert facts["shared"] == {"kernels": 2, "predicted_us": 4.0, "largest_bytes": 64, "bytes": 96,
                                "scratch_bytes": 96, "requested_bytes": 192}
     assert pattern_facts.graph_size(report) == 7
+
+
+def test_what_the_guard_found() -> None:
+    def outcome(region: int, chosen: str, stitched: float) -> dict[str, Any]:
+        return {"region": region, "chosen": chosen, "stitched_us": stitched, "original_us": 10.0}
+
+    report = {
+        "regions": [{"id": i, "runs": runs, "original_runs": original}
+                    for i, (runs, original) in enumerate([(9, 9), (0, 0), (0, 5), (30, 0)])],
+        "guard": [outcome(0, "stitched", 8.0), outcome(0, "stitched", 9.0), outcome(2, "original", 20.0)],
+    }  # fmt: skip
+    facts = guard_facts.guard_facts(report)
+    assert facts == {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.9}
+    assert guard_facts.guard_cell(facts) == "2 of 3, 1 gave way, at most 0.90"
+    assert guard_facts.guard_facts({**report, "guard": []})["largest_ratio"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tabulating.sections import Section
 
 from models.zoo import ASTITCH, FUSION_STITCHING
 from tests.end_to_end.conftest import ROOT
+from tf_stitch.device.profile import shipped_profile
 
 PAPER = json.loads((ROOT / "tools" / "tabulating" / "paper_rows.json").read_text())
 
@@ -35,6 +37,7 @@ def row(model: str, mode: str, dtype: str = "float32", gpu: bool = False, **more
     made["patterns"] = {"number": {"elementwise": 6, "reduction": 3, "gemm": 1},
                         "predicted_us": {"elementwise": 5.0, "reduction": 4.0, "gemm": 1.0},
                         "shared": shared}  # fmt: skip
+    made["guard"] = {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.5}
     return made | more
 
 
@@ -105,16 +108,25 @@ def test_occupancy_of_the_leading_kernels() -> None:
     assert cells(section, "crnn")[1:3] == ["50%", "50%"]  # the first kernel has 80% of the time
 
 
+def test_barriers_are_those_of_the_profile() -> None:
+    profile = replace(shipped_profile("h200"), barrier=((20.0, 0.75), (132.0, 1.0)))
+    section = astitch.barrier(PAPER["astitch"]["table 6"], profile)
+    assert cells(section, "ours")[1:3] == ["0.75", "not measured"]
+    assert cells(section, "paper")[1:3] == ["2.53", "2.53"]
+
+
 def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     rows = [row(m, "infer") for m in ASTITCH] + [row("bert", "infer", "mixed_float16"), row("nmt", "infer", gpu=False)]
     (tmp_path / "cpu_models.json").write_text(json.dumps(rows))
     (tmp_path / "other.json").write_text(json.dumps({"command": "python tools/other.py", "machine": {"cpu": "a CPU"}}))
     (tmp_path / "other.md").write_text("# Something else\n")
+    (tmp_path / "third.json").write_text(json.dumps({"what": "A count", "result": "0 errors", "machine": {"gpu": "b"}}))
     done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", tmp_path / "cpu_models.json",
                            f"--out={tmp_path / 'README.md'}"], capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     text = (tmp_path / "README.md").read_text()
-    assert "| [other](other.md) | Something else | `python tools/other.py` | a CPU |" in text
+    assert "| [other](other.md) | Something else | - | `python tools/other.py` | a CPU |" in text
+    assert "| third.json | A count | 0 errors | `-` | b |" in text
     assert "4.00 times as fast as TensorFlow" in text
     for name in ("Table 1:", "Table 2:", "Table 3:", "Table 4:", "Table 5:", "Table 6:",
                  *(f"Fig. {n}:" for n in (6, 7, 8, 11, 12, 13, 14, 15, 16))):  # fmt: skip
@@ -124,7 +136,29 @@ def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     assert "as_figure_11_cpu_models.png" in pictures
 
 
+def test_a_page_with_a_gpu(tmp_path: Path) -> None:
+    """Nothing is missing but what TensorFlow's profiler does not count; models that XLA runs faster have a reason."""
+    rows = [row(m, mode, dtype, gpu=True, mapping_us=300.0, hierarchy_us=200.0)
+            for m in (*ASTITCH, *FUSION_STITCHING) for mode in ("train", "infer")
+            for dtype in ("float32", "mixed_float16", "mixed_bfloat16")]  # fmt: skip
+    rows[0]["xla_us"] = 50.0
+    (tmp_path / "h200_models.json").write_text(json.dumps(rows))
+    command = [sys.executable, ROOT / "tools" / "tables.py", tmp_path / "h200_models.json",
+               f"--out={tmp_path / 'README.md'}"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    text = (tmp_path / "README.md").read_text()
+    assert "### Models (NVIDIA H200)" in text
+    assert "| crnn | train | float32 | 0.50 | 90, 45 | 10, 5 | 4, 2 | 0, 48 | time between them: +48 us |" in text
+    assert "in h200_models.json" not in text, "no table asks for a row that is not there"
+    pictures = {path.name for path in (tmp_path / "figures").glob("*.png")}
+    drawn = (*(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 15, 16)),
+             *(f"fs_{name}_h200_models" for name in ("table_3", "figure_6", "figure_7", "figure_8")))  # fmt: skip
+    assert {f"{name}.png" for name in drawn} <= pictures
+
+
 def test_the_zoo_in_one_table() -> None:
     section = page.zoo(results(row("nmt", "infer"), row("bert", "infer", "mixed_float16")))
     assert cells(section, "nmt")[4:9] == ["0.40 (0.36-0.44)", "0.20 (0.18-0.22)", "0.10 (0.09-0.11)", "4.00", "2.00"]
     assert any("float32, 1 rows: 4.00 times as fast as TensorFlow" in note for note in section.notes)
+    assert cells(section, "nmt")[-1] == "2 of 3, 1 gave way, at most 0.50"

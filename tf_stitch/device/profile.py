@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tf_stitch.atomic_file import write_atomically
+from tf_stitch.device.product_times import ProductTimes, Sizes, parse_products
 from tf_stitch.errors import ProfileError
 
-VERSION = 1
-"""Of the file format; a profile of another version is measured again."""
+VERSION = 2
+"""Of the file format, and in the name of a user's own profile: one of another version is not read."""
 
 Curve: TypeAlias = tuple[tuple[float, float], ...]
 """(x, y) points, x ascending; between them y follows a straight line over log x."""
@@ -30,7 +31,9 @@ class DeviceProfile:
     Attributes:
         target: "cuda" or "cpu".
         processors: streaming multiprocessors, or cores.
-        launch_us: one more empty kernel in a queue of them (CPU: one call of a kernel).
+        launch_us: one more empty kernel in a queue of them (CPU: a call of a kernel whose code and arguments no cache
+            holds: the rest of a step ran since it was called last).
+        op_us: one more op of ours in a chain of them in TensorFlow's executor, its launch included.
         handover_us: CPU: handing a loop to the worker threads and waiting for them. 0 on a GPU.
         reduction: threads -> microseconds of a reduction over so many, its barriers included. GPU only.
         bandwidth: bytes that a kernel moves -> 10^9 bytes a second it reads and writes (CPU: of one core). The kernel
@@ -44,7 +47,9 @@ class DeviceProfile:
         rates: element type -> op -> 10^9 of them a second on the whole device (CPU: one core, vectorised; "scalar
             float32" in loops that are not).
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
-        barrier_us: GPU: all blocks wait for each other.
+        barrier: blocks -> microseconds in which all of them wait for each other. GPU only.
+        products: element type -> times of matrix products by the library, among others like them (float32: with TF32
+            as TensorFlow has it by default). Without any, library calls are estimated.
         made: hardware, versions, date, command.
     """
 
@@ -52,6 +57,7 @@ class DeviceProfile:
     target: str
     processors: int
     launch_us: float
+    op_us: float
     handover_us: float
     reduction: Curve
     bandwidth: Curve
@@ -63,7 +69,8 @@ class DeviceProfile:
     wave_us: float
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     loop_us: float
-    barrier_us: float
+    barrier: Curve
+    products: tuple[tuple[str, ProductTimes], ...]
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def rate(self, dtype: str, op: str, cost: float) -> float:
@@ -73,6 +80,16 @@ class DeviceProfile:
         table = tables.get(dtype) or scalar or tables["float32"]
         return table.get(op) or table["add"] / max(cost, 1)
 
+    def product_us(self, dtype: str, sizes: Sizes) -> float | None:
+        """Microseconds of `batch` products [m, k] x [k, n]; None if none of that element type were measured. bfloat16
+        takes as long as float16 unless it was measured by itself."""
+        times = self._product_times.get(dtype) or self._product_times.get("float16" if dtype == "bfloat16" else dtype)
+        return None if times is None else times.at(sizes)
+
+    @cached_property
+    def _product_times(self) -> dict[str, ProductTimes]:
+        return dict(self.products)
+
     @cached_property
     def _tables(self) -> dict[str, dict[str, float]]:
         return {dtype: dict(ops) for dtype, ops in self.rates}
@@ -81,7 +98,8 @@ class DeviceProfile:
         """The profile as JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         rates = {dtype: dict(ops) for dtype, ops in self.rates}
-        return {"version": VERSION, **values, "rates": rates, "made": dict(self.made)}
+        products = {dtype: times.document() for dtype, times in self.products}
+        return {"version": VERSION, **values, "rates": rates, "products": products, "made": dict(self.made)}
 
 
 def interpolate(curve: Curve, x: float) -> float:
@@ -112,13 +130,13 @@ def parse_profile(document: Any) -> DeviceProfile:
     values = {name: _field(name, document[name]) for name in known}
     if values["target"] not in ("cpu", "cuda"):
         raise ProfileError(f"target {values['target']!r} of a device profile is neither cpu nor cuda")
-    for curve in ("latency", "reduction"):
+    for curve in ("latency", "reduction", "barrier"):
         if values["target"] == "cuda" and not values[curve]:
             raise ProfileError(f"{curve} of a device profile has no points")
     return DeviceProfile(**values)
 
 
-_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes", "barrier_us")
+_MAY_BE_ZERO = ("wave_us", "loop_us", "handover_us", "shared_bytes")
 
 
 def _field(name: str, value: Any) -> Any:
@@ -132,7 +150,9 @@ def _field(name: str, value: Any) -> Any:
         if isinstance(value, dict) and "float32" in value:
             return tuple((dtype, tuple((op, _number(f"rates of {op}", rate)) for op, rate in sorted(ops.items())))
                          for dtype, ops in sorted(value.items()))
-    elif name in ("bandwidth", "latency", "gather", "reduction"):
+    elif name == "products":
+        return parse_products(value)
+    elif name in ("bandwidth", "latency", "gather", "reduction", "barrier"):
         return _curve(name, value)
     elif name in ("processors", "cache_bytes", "shared_bytes"):
         return int(_number(name, value, zero=name in _MAY_BE_ZERO))

@@ -15,8 +15,10 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
+from tf_stitch.kernel_ir.walk import arrays, statements
 
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
 
@@ -79,9 +81,11 @@ class _Cpu(CFamily):
         yield "  struct tfs_call* call = (struct tfs_call*)opaque;"
         for i, b in enumerate(p.parameters):
             const = "const " if b.mode is k.Mode.READ else ""
-            restrict = "" if b.mode is k.Mode.UPDATE else "restrict "
+            restrict = "" if b.mode is k.Mode.UPDATE or b.shared else "restrict "
             pointer = f"{const}{self.storage[b.dtype]}*"
             yield f"  {pointer} {restrict}{b.name} = ({pointer})call->args[{i}];"
+        if stack := placed_bytes(arrays(p.body)):
+            yield f"  unsigned char stack[{stack}] __attribute__((aligned(64)));"
         for line in self.constants("static const", "_values"):
             yield "  " + line
         for b in p.buffers:
@@ -136,7 +140,8 @@ class _Cpu(CFamily):
             lines.append(f"#pragma omp simd{''.join(clauses)}")
         elif stmt.loop is k.Loop.UNROLL:
             lines.append(f"#pragma GCC unroll {min(stmt.var.extent, 64)}")
-        outer, self._loop = self._loop, _Invariants({stmt.var, *_index_variables(stmt.body)})
+        outer, self._loop = self._loop, _Invariants(
+            {stmt.var, *(s.var for s in statements(stmt.body) if isinstance(s, k.LetIndex | k.For))})
         body, invariants, self._loop = list(self.block(stmt.body)), self._loop.before, outer
         # gcc leaves quotients by parameters where they are, since they could trap, and then it does not vectorise.
         lines[:0] = [f"const int64_t {q} = {text};" for text, q in invariants.items()]
@@ -162,7 +167,11 @@ class _Cpu(CFamily):
             yield from super().update(stmt)
 
     def array(self, stmt: k.Array) -> Lines:
-        yield f"{self.types[stmt.dtype.compute]} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+        ctype = self.types[stmt.dtype.compute]
+        if stmt.offset is None:
+            yield f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+        else:
+            yield f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});"
         if stmt.init is not None:
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
@@ -174,17 +183,6 @@ class _Cpu(CFamily):
         if not isinstance(stmt, k.Fail):
             raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")
         yield f"if (!{self.expr(stmt.unless)}) call->failed = 1;"
-
-
-def _index_variables(body: Sequence[k.Stmt]) -> Iterator[Var]:
-    """Variables that a body makes."""
-    for stmt in body:
-        if isinstance(stmt, k.LetIndex | k.For):
-            yield stmt.var
-        if isinstance(stmt, k.For):
-            yield from _index_variables(stmt.body)
-        elif isinstance(stmt, k.If):
-            yield from _index_variables((*stmt.body, *stmt.orelse))
 
 
 def _vectorises(body: Sequence[k.Stmt]) -> bool:

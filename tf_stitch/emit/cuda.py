@@ -14,9 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
-
-STATIC_SHARED_BYTES = 40 * 1024
-"""Shared arrays above this are taken from dynamic shared memory (static memory ends at 48 KiB)."""
+from tf_stitch.kernel_ir.cost import shared_bytes
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -27,10 +25,17 @@ _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maxi
 
 @dataclass(frozen=True)
 class Packed:
-    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`."""
+    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`.
+
+    Attributes:
+        members: indices into the program list, in argument order.
+        resident: blocks of it that a processor is to hold, a bound on registers; 0: the compiler's choice (see
+            kernel_ir.occupancy).
+    """
 
     name: str
-    members: tuple[int, ...]  # indices into the program list, in argument order
+    members: tuple[int, ...]
+    resident: int = 0
 
 
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
@@ -41,13 +46,18 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     for emitter, (name, program) in zip(emitters, programs, strict=True):
         lines += ["", f"// {safe_comment(program.title)}", *emitter.function(name)]
     for launch in launches:
-        lines += ["", *_launch(launch.name, [(programs[i][0], emitters[i]) for i in launch.members])]
+        members = [(programs[i][0], emitters[i]) for i in launch.members]
+        lines += ["", *_launch(launch.name, members, launch.resident)]
     return "\n".join(lines) + "\n"
 
 
-def render_cuda(members: Sequence[k.Program]) -> Rendered:
+def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
     """One launch of programs side by side whose sizes are parameters: 64-bit integers after all pointers, those of the
-    members in order."""
+    members in order.
+
+    Args:
+        resident: see Packed.
+    """
     parts: dict[str, str] = {}
     called: list[tuple[str, _Cuda]] = []
     for program in members:
@@ -55,7 +65,7 @@ def render_cuda(members: Sequence[k.Program]) -> Rendered:
         name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
         parts[name] = text
         called.append((name, emitter))
-    symbol, text = named("launch", _launch(SELF, called), "")
+    symbol, text = named("launch", _launch(SELF, called, resident), "")
     parts[symbol] = text
     return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
 
@@ -69,19 +79,9 @@ def _prelude() -> str:
     return (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
 
 
-def shared_bytes(program: k.Program) -> int:
-    """Bytes of the program's shared arrays; phases follow each other in the same memory."""
-    return max(sum(_array_bytes(a) for a in _shared_arrays(phase.body)) for phase in program.phases())
-
-
-def dynamic_shared_bytes(program: k.Program) -> int:
-    """Bytes of dynamic shared memory a launch of the program needs."""
-    size = shared_bytes(program)
-    return size if size > STATIC_SHARED_BYTES or program.cooperative else 0
-
-
-def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
-    """The launch function of members whose functions have been written."""
+def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) -> Lines:
+    """The launch function of members whose functions have been written. How many blocks a processor is to hold is a
+    macro where a builder may relax it."""
     threads = members[0][1].program.threads
     pointers: list[str] = []
     sizes: list[str] = []
@@ -94,12 +94,14 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
         sizes += [f"long long {n}" for n in own.values()]
         calls.append(f"{name}({', '.join(['block', *names, *own.values()])})")
         grids.append(_Cuda(emitter.program, own).size(emitter.program.grid))
-    bounds = f"{threads}"
-    if (alone := members[0][1].program).cooperative:  # sizes do not vary here
-        bounds += f", {alone.resident}"
+    blocks = str(resident)
+    if members[0][1].program.cooperative:  # sizes do not vary here
         pointers.append("unsigned int* barrier")
         calls = [call[:-1] + ", barrier)" for call in calls]
-    yield (f'extern "C" __global__ void __launch_bounds__({bounds}) {launch}'
+    else:
+        blocks = relaxable(launch)
+        yield from (f"#ifndef {blocks}", f"#define {blocks} {resident}", "#endif")
+    yield (f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
     yield "  long long block = blockIdx.x;"
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
@@ -109,9 +111,14 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]]) -> Lines:
     yield "}"
 
 
+def relaxable(launch: str) -> str:
+    """The macro that says how many blocks of a launch a processor is to hold; one more register each, the fewer."""
+    return f"{launch}_RESIDENT"
+
+
 def _pointer(buffer: k.Buffer) -> str:
     const = "const " if buffer.mode is k.Mode.READ else ""
-    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) else "__restrict__ "
+    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) or buffer.shared else "__restrict__ "
     return f"{const}{_Cuda.storage[buffer.dtype]}* {restrict}"
 
 
@@ -128,7 +135,6 @@ class _Cuda(CFamily):
         wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
             max(phase.grid for phase in program.phases()) * program.threads * 16 >= 1 << 31)
         self.index_type = "int64_t" if wide else "int"
-        self._offset = 0 if dynamic_shared_bytes(program) else None
         self._group = 1
 
     def function(self, name: str) -> Lines:
@@ -146,7 +152,7 @@ class _Cuda(CFamily):
         yield "  int turn = 0;"
         for line in self.constants("static __device__ const"):
             yield "  " + line
-        if self._offset is not None:
+        if shared_bytes(p):
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from body
         yield f"  (void){'first_' if p.looped else ''}block; (void)thread; (void)turn;"
@@ -166,7 +172,6 @@ class _Cuda(CFamily):
     def grid_loop(self, stmt: k.GridLoop) -> Lines:
         t = self.index_type
         self._group = stmt.group
-        self._offset = None if self._offset is None else 0  # phases use the same memory
         yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
         yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
         yield from self.block(stmt.body)
@@ -175,9 +180,8 @@ class _Cuda(CFamily):
 
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
-        if stmt.space is k.Space.SHARED and self._offset is not None:
-            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {self._offset});"
-            self._offset += _array_bytes(stmt)
+        if stmt.offset is not None:
+            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});"
         else:
             yield f"{'__shared__ ' if stmt.space is k.Space.SHARED else ''}{ctype} {stmt.name}[{stmt.size}];"
         if stmt.init is not None:
@@ -223,21 +227,3 @@ class _Cuda(CFamily):
         yield "#pragma unroll"
         yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
         yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"
-
-
-def _shared_arrays(body: Sequence[k.Stmt]) -> list[k.Array]:
-    found: list[k.Array] = []
-    for stmt in body:
-        if isinstance(stmt, k.GridLoop):
-            found += _shared_arrays(stmt.body)
-        elif isinstance(stmt, k.Array) and stmt.space is k.Space.SHARED:
-            found.append(stmt)
-        elif isinstance(stmt, k.For):
-            found += _shared_arrays(stmt.body)
-        elif isinstance(stmt, k.If):
-            found += _shared_arrays(stmt.body) + _shared_arrays(stmt.orelse)
-    return found
-
-
-def _array_bytes(array: k.Array) -> int:
-    return -(-array.size * array.dtype.compute.size // 16) * 16

@@ -63,7 +63,8 @@ class Analysis:
         loosen_constants(graph_def)
         imported = import_graph(graph_def, types_of, library_on)
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
-                              why_not=self._controls.why_not, library_on=library_on).find()
+                              {device: self._device.profile}, why_not=self._controls.why_not,
+                              library_on=library_on).find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         for number, region in enumerate(found.regions, self._regions):
@@ -82,7 +83,7 @@ class Analysis:
         where = f"region {number}"
         shapes = self._shapes(region)
         if shapes is None:
-            self.report.note("plan", where, "its sizes are known at run time only")
+            self.report.note("plan", where, "its sizes are known at run time only, or by --size")
             return
         text = anonymous_text(region.graph)
         patterns = self._fuel.limit(number, text)

@@ -8,15 +8,15 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cuda import shared_bytes
 from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule.composition import Composition, compositions
@@ -77,17 +77,20 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
             shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
             requested_bytes=int(requested_bytes(kernel.program)),
+            registers=compiled.resources[launch].registers if launch in compiled.resources else None,
+            spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None,
             compositions=_compositions(schedule, compiled.programs.get(launch, ())),
             template=str(template_of(schedule)),
             chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
+        predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=None, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
+            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
             chosen_by="library")
 
 
@@ -124,7 +127,9 @@ def _launches(compiled: CompiledRegion) -> Iterator[LaunchEntry]:
         buffers = [(b.dtype.value, int(b.size), b.mode is not Mode.WRITE) for p in programs for b in p.parameters]
         step = on_device.get(symbol)
         grid, shared = (int(programs[0].grid), 0) if step is None else (step.grid, step.shared_bytes)
-        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative)
+        resources = compiled.resources.get(symbol)
+        yield LaunchEntry(symbol, grid, programs[0].threads, shared, buffers, programs[0].cooperative,
+                          resources.static_shared_bytes if resources else 0)
 
 
 def _node_schemes(kernel: LoweredKernel, own_names: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, e
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 
 Rendering = Mapping[str, Rendered]
 
@@ -48,6 +49,13 @@ class KernelLibrary:
         binary = build(join(parts), device.architecture, self._cache)
         with self._lock:
             self._binaries.update({_key(device, symbol): binary for symbol in kernels})
+
+    def resources(self, symbols: Iterable[str], device: DeviceSpec) -> dict[str, KernelResources]:
+        """What launches that were built here take; nothing on a CPU."""
+        with self._lock:
+            cubins = {self._binaries[_key(device, symbol)] for symbol in symbols} if device.is_gpu else set[Path]()
+        found = {symbol: taken for cubin in cubins for symbol, taken in resources_of(cubin).items()}
+        return {symbol: found[symbol] for symbol in symbols if symbol in found}
 
     def host(self, executable: Executable, device: DeviceSpec) -> HostExecutable:
         """A CPU executable with its kernels loaded."""

@@ -13,15 +13,19 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 
+PARALLEL = "_tf_stitch_parallel"
+"""An attribute of such functions, see native/original_function.h."""
+
 
 def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outputs: Sequence[tuple[str, int]],
-                 must_run: Sequence[str]) -> FunctionDef:
+                 must_run: Sequence[str], parallel: bool = False) -> FunctionDef:
     """A function that runs `nodes`.
 
     Args:
         arguments: name -> TensorFlow DataType; nodes read argument "x" as tensor "x:0".
         outputs: (tensor name, DataType) of each result.
         must_run: nodes that run also if no result needs them.
+        parallel: nodes run side by side, else one after the other in one thread.
 
     Raises:
         UnsupportedError: TensorFlow does not know an op of the nodes.
@@ -30,6 +34,8 @@ def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outpu
     signature = function.signature
     signature.name = name
     signature.is_stateful = DT_RESOURCE in arguments.values()
+    if parallel:
+        function.attr[PARALLEL].b = True
     for argument, dtype in arguments.items():
         signature.input_arg.add(name=argument, type=dtype)
     names = _OutputNames(nodes, arguments)

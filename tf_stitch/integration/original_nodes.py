@@ -21,6 +21,7 @@ from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.op_kinds import OpKind
 
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
@@ -33,10 +34,14 @@ class OriginalNodes:
             named "tfs_i0:0" (inputs) and "tfs_v0:0" (handles).
         outputs: a tensor per output of the region.
         written: numbers of the variables that are assigned.
+        on_gpu: where the region runs.
     """
 
-    def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int]) -> None:
+    def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int],
+                 on_gpu: bool) -> None:
         self._nodes, self._outputs, self._written = nodes, list(outputs), written
+        # One thread costs least per node. On a CPU products are worth more than that side by side.
+        self._parallel = not on_gpu and any(n.kind is OpKind.DOT for n in region.graph.nodes())
         self._output_types = [tf_dtype(n.type.dtype) for key, n in region.graph.outputs if key.startswith("o")]
         self._members = list(region.members)
         inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
@@ -58,8 +63,9 @@ class OriginalNodes:
         outputs = [(t, dtype.as_datatype_enum) for t, dtype in zip(self._outputs, self._output_types, strict=True)]
         place = {name: i for i, name in enumerate(self._members)}
         read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
-        update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)))
-        return function_def(name, nodes, arguments, outputs, [m for m in self._members if m not in read])
+        update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)), one_by_one=not self._parallel)
+        must_run = [m for m in self._members if m not in read]
+        return function_def(name, nodes, arguments, outputs, must_run, self._parallel)
 
     def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
             same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
@@ -108,8 +114,13 @@ class OriginalNodes:
         return v1.Session(graph=graph, config=config)
 
 
-def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph) -> OriginalNodes | None:
-    """The nodes behind a region, None if they need a tensor that the region does not read."""
+def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
+                   on_gpu: bool = False) -> OriginalNodes | None:
+    """The nodes behind a region, None if they need a tensor that the region does not read.
+
+    Args:
+        on_gpu: where the region runs.
+    """
     leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
     leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
     reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
@@ -142,7 +153,7 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
-                         frozenset(written))
+                         frozenset(written), on_gpu)
 
 
 def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +32,8 @@ from tf_stitch.runtime.executable import Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.template_choice import TemplateChoice
@@ -185,6 +186,7 @@ class RegionBuilder:
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
+        self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
         return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
 
     def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
@@ -244,6 +246,14 @@ class RegionBuilder:
         if records.problem:
             self._report.note("tune", str(self._config.cache_dir), records.problem)
 
+    def _took(self, place: PlacedRegion, compiled: CompiledRegion, resources: Mapping[str, KernelResources]) -> None:
+        """Keeps for the report what kernels take, and says where registers do not suffice."""
+        compiled.resources.update(resources)
+        for symbol, taken in resources.items():
+            if taken.spilled_bytes:
+                self._report.remark("registers", f"region {place.number}",
+                                    f"{symbol} keeps {taken.spilled_bytes} bytes of each thread's registers in memory")
+
     def _new_stem(self, number: int) -> str:
         with self._lock:
             self._compiled[number] += 1
@@ -263,6 +273,7 @@ class RegionBuilder:
         elif options.device.is_gpu:
             cubin = build_cuda(compiled.source, options.device.architecture, self._cache)
             words = self._library.words_of(compiled.executable, cubin)
+            self._took(place, compiled, resources_of(cubin))
         else:
             host = HostExecutable(compiled.executable,
                                   build_host(compiled.source, options.device.architecture, self._cache))

@@ -55,18 +55,24 @@ class CudaGraphs:
     Attributes:
         graphs: made, one an executable.
         instances: made of them: one for each set of addresses, up to a few.
+        making_us: microseconds that the host spent making both.
         launches: of instances; the runs before the first one went step by step.
+        host_us: microseconds that the host spent for a launch, new addresses included; 0.0 without launches.
+        known: launches of an instance that had all addresses already.
+        known_us: microseconds that the host spent for one of these.
         updates: nodes that got new addresses.
-        host_us: microseconds that the host spent for a launch, making and updating included; 0.0 without launches.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: why, the last time; "" if that never happened.
     """
 
     graphs: int
     instances: int
+    making_us: float
     launches: int
-    updates: int
     host_us: float
+    known: int
+    known_us: float
+    updates: int
     failures: int
     error: str
 
@@ -112,12 +118,14 @@ class KernelEntry:
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
         schemes: how many values it hands on in each way.
-        predicted_us: by the model; None for library calls.
+        predicted_us: by the model; of a library call by measured times of products, where the device has them.
         measured_us: by execution, where an earlier process did that.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
         shared_bytes: of those, what is in a GPU's shared memory.
-        requested_bytes: of these if groups did not follow each other in the same memory (FusionStitching, Table 4).
+        requested_bytes: of these if every array had memory of its own (FusionStitching, Table 4: alloc/req is
+            scratch_bytes / requested_bytes).
+        registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
         compositions: how it composes its ops (schedule/composition.py).
         template: its schedule as a template (schedule/templates.py).
         chosen_by: who chose that: "rule", "tuned" or "forced"; of joined kernels several with "+" between.
@@ -134,12 +142,14 @@ class KernelEntry:
     nodes: list[str]
     node_schemes: dict[str, str]
     schemes: dict[str, int]
-    predicted_us: float | None
+    predicted_us: float
     measured_us: float | None
     bytes: int
     scratch_bytes: int
     shared_bytes: int
     requested_bytes: int = 0
+    registers: int | None = None
+    spilled_bytes: int | None = None
     compositions: list[str] = field(default_factory=list)
     template: str = ""
     chosen_by: str = "rule"
@@ -152,6 +162,7 @@ class LaunchEntry:
     Attributes:
         buffers: dtype, elements, and whether it is read, of every parameter.
         cooperative: its blocks wait for each other, at a counter that its last parameter points to.
+        static_shared_bytes: what its reductions take beside `shared_bytes`, by the compiler.
     """
 
     symbol: str
@@ -160,6 +171,7 @@ class LaunchEntry:
     shared_bytes: int
     buffers: list[tuple[str, int, bool]]
     cooperative: bool = False
+    static_shared_bytes: int = 0
 
 
 @dataclass
@@ -301,14 +313,21 @@ class Report:
                     "caches": self.caches,
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
-    def status_line(self) -> str:
+    def status_line(self, kept: bool) -> str:
+        """What was done, in a line.
+
+        Args:
+            kept: report.json is written, and holds the remarks.
+        """
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
             launches, host = self._graph_launches()
             given_back = len({g.region for g in self.guard if g.chosen == "original"})
+            remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
                     f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
+                    + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
                     + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
@@ -20,7 +21,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Symbol
 from tf_stitch.planning.regions import find_regions
-from tf_stitch.planning.remote_stitching import RegionNode
+from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
 MAX_ROUNDS = 8
 """How often regions are formed anew without the nodes that turned out not to fit."""
@@ -53,19 +54,23 @@ class GraphRewriter:
 
     Args:
         preserved: names of nodes that must exist afterwards.
+        profiles: of the devices, by which regions are merged.
         allow_state: whether regions may update variables.
         why_not: why the user wants a node left alone, None if nobody does.
-        library_on: device types ("CPU", "GPU") whose regions hold library calls, and read the variables they need.
+        library_on: on which device types regions hold matrix products. Where they hold all, they read the variables
+            that those need.
     """
 
     def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
+                 profiles: Profiles,
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
-                 library_on: Collection[str] = ()) -> None:
+                 library_on: Scope = NO_PRODUCTS) -> None:
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else preserved
         self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
+        self._profiles = profiles
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
@@ -86,7 +91,7 @@ class GraphRewriter:
             regions: list[RegionGraph] = []
             refused: dict[str, str] = {}
             unfit: dict[str, str] = {}
-            for members in find_regions(self._region_nodes(), min_weight=1):
+            for members in find_regions(self._region_nodes(), 1, self._profiles):
                 members = self._trim(members)
                 weight = self._weight(members)
                 if weight < self._min_weight:
@@ -187,7 +192,7 @@ class GraphRewriter:
         return self._allow_state and (any(h in self._written for h in node.reads) or self._reads_constant(node))
 
     def _reads_constant(self, node: ImportedNode) -> bool:
-        return (device_type(node.device) or "CPU") in self._library_on and \
+        return self._library_on.get(device_type(node.device) or "CPU") is Products.ALL and \
             all(h in self._imported.constant_handles for h in node.reads)
 
     def _blind_writers(self, members: Sequence[str]) -> list[str]:

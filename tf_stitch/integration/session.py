@@ -20,7 +20,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.frontend.tensorflow.importer import device_type, import_graph
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
@@ -39,6 +39,7 @@ from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
+from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
@@ -87,7 +88,8 @@ class Session:
         library_on = self._libraries.devices(item.device_type)
         imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
-                                 self._native is not None, self._controls.why_not, library_on)
+                                 profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
+                                 library_on)
         found = rewriter.find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
@@ -96,7 +98,7 @@ class Session:
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
             number = self.registry.register(region, group)
-            original = original_nodes(defs, imported, region)
+            original = original_nodes(defs, imported, region, device_type(device) == "GPU")
             if original is not None:
                 self._originals[number] = original
             region_of.update(dict.fromkeys(region.members, number))
@@ -236,7 +238,7 @@ class Session:
             self._record_native(native)
         counts = None if native is None else (
             lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r)))
-        line = self.report.status_line()
+        line = self.report.status_line(self._config.report_dir is not None)
         if self._config.report_dir is not None:
             try:
                 document, sources = self.report.document(counts), self.report.sources()
@@ -273,11 +275,17 @@ class Session:
 
 
 def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
-    launches = sum(r.launches for r in records)
-    host_us = sum(r.host_ns for r in records) / 1e3 / max(launches, 1)
-    return CudaGraphs(sum(r.graphs for r in records), sum(r.instances for r in records), launches,
-                      sum(r.updates for r in records), round(host_us, 3), sum(r.failures for r in records),
-                      next((r.error for r in records if r.error), ""))
+    launches, known = sum(r.launches for r in records), sum(r.known for r in records)
+    return CudaGraphs(graphs=sum(r.graphs for r in records), instances=sum(r.instances for r in records),
+                      making_us=_micros(sum(r.making_ns for r in records)),
+                      launches=launches, host_us=_micros(sum(r.host_ns for r in records), launches),
+                      known=known, known_us=_micros(sum(r.known_ns for r in records), known),
+                      updates=sum(r.updates for r in records), failures=sum(r.failures for r in records),
+                      error=next((r.error for r in records if r.error), ""))
+
+
+def _micros(nanoseconds: int, times: int = 1) -> float:
+    return round(nanoseconds / 1e3 / max(times, 1), 3)
 
 
 def _reason(error: Exception) -> str:

@@ -1,5 +1,6 @@
-"""Makes an executor that runs nodes one by one update variables as soon as their gradients are there. Left alone it may
-compute the gradients of a whole model before it applies the first."""
+"""Makes an executor that runs nodes one by one update variables as soon as their gradients are there, and nobody holds
+their old values any more. Left alone it may compute the gradients of a whole model before it applies the first; and an
+update while the old value is held gives the variable other memory: after that every CUDA graph has to be told."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ FEW = 4
 its optimizer's state."""
 
 
-def update_early(nodes: Sequence[NodeDef]) -> None:
-    """Adds control inputs that leave one order of the nodes that have inputs, if there are updates among them.
+def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
+    """Adds control inputs, if there are updates among the nodes.
 
     Args:
         nodes: without cycles; best in an order in which they could run.
+        one_by_one: leave one order of the nodes that have inputs. Else updates wait for who holds the old value, and
+            nothing else is asked for: an executor with several threads takes what is ready.
     """
     defs = {node.name: node for node in nodes}
     inputs = {name: [p for p in map(_producer, node.input) if p in defs] for name, node in defs.items()}
@@ -28,8 +31,14 @@ def update_early(nodes: Sequence[NodeDef]) -> None:
     home = _updates(order, inputs, {name for name in order if _writes(defs[name])})
     if not home:
         return
-    chain = [name for name in _sorted(order, inputs, home) if defs[name].input]
-    for before, after in itertools.pairwise(chain):
+    holders = _holders(defs, inputs, home)
+    if one_by_one:
+        chain = [name for name in _sorted(order, inputs, home, holders) if defs[name].input]
+        edges = list(itertools.pairwise(chain))
+    else:
+        edges = [(holder, name) for name, update in home.items() if _writes(defs[name])
+                 for holder in dict.fromkeys(holders.get(update, ()))]
+    for before, after in edges:
         if before not in inputs[after]:
             defs[after].input.append(f"^{before}")
 
@@ -40,6 +49,24 @@ def _producer(tensor: str) -> str:
 
 def _writes(node: NodeDef) -> bool:
     return "Assign" in node.op or node.op.startswith("ResourceApply")
+
+
+def _holders(defs: Mapping[str, NodeDef], inputs: Mapping[str, Sequence[str]], home: Mapping[str, int]
+             ) -> dict[int, list[str]]:
+    """For each update what uses the old values of its variables, such as the product that hands a gradient on."""
+    reads: dict[str, list[str]] = {}  # by handle
+    users: dict[str, list[str]] = {}
+    for name, node in defs.items():
+        if node.op == "ReadVariableOp" and name not in home:
+            reads.setdefault(node.input[0], []).append(name)
+        for before in inputs[name]:
+            users.setdefault(before, []).append(name)
+    found: dict[int, list[str]] = {}
+    for name, update in home.items():
+        if _writes(defs[name]):
+            held = [user for read in reads.get(defs[name].input[0], ()) for user in users.get(read, ())]
+            found.setdefault(update, []).extend(user for user in held if user not in home)
+    return found
 
 
 def _operands_first(inputs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -71,8 +98,10 @@ def _updates(order: Sequence[str], inputs: dict[str, list[str]], writers: set[st
     return {name: update[found[0]] for name, found in own.items()}
 
 
-def _sorted(order: Sequence[str], inputs: dict[str, list[str]], home: dict[str, int]) -> list[str]:
-    """An order in which each update runs as soon as all that it needs from elsewhere is there."""
+def _sorted(order: Sequence[str], inputs: dict[str, list[str]], home: dict[str, int],
+            holders: Mapping[int, Sequence[str]]) -> list[str]:
+    """An order in which each update runs as soon as all that it needs from elsewhere is there, and its holders have
+    run."""
     members: dict[int, list[str]] = {}
     for name in order:
         if name in home:
@@ -81,6 +110,7 @@ def _sorted(order: Sequence[str], inputs: dict[str, list[str]], home: dict[str, 
     after: dict[int, list[int]] = {}  # place of the last node that an update needs -> updates
     for update, nodes in members.items():
         needed = [place[p] for name in nodes for p in inputs[name] if p not in home]
+        needed += [place[holder] for holder in holders.get(update, ())]
         after.setdefault(max(needed, default=-1), []).append(update)
     found: list[str] = []
     for i in range(-1, len(order)):

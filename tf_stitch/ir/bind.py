@@ -109,12 +109,27 @@ def _bound(graph: TensorGraph, env: dict[str, int]) -> TensorGraph:
     for node in graph.nodes():
         operands = tuple(new[o] for o in node.operands)
         attrs = _bind_attrs(node, operands, env)
+        _relate(node.kind, operands, attrs)
         try:
             new[node] = make_node(node.kind, operands, attrs, node.loc)
         except TypeRuleError as error:
             raise BindError(error.message, node.loc) from None
         _learn(node, new[node].type, env)
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
+
+
+def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
+    """Finds out by what is computed from sizes which of them are one: those that a product sums over, and those that a
+    broadcast leaves as they are. What does not fit is for the type rules to refuse."""
+    if isinstance(attrs, oa.DotAttrs):
+        (*left, m, k), (*right, other_k, n) = (o.type.dims for o in operands)
+        k, other_k = m if attrs.transpose_a else k, n if attrs.transpose_b else other_k
+        for a, b in zip((*left, k), (*right, other_k), strict=False):
+            _equal(a, b)
+    elif kind is OpKind.BROADCAST and isinstance(attrs, oa.ShapeAttrs):
+        for have, want in zip(reversed(operands[0].type.dims), reversed(attrs.shape), strict=False):
+            if have != 1 and isinstance(want, int):
+                _equal(have, want)
 
 
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:

@@ -1,4 +1,4 @@
-"""Rough work of a program: CPU cycles of one block, and bytes moved by all of them."""
+"""Rough work of a program: CPU cycles of one block, and bytes of its buffers and arrays."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index, Var
+from tf_stitch.kernel_ir.array_memory import placed_bytes
+from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.walk import arrays, own_accesses
 
 INLINE_CYCLES = 30_000
-"""A CPU kernel of less work than this runs in the calling thread: handing it out costs as much."""
+"""A CPU kernel of less work than this, about 10 us, runs in the calling thread: handing it out costs as much. Two cores
+save half of the work; calibration found 0.7 us (an EPYC) to 5.8 us (a busy Xeon) for the hand-over."""
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
-SECTOR_ELEMENTS = 8
-"""Elements between neighbours from which each takes a memory sector of its own."""
 STRIDED_CYCLES = 6
 """Cycles of an access whose neighbours in a vector loop are not neighbours in memory."""
 
@@ -40,20 +41,9 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
 
 
 def _strided(body: Sequence[k.Stmt], over: Var) -> int:
-    """Loads and stores in a body whose neighbours in `over` are not neighbours in memory."""
-    count = 0
-    for stmt in body:
-        if isinstance(stmt, k.Store):
-            count += stmt.index.coefficient(over) not in (0, 1)
-        if isinstance(stmt, k.Let | k.Store | k.SetElement | k.Update):
-            count += sum(index.coefficient(over) not in (0, 1) for index in _loaded(stmt.value))
-    return count
-
-
-def _loaded(expr: k.Expr) -> list[Index]:
-    if isinstance(expr, k.Load):
-        return [expr.index]
-    return [i for a in expr.args for i in _loaded(a)] if isinstance(expr, k.Apply) else []
+    """Loads and stores of a body itself whose neighbours in `over` are not neighbours in memory."""
+    single = (s for s in body if isinstance(s, k.Let | k.Store | k.SetElement | k.Update))
+    return sum(a.index.coefficient(over) not in (0, 1) for stmt in single for a in own_accesses(stmt))
 
 
 def _expression(expr: k.Expr) -> float:
@@ -70,49 +60,30 @@ def buffer_bytes(program: k.Program) -> int:
 
 def array_bytes(program: k.Program) -> int:
     """Bytes of the arrays that one block works in: shared memory, and its threads' own. Phases follow each other in the
-    same memory."""
-    return max(_array_bytes(phase.body, program.threads) for phase in program.phases())
+    same memory, and so do arrays that are not alive together."""
+    return max(_allocated(phase) for phase in program.phases())
 
 
 def requested_bytes(program: k.Program) -> int:
-    """As array_bytes, if every phase had memory of its own."""
-    return sum(_array_bytes(phase.body, program.threads) for phase in program.phases())
+    """As array_bytes, if every array had memory of its own."""
+    return sum(_array_bytes(a, program.threads) for phase in program.phases() for a in arrays(phase.body))
 
 
-def _array_bytes(body: Sequence[k.Stmt], threads: int) -> int:
-    total = 0
-    for stmt in body:
-        if isinstance(stmt, k.Array):
-            total += stmt.size * stmt.dtype.compute.size * (1 if stmt.space is k.Space.SHARED else threads)
-        elif isinstance(stmt, k.For):
-            total += _array_bytes(stmt.body, threads)
-        elif isinstance(stmt, k.If):
-            total += _array_bytes(stmt.body, threads) + _array_bytes(stmt.orelse, threads)
-    return total
+def shared_bytes(program: k.Program) -> int:
+    """Bytes of a block's shared arrays; phases follow each other in the same memory."""
+    return max(placed_bytes(arrays(phase.body, k.Space.SHARED)) for phase in program.phases())
 
 
-def scattered_bytes(program: k.Program) -> int:
-    """Bytes of parameters that neighbouring threads read far apart: a memory sector is moved for every element."""
-    thread = Var(k.THREAD, program.threads)
-    if program.threads == 1:
-        return 0
-    scattered = {name for name, index in _thread_loads(program.body)
-                 if abs(index.value({thread: 1}) - index.value({})) >= SECTOR_ELEMENTS}
-    return sum(b.size * b.dtype.size for b in program.parameters if b.name in scattered)
+def array_registers(program: k.Program) -> int:
+    """32-bit registers of a thread's own arrays, were all of them alive together."""
+    return max(sum(a.nbytes // 4 for a in arrays(phase.body, k.Space.LOCAL)) for phase in program.phases())
 
 
-def _thread_loads(body: Sequence[k.Stmt]) -> list[tuple[str, Index]]:
-    found: list[tuple[str, Index]] = []
-    for stmt in body:
-        if isinstance(stmt, k.For):
-            found += _thread_loads(stmt.body)
-        elif isinstance(stmt, k.If):
-            found += _thread_loads(stmt.body) + _thread_loads(stmt.orelse)
-        elif isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
-            found.append((stmt.value.buffer, stmt.value.index))
-    return found
+def _allocated(phase: k.Program) -> int:
+    found = list(arrays(phase.body))
+    apart = sum(_array_bytes(a, phase.threads) for a in found if a.offset is None)
+    return apart + sum(placed_bytes(a for a in found if a.space is space) for space in k.Space)
 
 
-def total_cycles(program: k.Program) -> float:
-    """Cycles of all threads of all blocks."""
-    return float(program.grid) * program.threads * _cycles(program.body)
+def _array_bytes(array: k.Array, threads: int) -> int:
+    return array.nbytes * (1 if array.space is k.Space.SHARED else threads)

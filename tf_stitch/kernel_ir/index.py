@@ -178,13 +178,15 @@ def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:
     """Multi-index of a row-major offset, which lies inside the array."""
     out: list[Index] = []
     inner = math.prod(max(d, 1) for d in dims)
-    for axis, dim in enumerate(dims):
+    outermost = True
+    for dim in dims:
         inner //= max(dim, 1)
         if _is_one(dim):
             out.append(constant(0))
             continue
         part = flat // inner if inner != 1 else flat
-        out.append(part % dim if axis and not surely_less(part.bounds[1], dim) else part)
+        out.append(part if outermost or surely_less(part.bounds[1], dim) else part % dim)
+        outermost = False
     return tuple(out)
 
 

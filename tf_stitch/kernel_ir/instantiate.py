@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import reduce
 from operator import mul
 from typing import Any, cast
 
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.walk import rebuilt
 
 
 def instantiate(program: Program, values: Mapping[str, int] | None = None) -> Program:
@@ -18,16 +18,11 @@ def instantiate(program: Program, values: Mapping[str, int] | None = None) -> Pr
     Args:
         values: of atoms by name (see ir.sizes); an atom that is missing keeps its value.
     """
-    return cast(Program, _plain(program, values or {}))
+    known = values or {}
 
+    def plain(_: str, x: Any) -> Any:
+        if not isinstance(x, Size):
+            return x
+        return sum(reduce(mul, (known.get(a.name, a.value) for a in m), c) for m, c in x.terms)
 
-def _plain(x: Any, values: Mapping[str, int]) -> Any:
-    if isinstance(x, Size):
-        return sum(reduce(mul, (values.get(a.name, a.value) for a in m), c) for m, c in x.terms)
-    if isinstance(x, tuple):
-        return tuple(_plain(y, values) for y in x)
-    if is_dataclass(x) and not isinstance(x, type):
-        changed = {f.name: _plain(getattr(x, f.name), values) for f in fields(x)}
-        same = all(changed[f.name] is getattr(x, f.name) for f in fields(x))
-        return x if same else type(x)(**changed)
-    return x
+    return cast(Program, rebuilt(program, plain))

@@ -19,12 +19,16 @@ from tf_stitch.ir.op_attrs import CastAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.verifier import between_barriers
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
             OpKind.ANY: np.logical_or, OpKind.ALL: np.logical_and}
+
+WORD = 4
+"""Bytes of shared memory that races are looked for in."""
 
 
 class KernelFailure(Exception):
@@ -90,9 +94,10 @@ class _Block:
         self.arrays: list[dict[str, dict[int, Any]]] = [{} for _ in range(self.threads)]
         self.sizes: dict[str, int] = {}
         self.epoch = 0  # barriers passed
-        self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # element -> (thread, epoch)
-        self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # element -> (threads, epoch)
-        self.shared: set[str] = set()
+        self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
+        self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
+        self.shared: dict[str, k.Array] = {}
+        self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
 
     def run(self, part: Sequence[k.Stmt]) -> None:
         """Statements up to the next group barrier; what was declared before is still there."""
@@ -116,6 +121,7 @@ class _Block:
             self.epoch += 1
         elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
             self._all_reduce(stmt, active)
+            self.epoch += is_barrier(stmt) and len(active) == self.threads
         elif isinstance(stmt, k.Array):
             self._array(stmt, active)
         else:
@@ -134,7 +140,7 @@ class _Block:
         start = {} if stmt.init is None else {i: stmt.dtype.numpy.type(stmt.init) for i in range(stmt.size)}
         shared = dict(start)
         if stmt.space is k.Space.SHARED:
-            self.shared.add(stmt.name)
+            self.shared[stmt.name] = stmt
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 
@@ -275,22 +281,37 @@ class _Block:
         if not 0 <= at < self.sizes[array]:
             raise VerifyError(f"{array}[{at}] is written; it has {self.sizes[array]} elements")
         self._check_race(array, at, t, "writes")
-        if array in self.shared:
-            self.shared_writes[array, at] = t, self.epoch
+        for word in self._words(array, at):
+            self.shared_writes[word] = t, self.epoch
+            other, place = self.holder.get(word, (array, at))
+            if other != array:  # its memory has a new owner
+                self.arrays[t][other].pop(place, None)
+            self.holder[word] = array, at
         self.arrays[t][array][at] = value
 
+    def _words(self, array: str, at: int) -> list[tuple[str, int]]:
+        """The words of shared memory that an element takes; none of a thread's own array."""
+        declared = self.shared.get(array)
+        if declared is None:
+            return []
+        if declared.offset is None:
+            return [(array, at)]
+        size = declared.nbytes // declared.size
+        first = (declared.offset + at * size) // WORD
+        return [("", first + i) for i in range(size // WORD)]
+
     def _check_race(self, array: str, at: int, t: int, what: str) -> None:
-        writer, epoch = self.shared_writes.get((array, at), (t, self.epoch))
-        if writer != t and epoch == self.epoch:
-            raise VerifyError(f"thread {t} {what} {array}[{at}], which thread {writer} wrote with no barrier between")
-        if array not in self.shared:
-            return
-        readers, epoch = self.shared_reads.get((array, at), (set(), self.epoch))
-        readers = readers if epoch == self.epoch else set()
-        if what == "writes" and readers - {t}:
-            raise VerifyError(f"thread {t} writes {array}[{at}], which another reads with no barrier between")
-        if what == "reads":
-            self.shared_reads[array, at] = readers | {t}, self.epoch
+        for word in self._words(array, at):
+            writer, epoch = self.shared_writes.get(word, (t, self.epoch))
+            if writer != t and epoch == self.epoch:
+                raise VerifyError(f"thread {t} {what} {array}[{at}], which thread {writer} wrote with no barrier "
+                                  "between")
+            readers, epoch = self.shared_reads.get(word, (set(), self.epoch))
+            readers = readers if epoch == self.epoch else set()
+            if what == "writes" and readers - {t}:
+                raise VerifyError(f"thread {t} writes {array}[{at}], which another reads with no barrier between")
+            if what == "reads":
+                self.shared_reads[word] = readers | {t}, self.epoch
 
 
 def _beats(kind: OpKind, value: Any, best: Any) -> bool:

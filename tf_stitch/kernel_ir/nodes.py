@@ -147,13 +147,23 @@ class Space(Enum):
 
 @dataclass(frozen=True)
 class Array:
-    """An uninitialised array of compute-type elements, or filled with `init`."""
+    """An uninitialised array of compute-type elements, or filled with `init`.
+
+    Attributes:
+        offset: byte of the memory that arrays of this space share (see array_memory); None: memory of its own.
+    """
 
     name: str
     dtype: DType
     size: int
     space: Space = Space.LOCAL
     init: float | int | None = None
+    offset: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array; a bool takes those of an int."""
+        return self.size * max(self.dtype.compute.size, 4)
 
 
 @dataclass(frozen=True)
@@ -303,13 +313,15 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Buffer:
-    """A parameter: `size` elements of the storage type `dtype`. A constant carries its values."""
+    """A parameter: `size` elements of the storage type `dtype`. A constant carries its values. One that is `shared` is
+    the memory of another parameter, too: the iteration that writes an element is the last to read it."""
 
     name: str
     dtype: DType
     size: int
     mode: Mode
     constant: tuple[float | int | bool, ...] | None = None
+    shared: bool = False
 
 
 BLOCK = "block"

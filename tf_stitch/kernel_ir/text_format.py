@@ -91,8 +91,9 @@ def _simple(stmt: k.Stmt) -> str:
             return f"{name} = {format_expr(value)}"
         case k.ArgUpdate(best, at, kind, value, index):
             return f"({best}, {at}) = {kind.value}(({best}, {at}), ({format_expr(value)}, {index}))"
-        case k.Array(name, dtype, size, space, init):
-            return f"{space.value} {name}: {dtype.value}[{size}]" + (f" = {init}" if init is not None else "")
+        case k.Array(name, dtype, size, space, init, offset):
+            place = f" at {offset}" if offset is not None else ""
+            return f"{space.value} {name}: {dtype.value}[{size}]{place}" + (f" = {init}" if init is not None else "")
         case k.SetElement(array, index, value, combine):
             text = format_expr(value)
             return f"{array}[{index}] = " + (f"{combine.value}({array}[{index}], {text})" if combine else text)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.walk import accesses, arrays, operands
 
 
 def verify_program(program: k.Program) -> None:
@@ -26,6 +28,8 @@ def verify_program(program: k.Program) -> None:
     for phase in program.phases():
         body = [s for s in phase.body if not isinstance(s, k.GroupBarrier)]  # here they may stand
         verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
+        for first, second in overlapping(phase):
+            raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
     if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
         _verify_grid_barriers(program)
 
@@ -44,6 +48,8 @@ def _verify_grid_barriers(program: k.Program) -> None:
         elif isinstance(stmt, k.GridLoop):
             _require(stmt.blocks % stmt.group == 0 and program.grid % stmt.group == 0,
                      f"{stmt.blocks} blocks on a grid of {program.grid}, {stmt.group} together")
+            _require(not any(arrays(stmt.body, k.Space.SHARED)) or isinstance(stmt.body[-1], k.Barrier),
+                     "no barrier before the next block uses the same shared memory")
             reads, writes = buffers_touched(stmt.body)
             _require(not fresh & (reads | writes), f"{fresh & (reads | writes)}: no grid barrier after its writing")
             for part in between_barriers(stmt):
@@ -67,29 +73,8 @@ def between_barriers(loop: k.GridLoop) -> Iterator[tuple[k.Stmt, ...]]:
 
 def buffers_touched(body: Sequence[k.Stmt]) -> tuple[set[str], set[str]]:
     """Names of the buffers that statements read and write."""
-    reads, writes = set[str](), set[str]()
-    for stmt in body:
-        for part in _parts(stmt):
-            if not isinstance(part, Index):
-                reads.update(_loaded(part))
-        if isinstance(stmt, k.LoadVector):
-            reads.add(stmt.buffer)
-        elif isinstance(stmt, k.Store | k.StoreVector):
-            writes.add(stmt.buffer)
-        elif isinstance(stmt, k.For | k.If):
-            for side in (stmt.body, stmt.orelse if isinstance(stmt, k.If) else ()):
-                inner = buffers_touched(side)
-                reads |= inner[0]
-                writes |= inner[1]
-    return reads, writes
-
-
-def _loaded(expr: k.Expr) -> Iterator[str]:
-    if isinstance(expr, k.Load):
-        yield expr.buffer
-    elif isinstance(expr, k.Apply):
-        for arg in expr.args:
-            yield from _loaded(arg)
+    found = list(accesses(body))
+    return {a.buffer for a in found if not a.write}, {a.buffer for a in found if a.write}
 
 
 def _require(condition: bool, message: str) -> None:
@@ -181,7 +166,7 @@ class _Verifier:
         _require(self.buffers[name].mode is not wrong, f"buffer {name} is declared as {self.buffers[name].mode.value}")
 
     def _reads(self, stmt: k.Stmt, scope: _Scope) -> None:
-        for part in _parts(stmt):
+        for part in operands(stmt):
             if isinstance(part, Index):
                 self._index(part, scope)
             else:
@@ -205,23 +190,3 @@ class _Verifier:
         elif isinstance(expr, k.Apply):
             for arg in expr.args:
                 self._expr(arg, scope)
-
-
-def _parts(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
-    """Expressions and indices that a statement evaluates itself."""
-    if isinstance(stmt, k.Let | k.Update | k.Assign):
-        yield stmt.value
-    elif isinstance(stmt, k.ArgUpdate | k.SetElement | k.Store):
-        yield from (stmt.value, stmt.index)
-    elif isinstance(stmt, k.LetIndex):
-        yield stmt.source
-    elif isinstance(stmt, k.LoadVector):
-        yield from (stmt.at, stmt.index)
-    elif isinstance(stmt, k.StoreVector):
-        yield stmt.index
-    elif isinstance(stmt, k.If):
-        yield stmt.condition
-    elif isinstance(stmt, k.Fail):
-        yield stmt.unless
-    elif isinstance(stmt, k.For) and stmt.limit is not None:
-        yield stmt.limit

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+from tf_stitch.kernel_ir.walk import bodies, statements
 
 UNROLLED = 4
 """Iterations of a serial loop whose loads are under way together (`#pragma unroll 4`)."""
@@ -182,12 +183,13 @@ class _Counter:
         if not stmt.orelse:
             self.body(stmt.body, times, simd, serial)
             return
-        longer = max((stmt.body, stmt.orelse), key=lambda side: sum(1 for _ in _loads(side)))
+        longer = max(bodies(stmt), key=lambda side: sum(not bodies(s) for s in statements(side)))
         self.body(longer, times, simd, serial)
 
     def _array(self, stmt: k.Array) -> None:
         if stmt.space is k.Space.SHARED:
-            self.work.shared_bytes += stmt.size * stmt.dtype.compute.size
+            end = self.work.shared_bytes if stmt.offset is None else stmt.offset
+            self.work.shared_bytes = max(self.work.shared_bytes, end + stmt.nbytes)
         else:
             self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
 
@@ -281,21 +283,21 @@ def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
     return True
 
 
-def _loads(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
-    for stmt in body:
-        if isinstance(stmt, k.For):
-            yield from _loads(stmt.body)
-        elif isinstance(stmt, k.If):
-            yield from _loads((*stmt.body, *stmt.orelse))
-        else:
-            yield stmt
-
-
 def moved_bytes(program: k.Program, work: Work) -> int:
     """Bytes between the kernel and memory if every element that it touches moves once in each direction."""
-    threads = program.grid * program.threads
+    return _moved(program, [(program, work)])
+
+
+def moved_once(program: k.Program) -> int:
+    """The same of all phases together: what several read, or one leaves to another, moves once in each direction."""
+    return _moved(program, [(phase, count_work(phase)) for phase in program.phases()])
+
+
+def _moved(program: k.Program, phases: Sequence[tuple[k.Program, Work]]) -> int:
     touched: dict[tuple[str, bool], float] = {}
-    for a in work.accesses:
-        touched[a.buffer, a.store] = touched.get((a.buffer, a.store), 0.0) + a.distinct * threads
+    for phase, work in phases:
+        for a in work.accesses:
+            touched[a.buffer, a.store] = (touched.get((a.buffer, a.store), 0.0)
+                                          + a.distinct * phase.grid * phase.threads)
     sizes = {b.name: (b.size, b.dtype.size) for b in program.parameters}
     return round(sum(min(count, sizes[name][0]) * sizes[name][1] for (name, _), count in touched.items()))

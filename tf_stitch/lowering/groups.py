@@ -9,6 +9,7 @@ from dataclasses import replace
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.rename import rename_buffers
+from tf_stitch.kernel_ir.walk import arrays
 from tf_stitch.lowering.kernel import LoweredKernel, title
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import value_schemes
@@ -26,7 +27,7 @@ def join_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKerne
         for kernel in together:
             program = kernel.program
             statements = rename_buffers(program.body, buffers.names(kernel))
-            if any(isinstance(s, k.Array) and s.space is k.Space.SHARED for s in statements):
+            if any(arrays(statements, k.Space.SHARED)):
                 statements += (k.Barrier(),)  # the next block uses the same memory
             body += [k.Comment(text)] if (text := title(kernel.schedule.pattern)) else []
             body.append(k.GridLoop(program.grid, statements, sweeps and forwards))
@@ -41,7 +42,7 @@ def in_groups(kernel: LoweredKernel) -> LoweredKernel:
     schedule, program = kernel.schedule, kernel.program
     group = schedule.mapping.row_blocks
     body = program.body
-    if any(isinstance(s, k.Array) and s.space is k.Space.SHARED for s in body):
+    if any(arrays(body, k.Space.SHARED)):
         body += (k.Barrier(),)
     loop = k.GridLoop(program.grid, body, group=group)
     return replace(kernel, program=replace(program, grid=schedule.launched, body=(loop,), resident=schedule.resident))

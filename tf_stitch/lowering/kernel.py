@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.sizes import Size, size
-from tf_stitch.kernel_ir.cost import block_cycles
+from tf_stitch.kernel_ir.array_memory import place_arrays
+from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.scopes import ScopedEmitter
@@ -25,13 +27,23 @@ class LoweredKernel:
 
 
 def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -> LoweredKernel:
-    """Closes a lowering."""
+    """Closes a lowering.
+
+    Raises:
+        ScheduleError: the block has no room for its arrays.
+    """
     body = out.statements
     cost = block_cycles(body)
     if any(isinstance(n, Size) for n in (schedule.domain.rows, schedule.domain.cols)):
         cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
                       title(schedule.pattern))
+    program = place_arrays(program)
+    taken = shared_bytes(program) if program.threads > 1 else array_bytes(program)
+    if 0 < schedule.array_room < taken:
+        raise ScheduleError(f"arrays of {taken} bytes where a block has {schedule.array_room}", schedule.dominant.loc)
+    if 0 < schedule.array_registers < array_registers(program):
+        raise ScheduleError(f"arrays of more than {schedule.array_registers} registers", schedule.dominant.loc)
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, tuple(buffers.arguments))
 
 

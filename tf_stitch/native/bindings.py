@@ -98,9 +98,12 @@ class GraphRecord:
         device: CUDA ordinal.
         graphs: made, one an executable.
         instances: made of them: one for each set of addresses, up to a few.
+        making_ns: nanoseconds that the host spent making both.
         launches: of instances.
+        host_ns: nanoseconds that the host spent finding, updating and launching them.
+        known: launches of an instance that had all addresses already.
+        known_ns: nanoseconds that the host spent on these.
         updates: nodes that got new addresses.
-        host_ns: nanoseconds that the host spent making, updating and launching them.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: of the last failure.
     """
@@ -109,9 +112,12 @@ class GraphRecord:
     device: int
     graphs: int
     instances: int
+    making_ns: int
     launches: int
-    updates: int
     host_ns: int
+    known: int
+    known_ns: int
+    updates: int
     failures: int
     error: str
 
@@ -254,9 +260,9 @@ class OpLibrary:
         records = []
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
-            graphs, instances, launches, updates, host_ns, failures = counts[:6]
-            records.append(GraphRecord(region, device, graphs, instances, launches, updates, host_ns, failures,
-                                       error.decode(errors="replace")))
+            graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, failures = counts[:9]
+            records.append(GraphRecord(region, device, graphs, instances, making_ns, launches, host_ns, known, known_ns,
+                                       updates, failures, error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records

@@ -12,12 +12,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import platform
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +29,11 @@ from tf_stitch.errors import NativeError
 SOURCE_DIR = Path(__file__).parent
 COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
-_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-shared", "-w")
+_FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w")
+_AVX2 = ("-mavx2", "-mfma", "-mf16c")
+_X86_FLAGS = {"host_blocks_avx2.cc": _AVX2,
+              "host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl")}
+"""Source -> instructions it may use where processors are x86: which file runs is decided by the processor at hand."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,8 @@ class Library:
 
     Attributes:
         name: the stem of its file name.
-        sources: file names in SOURCE_DIR, the slowest to compile first.
+        sources: file names in SOURCE_DIR. Those for special processors come last: of a function that several hold, the
+            linker takes the first.
         links_tensorflow: resolves TensorFlow's symbols (the op does; the graph hook must not).
     """
 
@@ -48,7 +55,8 @@ class Library:
 STITCH_OP = Library(
     "stitch_op",
     ("stitch_op.cc", "host_gemm.cc", "executable.cc", "region_runtime.cc", "cublas_lt.cc", "cuda_graph.cc",
-     "gpu_modules.cc", "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "exports.cc"),
+     "gpu_modules.cc", "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "exports.cc", "host_blocks_baseline.cc",
+     "host_blocks_avx2.cc", "host_blocks_avx512.cc"),
     links_tensorflow=True,
 )
 GRAPH_HOOK = Library("graph_hook", ("graph_hook.cc",), links_tensorflow=False)
@@ -65,7 +73,8 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     flags = [*_FLAGS, *tf.sysconfig.get_compile_flags()]
     libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
     version = tf.version.VERSION
-    digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *libraries])
+    special = [flag for source in library.sources for flag in _special_flags(source)]
+    digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *special, *libraries])
     folder = _private_folder(cache_dir.expanduser() / "native")
     target = folder / f"{library.name}-tf{version}-{digest[:16]}.so"
     with _locked(folder / f"{library.name}.lock"):
@@ -129,24 +138,33 @@ def _compile(library: Library, flags: list[str], libraries: list[str], target: P
         )
     _say(f"building {library.name} for this TensorFlow, once (kept in {target.parent})")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
-    sources = [str(SOURCE_DIR / name) for name in library.sources]
     try:
-        run = subprocess.run(
-            [compiler, *flags, *sources, "-o", str(partial), *libraries],
-            capture_output=True,
-            text=True,
-            timeout=COMPILE_SECONDS,
-        )
-        if run.returncode != 0:
-            raise NativeError(
-                f"{compiler} could not build {library.name} (exit {run.returncode}); it needs C++17 and the headers of "
-                f"the installed TensorFlow:\n{_first_errors(run.stderr)}"
-            )
-        partial.replace(target)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NativeError(f"{compiler} could not build {library.name}: {error}") from error
+        with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = [f"{folder}/{source}.o" for source in library.sources]
+            commands = [[compiler, *flags, *_special_flags(source), "-c", str(SOURCE_DIR / source), "-o", made]
+                        for source, made in zip(library.sources, objects, strict=True)]
+            for _ in pool.map(lambda command: _run(library, command), commands):
+                pass
+            _run(library, [compiler, "-shared", *objects, "-o", str(partial), *libraries])
+            partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _special_flags(source: str) -> tuple[str, ...]:
+    return _X86_FLAGS.get(source, ()) if platform.machine() == "x86_64" else ()
+
+
+def _run(library: Library, command: list[str]) -> None:
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NativeError(f"{command[0]} could not build {library.name}: {error}") from error
+    if run.returncode != 0:
+        raise NativeError(
+            f"{command[0]} could not build {library.name} (exit {run.returncode}); it needs C++17 and the headers of "
+            f"the installed TensorFlow:\n{_first_errors(run.stderr)}"
+        )
 
 
 def _first_errors(output: str, limit: int = 12) -> str:

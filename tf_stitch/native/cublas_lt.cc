@@ -46,6 +46,8 @@ enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
 constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
 constexpr int kProposals = 16;
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20, kLeastWorkspace = std::size_t{256} << 10;
+constexpr std::int64_t kWorkspaceShare = 32;  // of what a run touches, one part in so many
 
 struct Library {
   std::string error = "not loaded";
@@ -102,7 +104,7 @@ struct State {
   std::mutex mutex;
   Library library;
   std::map<CUcontext, LtHandle> handles;
-  std::map<std::tuple<CUcontext, GemmSpec, unsigned, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+  std::map<std::tuple<CUcontext, GemmSpec, unsigned, std::size_t, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
 };
 
 State& Global() {
@@ -140,8 +142,10 @@ int DataType(int type) {
 
 class LtGemm final : public GpuGemm {
  public:
-  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, bool tf32, bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), tf32_(tf32), settled_(deterministic) {}
+  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, std::size_t workspace, bool tf32,
+         bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), workspace_(workspace), tf32_(tf32),
+        settled_(deterministic) {}
 
   // A row-major product is the column-major product of the exchanged operands.
   std::string Prepare() {
@@ -231,7 +235,7 @@ class LtGemm final : public GpuGemm {
                        lt_.PreferenceSet(preference, attribute, &value, sizeof(value)));
       }
     };
-    prefer(kPreferWorkspace, std::uint64_t{kGemmWorkspaceBytes});
+    prefer(kPreferWorkspace, std::uint64_t{workspace_});
     prefer(kPreferReductions, kReproducibleReductions);
     for (int operand = 0; operand < 4; ++operand) prefer(kPreferAlignment + operand, kAlignment);
     int found = 0;
@@ -300,6 +304,7 @@ class LtGemm final : public GpuGemm {
   const LtHandle handle_;
   const GemmSpec spec_;
   const unsigned cold_;
+  const std::size_t workspace_;
   const bool tf32_;
   std::atomic<bool> settled_;
   LtDesc desc_ = nullptr;
@@ -318,20 +323,27 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   return state.library.error;
 }
 
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm) {
+std::size_t GemmWorkspaceBytes(std::int64_t bytes) {
+  std::size_t most = kMostWorkspace;
+  while (most > kLeastWorkspace && most > static_cast<std::size_t>(bytes / kWorkspaceShare)) most /= 2;
+  return most;
+}
+
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::size_t workspace,
+                        std::shared_ptr<GpuGemm>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, cold, tf32, deterministic}];
+  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, cold, workspace, tf32, deterministic}];
   if (known == nullptr) {
     LtHandle& handle = state.handles[context];
     if (handle == nullptr) {
       const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
       if (!error.empty()) return error;
     }
-    auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, tf32, deterministic);
+    auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, workspace, tf32, deterministic);
     const std::string error = made->Prepare();
     if (!error.empty()) return error;
     known = std::move(made);

@@ -9,6 +9,7 @@ namespace {
 constexpr int kWarmRuns = 3;
 constexpr std::size_t kFewestSteps = 3;  // fewer are as cheap to launch one by one
 constexpr std::size_t kInstances = 4;    // of one graph
+constexpr std::int64_t kStale = 32;      // launches after which an unused instance may be given other addresses
 constexpr std::size_t kAlign = 256;      // bytes, of scratch memory
 
 std::atomic<int> graph_limit{64};
@@ -31,6 +32,18 @@ std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
     add({copy->target, copy->source});
   }
   return found;
+}
+
+std::vector<std::vector<void*>> AllArguments(const Executable& executable, const Buffers& buffers) {
+  std::vector<std::vector<void*>> found;
+  found.reserve(executable.steps.size());
+  for (const Step& step : executable.steps) found.push_back(Arguments(step, buffers));
+  return found;
+}
+
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // A kernel node's parameters; `addresses` has to outlive them.
@@ -87,7 +100,7 @@ bool StepGraph::Wanted(const std::vector<Step>& steps) {
 
 bool StepGraph::Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
                        const RunStepOn& run) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t start = Now();
   std::lock_guard<std::mutex> lock(mutex_);
   if (failed_) return false;
   std::string error;
@@ -97,7 +110,15 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
     error = Make(executable, buffers, run);
   }
   if (buffers.workspace_bytes < workspace_bytes_) return false;
-  if (error.empty()) error = Select(executable, buffers, run);
+  const bool known = error.empty() && FindKnown(buffers);
+  const bool more = !known && instances_.size() < kInstances;
+  if (error.empty() && more) error = Instantiate();
+  const std::int64_t made = more ? Now() : start;
+  if (error.empty() && !known) {
+    Arguments wanted = AllArguments(executable, buffers);
+    if (!more) instances_.splice(instances_.begin(), instances_, Replaceable(wanted));
+    error = Update(&instances_.front(), executable, buffers, std::move(wanted), run);
+  }
   if (error.empty()) error = CudaError("cuGraphLaunch", Cuda().GraphLaunch(instances_.front().exec, stream));
   if (!error.empty()) {
     failed_ = true;
@@ -105,9 +126,15 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
     counters_.Failed(error);
     return false;
   }
-  const auto spent = std::chrono::steady_clock::now() - start;
+  instances_.front().used = ++launches_;
+  const std::int64_t spent = Now() - made;
+  counters_.making_ns.fetch_add(made - start, std::memory_order_relaxed);
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
-  counters_.host_ns.fetch_add(std::chrono::nanoseconds(spent).count(), std::memory_order_relaxed);
+  counters_.host_ns.fetch_add(spent, std::memory_order_relaxed);
+  if (known) {
+    counters_.known.fetch_add(1, std::memory_order_relaxed);
+    counters_.known_ns.fetch_add(spent, std::memory_order_relaxed);
+  }
   return true;
 }
 
@@ -122,6 +149,7 @@ bool StepGraph::Ready(const Buffers& buffers) const {
 // Products that may run side by side need scratch memory each; those that follow each other share. Where that is too
 // much, one waits for the others.
 void StepGraph::PlaceWorkspaces(const Executable& executable) {
+  const std::size_t most = GemmWorkspaceBytes(executable.bytes);
   const std::size_t steps = executable.steps.size();
   after_ = executable.after;
   workspace_.assign(steps, 0);
@@ -146,7 +174,7 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
       if (begin >= offset + bytes[i]) break;
       offset = std::max(offset, begin + bytes[j]);
     }
-    if (offset + bytes[i] > kGemmWorkspaceBytes) {
+    if (offset + bytes[i] > most) {
       offset = 0;
       for (const auto& [begin, j] : taken) {
         if (begin >= bytes[i]) break;
@@ -160,6 +188,7 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
 }
 
 std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
+  arguments_ = AllArguments(executable, buffers);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
   if (error.empty()) error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
@@ -167,7 +196,6 @@ std::string StepGraph::Make(const Executable& executable, const Buffers& buffers
     for (int j : after_[i]) {
       if (std::find(before.begin(), before.end(), nodes_[j]) == before.end()) before.push_back(nodes_[j]);
     }
-    arguments_.push_back(Arguments(executable.steps[i], buffers));
     CUgraphNode node = nullptr;
     error = AddNode(executable.steps[i], before, arguments_[i], workspace_[i], run, &node);
     nodes_.push_back(node);
@@ -198,33 +226,42 @@ std::string StepGraph::AddNode(const Step& step, const std::vector<CUgraphNode>&
   return error;
 }
 
-std::string StepGraph::Select(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
-  for (auto it = instances_.begin(); it != instances_.end(); ++it) {
-    if (!(it->buffers == buffers)) continue;
-    instances_.splice(instances_.begin(), instances_, it);
-    return "";
-  }
-  if (instances_.size() < kInstances) {
-    CUgraphExec exec = nullptr;
-    const std::string error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec, graph_, 0));
-    if (!error.empty()) return error;
-    counters_.instances.fetch_add(1, std::memory_order_relaxed);
-    instances_.push_front({exec, {}, arguments_});
-  } else {
-    instances_.splice(instances_.begin(), instances_, std::prev(instances_.end()));
-  }
-  return Update(&instances_.front(), executable, buffers, run);
+bool StepGraph::FindKnown(const Buffers& buffers) {
+  const auto it = std::find_if(instances_.begin(), instances_.end(),
+                               [&](const Instance& instance) { return instance.buffers == buffers; });
+  if (it == instances_.end()) return false;
+  instances_.splice(instances_.begin(), instances_, it);
+  return true;
+}
+
+std::string StepGraph::Instantiate() {
+  CUgraphExec exec = nullptr;
+  const std::string error = CudaError("cuGraphInstantiate", Cuda().GraphInstantiate(&exec, graph_, 0));
+  if (!error.empty()) return error;
+  counters_.instances.fetch_add(1, std::memory_order_relaxed);
+  instances_.push_front({exec, {}, arguments_});
+  return "";
+}
+
+std::list<StepGraph::Instance>::iterator StepGraph::Replaceable(const Arguments& wanted) {
+  if (launches_ - instances_.back().used > kStale) return std::prev(instances_.end());
+  const auto others = [&](const Instance& instance) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) count += instance.arguments[i] != wanted[i];
+    return count;
+  };
+  return std::min_element(instances_.begin(), instances_.end(),
+                          [&](const Instance& a, const Instance& b) { return others(a) < others(b); });
 }
 
 std::string StepGraph::Update(Instance* instance, const Executable& executable, const Buffers& buffers,
-                              const RunStepOn& run) {
+                              Arguments wanted, const RunStepOn& run) {
   std::string error;
   std::vector<void*> addresses;
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
+    if (wanted[i] == instance->arguments[i]) continue;
     const Step& step = executable.steps[i];
-    std::vector<void*> arguments = Arguments(step, buffers);
-    if (arguments == instance->arguments[i]) continue;
-    instance->arguments[i] = std::move(arguments);
+    instance->arguments[i] = std::move(wanted[i]);
     counters_.updates.fetch_add(1, std::memory_order_relaxed);
     if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
       const KernelNodeParams params = Params(*launch, instance->arguments[i], &addresses);

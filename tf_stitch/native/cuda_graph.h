@@ -16,9 +16,12 @@ namespace tf_stitch {
 struct GraphCounters {
   std::atomic<std::int64_t> graphs{0};     // made
   std::atomic<std::int64_t> instances{0};  // made of them: one for each set of addresses, up to a few
+  std::atomic<std::int64_t> making_ns{0};  // spent on both
   std::atomic<std::int64_t> launches{0};   // of instances
+  std::atomic<std::int64_t> host_ns{0};    // spent finding, updating and launching them
+  std::atomic<std::int64_t> known{0};      // launches of an instance that had all addresses already
+  std::atomic<std::int64_t> known_ns{0};   // spent on these
   std::atomic<std::int64_t> updates{0};    // nodes that got new addresses
-  std::atomic<std::int64_t> host_ns{0};    // spent making, updating and launching
   std::atomic<std::int64_t> failures{0};   // executables that run step by step because no graph could be made of them
 
   void Failed(const std::string& why) {
@@ -65,10 +68,13 @@ class StepGraph {
   std::size_t WorkspaceBytes(const Executable& executable);
 
  private:
+  using Arguments = std::vector<std::vector<void*>>;  // of each step
+
   struct Instance {
     CUgraphExec exec = nullptr;
     Buffers buffers;
-    std::vector<std::vector<void*>> arguments;  // of each step
+    Arguments arguments;
+    std::int64_t used = 0;  // the launch that used it last
   };
 
   bool Ready(const Buffers& buffers) const;
@@ -76,9 +82,13 @@ class StepGraph {
   std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
   std::string AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
                       std::size_t workspace, const RunStepOn& run, CUgraphNode* node);
-  // The instance with these addresses: a known one, a new one, or the longest unused one updated.
-  std::string Select(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
-  std::string Update(Instance* instance, const Executable& executable, const Buffers& buffers, const RunStepOn& run);
+  // Brings the instance with these addresses to the front, if there is one.
+  bool FindKnown(const Buffers& buffers);
+  std::string Instantiate();  // one more, at the front
+  // The instance to give new addresses: one that nobody has used for long, or the one with the fewest others.
+  std::list<Instance>::iterator Replaceable(const Arguments& wanted);
+  std::string Update(Instance* instance, const Executable& executable, const Buffers& buffers, Arguments wanted,
+                     const RunStepOn& run);
   std::string Capture(const Step& step, std::size_t workspace, const RunStepOn& run, CUgraph* graph);
   void Release();
 
@@ -94,8 +104,9 @@ class StepGraph {
   std::vector<std::vector<int>> after_;          // edges, those between products that share scratch memory included
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
   std::vector<CUgraphNode> nodes_;               // one a step
-  std::vector<std::vector<void*>> arguments_;    // of each step, as the graph was made
+  Arguments arguments_;                          // as the graph was made
   std::list<Instance> instances_;                // last used first
+  std::int64_t launches_ = 0;
 };
 
 }  // namespace tf_stitch

@@ -121,7 +121,7 @@ TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
 
 TFS_EXPORT void tfs_set_graph_limit(int graphs) { tf_stitch::SetGraphLimit(graphs); }
 
-// `counts`: graphs, instances, launches, updates, host_ns, failures; `error` is of the last failure.
+// `counts`: those of GraphCounters, in its order; `error` is of the last failure.
 using tfs_graphs_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* counts, const char* error);
 TFS_EXPORT void tfs_visit_graphs(tfs_graphs_fn visit) {
   for (const tf_stitch::GraphRecord& one : tf_stitch::AllGraphs()) {

@@ -44,8 +44,10 @@ struct GemmSpec {
   int addend_argument() const { return 2 + bias; }
 };
 
-// Bytes of scratch memory that a product may use on a GPU: what cuBLAS advises for Hopper, and TensorFlow takes.
-constexpr std::size_t kGemmWorkspaceBytes = std::size_t{32} << 20;
+// Bytes of scratch memory that the products of a region may use on a GPU, together, if a run touches `bytes` of memory:
+// a part of that, and no more than cuBLAS advises for Hopper. TensorFlow's own products take the library's memory, which
+// its allocator does not know. A power of two: regions of about one size share products.
+std::size_t GemmWorkspaceBytes(std::int64_t bytes);
 
 // A product ready to run in one context. Thread-safe.
 class GpuGemm {
@@ -64,9 +66,11 @@ class GpuGemm {
 };
 
 // The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: an
-// operand that is found in device memory rather than in the cache, as bits.
+// operand that is found in device memory rather than in the cache, as bits. `workspace`: bytes of scratch memory that it
+// may use.
 // Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::shared_ptr<GpuGemm>* gemm);
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::size_t workspace,
+                        std::shared_ptr<GpuGemm>* gemm);
 
 // "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
 std::string LoadCublasLt(const std::vector<std::string>& candidates);

@@ -124,10 +124,11 @@ std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* e
     if (!error.empty()) return error;
   }
   const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
+  const std::size_t workspace = GemmWorkspaceBytes(executable->bytes);
   for (Step& step : executable->steps) {
     std::string error;
     if (auto* gemm = std::get_if<Gemm>(&step)) {
-      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, &gemm->gpu);
+      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, workspace, &gemm->gpu);
     }
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);

@@ -1,9 +1,10 @@
-// Products on the CPU: Eigen's kernel on blocks of rows, spread over TensorFlow's pool.
+// Products on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
 #include <algorithm>
 #include <vector>
 
 #include "Eigen/Core"
 #include "gemm.h"
+#include "host_blocks.h"
 #include "tensorflow/core/framework/types.pb.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -11,72 +12,50 @@ namespace tf_stitch {
 namespace {
 
 constexpr std::int64_t kRows = 64;  // of a block
+constexpr std::int64_t kColumns = 64;  // of a block, at least
 
-template <typename T>
-using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <typename T>
-using Stored = Eigen::Map<const Rows<T>, 0, Eigen::OuterStride<>>;
-template <typename T>
-using Strided = Eigen::Map<const Rows<T>, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
+const HostBlocks& BestBlocks() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && Avx512Blocks() != nullptr) return *Avx512Blocks();
+  if (avx2 && Avx2Blocks() != nullptr) return *Avx2Blocks();
+#endif
+  return *BaselineBlocks();
+}
 
-// A stored matrix as [rows, cols].
-template <typename T>
-Strided<T> View(const T* data, std::int64_t rows, std::int64_t cols, const MatrixLayout& stored) {
-  return {data, rows, cols,
-          {stored.transposed ? 1 : stored.stride, stored.transposed ? stored.stride : 1}};  // outer, inner stride
+const HostBlocks& Blocks() {
+  static const HostBlocks& best = BestBlocks();
+  return best;
+}
+
+// Columns of a block: all of them, unless there are too few blocks of rows for all threads.
+std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
+  const std::int64_t wanted = std::max<std::int64_t>(threads / (g.batch * row_blocks), 1);
+  return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
 
 template <typename T>
-struct Operands {
-  const T *a, *b, *bias, *addend;
-  T* out;
-};
-
-template <typename T, typename Matrix>
-void Activate(Activation activation, Matrix&& x) {
-  if (activation == Activation::kRelu) {
-    x = x.template cwiseMax<Eigen::PropagateNaN>(T(0));
-  } else if (activation == Activation::kGelu) {
-    const auto v = x.array();
-    x = (T(0.5) * v * (T(1) + (T(0.7978845608028654) * (v + T(0.044715) * v * v * v)).tanh())).matrix();
-  }
-}
-
-// Rows [first, last) of product `one`. Operands that lie transposed are copied block by block: one kernel serves all.
-template <typename T>
-void Block(const GemmSpec& g, const Operands<T>& at, std::int64_t one, std::int64_t first, std::int64_t last) {
-  const Rows<T> left = View(at.a + one * g.a.step, g.m, g.k, g.a).middleRows(first, last - first);
-  const T* b = at.b + one * g.b.step;
-  const Eigen::OuterStride<> stride(g.b.stride);
-  Eigen::Map<Rows<T>, 0, Eigen::OuterStride<>> result(at.out + one * g.out.step + first * g.out.stride, last - first,
-                                                      g.n, Eigen::OuterStride<>(g.out.stride));
-  if (g.b.transposed) {
-    result.noalias() = left * Stored<T>(b, g.n, g.k, stride).transpose();
-  } else {
-    result.noalias() = left * Stored<T>(b, g.k, g.n, stride);
-  }
-  if (g.bias) result.rowwise() += Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(at.bias, g.n);
-  if (g.addend) result += Eigen::Map<const Rows<T>>(at.addend + (one * g.m + first) * g.n, last - first, g.n);
-  Activate<T>(g.activation, result);
-}
-
-template <typename T>
-void Multiply(const GemmSpec& g, const Operands<T>& at, tsl::thread::ThreadPool* workers) {
-  const std::int64_t blocks = (g.m + kRows - 1) / kRows;
-  const std::int64_t cost = kRows * g.n * g.k / 8 + 1;  // cycles, about 16 operations each
-  workers->ParallelFor(g.batch * blocks, cost, [&](std::int64_t begin, std::int64_t end) {
+void Multiply(const GemmSpec& g, const Operands<T>& at, BlockOf<T> block, tsl::thread::ThreadPool* workers) {
+  const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
+  const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
+  const std::int64_t column_blocks = (g.n + columns - 1) / columns;
+  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 8 + 1;  // cycles, about 16 operations each
+  workers->ParallelFor(g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i % blocks * kRows;
-      Block(g, at, i / blocks, first, std::min(first + kRows, g.m));
+      const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;
+      block(g, at, i / column_blocks / row_blocks, {row, std::min(row + kRows, g.m)},
+            {column, std::min(column + columns, g.n)});
     }
   });
 }
 
 template <typename T>
-void MultiplyTyped(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
+void MultiplyTyped(const GemmSpec& g, void* const* arguments, BlockOf<T> block, tsl::thread::ThreadPool* workers) {
   const auto at = [&](int i) { return static_cast<const T*>(arguments[i]); };
   Multiply<T>(g, {at(0), at(1), g.bias ? at(2) : nullptr, g.addend ? at(g.addend_argument()) : nullptr,
-                  static_cast<T*>(arguments[g.arguments() - 1])}, workers);
+                  static_cast<T*>(arguments[g.arguments() - 1])}, block, workers);
 }
 
 // Half types in float32: Eigen has no fast kernels for them.
@@ -90,7 +69,7 @@ void MultiplyWidened(const GemmSpec& g, void* const* arguments, tsl::thread::Thr
   const std::vector<float> bias = wide(g.bias, 2, g.n);
   const std::vector<float> addend = wide(g.addend, g.addend_argument(), g.batch * g.m * g.n);
   std::vector<float> out(g.batch * g.m * g.n);
-  Multiply<float>(g, {a.data(), b.data(), bias.data(), addend.data(), out.data()}, workers);
+  Multiply<float>(g, {a.data(), b.data(), bias.data(), addend.data(), out.data()}, Blocks().f32, workers);
   std::transform(out.begin(), out.end(), static_cast<Half*>(arguments[g.arguments() - 1]),
                  [](float x) { return static_cast<Half>(x); });
 }
@@ -100,10 +79,10 @@ void MultiplyWidened(const GemmSpec& g, void* const* arguments, tsl::thread::Thr
 bool RunHostGemm(const GemmSpec& spec, void* const* arguments, tsl::thread::ThreadPool* workers) {
   switch (spec.type) {
     case tensorflow::DT_FLOAT:
-      MultiplyTyped<float>(spec, arguments, workers);
+      MultiplyTyped<float>(spec, arguments, Blocks().f32, workers);
       return true;
     case tensorflow::DT_DOUBLE:
-      MultiplyTyped<double>(spec, arguments, workers);
+      MultiplyTyped<double>(spec, arguments, Blocks().f64, workers);
       return true;
     case tensorflow::DT_HALF:
       MultiplyWidened<Eigen::half>(spec, arguments, workers);

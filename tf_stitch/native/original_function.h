@@ -1,12 +1,26 @@
-// A region's own TensorFlow nodes as a function that runs inside the op, in its thread and on its device.
+// A region's own TensorFlow nodes as a function that runs inside the op, on its device.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/platform/threadpool.h"
 
 namespace tf_stitch {
+
+// An attribute of the FunctionDef: its nodes run side by side, as TensorFlow would run them, not in the op's thread.
+constexpr char kParallel[] = "_tf_stitch_parallel";
+
+// Threads of their own run such nodes: the op waits for them in one of TensorFlow's, and the pool of those could be full
+// of ops that wait. Nothing in this pool waits for anything in it.
+inline tensorflow::thread::ThreadPool* ParallelNodes() {
+  static auto* pool = new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tf_stitch_original",
+                                                         std::max(2, tensorflow::port::MaxParallelism()));
+  return pool;
+}
 
 // The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
 class OriginalNodes {
@@ -29,6 +43,7 @@ class OriginalNodes {
     absl::Status status;
     // The first costs least per node. It takes no edges between host and device memory, which the second does.
     for (const char* executor : {"SINGLE_THREADED_EXECUTOR", ""}) {
+      if (parallel_ && *executor != '\0') continue;
       tensorflow::FunctionLibraryRuntime::InstantiateOptions options;
       options.lib_def = &library_;
       options.executor_type = executor;
@@ -39,11 +54,16 @@ class OriginalNodes {
     return status;
   }
 
+  bool parallel() const { return parallel_; }
+
  private:
   explicit OriginalNodes(const tensorflow::FunctionDefLibrary& functions)
-      : name_(functions.function(0).signature().name()), library_(tensorflow::OpRegistry::Global(), functions) {}
+      : name_(functions.function(0).signature().name()),
+        parallel_(functions.function(0).attr().count(kParallel) != 0),
+        library_(tensorflow::OpRegistry::Global(), functions) {}
 
   std::string name_;
+  bool parallel_;
   tensorflow::FunctionLibraryDefinition library_;
 };
 
@@ -57,8 +77,8 @@ class OriginalFunction {
   ~OriginalFunction() { Release(); }
 
   // Runs the nodes on the op's inputs and sets its outputs, in place of those of a failed attempt. Variables are read
-  // and written by TensorFlow's own ops: the caller holds no lock. All in this thread: it may be one of the pool's,
-  // and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
+  // and written by TensorFlow's own ops: the caller holds no lock. None of it in TensorFlow's pool: this thread may be one
+  // of the pool's, and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
   absl::Status Run(tensorflow::OpKernelContext* ctx, const OriginalNodes& nodes, bool* ran) {
     *ran = false;
     tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
@@ -68,7 +88,7 @@ class OriginalFunction {
         tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
         if (const Instance* instance = Find(library)) {
           *ran = true;
-          return Run(ctx, library, instance->handle);
+          return Run(ctx, library, instance->handle, nodes.parallel());
         }
       }
       tensorflow::mutex_lock lock(mutex_);
@@ -97,14 +117,15 @@ class OriginalFunction {
   };
 
   absl::Status Run(tensorflow::OpKernelContext* ctx, tensorflow::FunctionLibraryRuntime* library,
-                   tensorflow::FunctionLibraryRuntime::Handle handle) const {
-    std::function<void(std::function<void()>)> in_this_thread = [](std::function<void()> work) { work(); };
+                   tensorflow::FunctionLibraryRuntime::Handle handle, bool parallel) const {
+    std::function<void(std::function<void()>)> runner = [](std::function<void()> work) { work(); };
+    if (parallel) runner = [](std::function<void()> work) { ParallelNodes()->Schedule(std::move(work)); };
     tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
     options.cancellation_manager = ctx->cancellation_manager();
     options.step_container = ctx->step_container();
     options.stats_collector = ctx->stats_collector();
-    options.runner = &in_this_thread;
-    options.run_all_kernels_inline = true;
+    options.runner = &runner;
+    options.run_all_kernels_inline = !parallel;
     options.rendezvous = ctx->rendezvous();
     options.create_rendezvous = on_gpu_;  // for edges between its two memories
 

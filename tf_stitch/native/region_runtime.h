@@ -55,7 +55,7 @@ struct ReasonRecord {
 struct GraphRecord {
   std::int64_t region;
   int device;
-  std::int64_t counts[6];  // graphs, instances, launches, updates, host_ns, failures (see GraphCounters)
+  std::int64_t counts[9];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, failures
   std::string error;       // of the last failure
 };
 

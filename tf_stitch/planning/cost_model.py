@@ -1,7 +1,8 @@
 """Predicted time of a kernel (F6 by model): a roofline over a device profile.
 
 Memory, arithmetic and waiting overlap for the most part: the longest counts, and a tenth of the rest (compare XLA's
-`GpuPerformanceModel`, which adds compute and memory times and takes off 95 % of the smaller).
+`GpuPerformanceModel`, which adds compute and memory times and takes off 95 % of the smaller). Both parts were chosen on
+the kernels of benchmarks/cost_model_h200.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
+from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
 from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
 from tf_stitch.planning.stitch_plan import Pattern
@@ -29,25 +31,18 @@ no schedule rule takes it."""
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
 load, compute and store at the same times."""
-BASE_REGISTERS, LARGEST_REGISTERS, REGISTERS = 32, 255, 65536
-"""Registers of a thread beside its arrays, at most, and of a processor."""
-RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""What a streaming multiprocessor holds at once."""
 SATURATING_THREADS = 512
-"""Threads of a streaming multiprocessor from which arithmetic runs at full rate."""
+"""Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
+after 4 cycles."""
 SWEEP_LOSS = 1.1
 """What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
 wait and end together. Measured on an H200: batch norm 262144x256 218 us joined, 212 apart; softmax 64x500000 113,
 105."""
 CACHE_KEPT = 0.5
-"""Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards."""
+"""Part of a GPU's last cache that still holds what a phase touched last, when the next one goes backwards. Assumed: the
+other half went to what the phase wrote and nobody reads."""
 NEAR_BYTES = 16384
-"""What a CPU's first cache surely holds."""
-COLD_CALL_US = 0.5
-"""What a CPU kernel costs at least beside its work: between others its code and arguments are not as warm as in the
-loop that calibration times. Not measured by calibration: chosen on one run of models/scripts/digits_encoder.py on one
-machine, 53 ms a step against 64 without it."""
-
+"""What a CPU's first cache surely holds: half of the smallest there are."""
 
 @dataclass(frozen=True)
 class Prediction:
@@ -136,13 +131,13 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
     for loop in loops:  # while the blocks of one group wait, those of another work
         meetings = sum(isinstance(s, GroupBarrier) for s in loop.body)
         barriers += meetings * loop.blocks / program.grid / max(program.resident, 1)
-    return Prediction(device.profile.launch_us, total, 0.0, barriers * device.profile.barrier_us,
-                      sum(part.nbytes for part in parts), overlap=0.0)
+    wait = barriers * interpolate(device.profile.barrier, program.grid)
+    return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
 
 
 def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
-    resident = _resident_blocks(program, work, profile)
+    resident = _resident_blocks(program, work, device)
     share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
     uneven = share * device.processors / program.grid
     memory = max(_us(nbytes, gbps), _cache_us(program, work, device))
@@ -161,26 +156,13 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
 
 def resident_blocks(program: Program, device: DeviceSpec) -> int:
     """Blocks that a streaming multiprocessor holds at once, judged by the program's arrays."""
-    return _resident_blocks(program, count_work(program), device.profile)
+    return _resident_blocks(program, count_work(program), device)
 
 
-def fits_registers(program: Program) -> bool:
-    """Whether a GPU's registers hold the program's arrays: more would spill."""
-    together = max(program.resident, 1) * program.threads
-    return _registers(count_work(program)) <= min(LARGEST_REGISTERS, REGISTERS // together)
-
-
-def _registers(work: Work) -> int:
-    return BASE_REGISTERS + work.registers
-
-
-def _resident_blocks(program: Program, work: Work, profile: DeviceProfile) -> int:
+def _resident_blocks(program: Program, work: Work, device: DeviceSpec) -> int:
     if program.resident:
         return program.resident
-    registers = min(_registers(work), LARGEST_REGISTERS)
-    by_threads = min(RESIDENT_THREADS, REGISTERS // registers) // program.threads
-    by_shared = profile.shared_bytes // work.shared_bytes if work.shared_bytes else RESIDENT_BLOCKS
-    return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
+    return blocks_that_fit(program.threads, BASE_REGISTERS + work.registers, work.shared_bytes, device)
 
 
 def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
@@ -205,7 +187,7 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
 
 def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
-    launch = max(profile.launch_us, COLD_CALL_US)
+    launch = profile.launch_us
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3
     memory = max(_us(nbytes, gbps), near) + _strided_us(program, work, profile)
     ops = _ops_ns(work.vector, profile) + _ops_ns(work.scalar, profile, "scalar ")

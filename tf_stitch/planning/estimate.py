@@ -3,17 +3,19 @@ scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
 
-from tf_stitch.device.profile import interpolate
+import math
+
+from tf_stitch.device.profile import DeviceProfile, interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
-from tf_stitch.planning.cost_model import COLD_CALL_US, SATURATING_THREADS
+from tf_stitch.planning.cost_model import SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
 
 CYCLES_PER_NS = 3.0
-"""Of a CPU, about."""
+"""Of a CPU, about; only where an estimate asks whether a kernel is inlined."""
 
 ADDEND = 3.0
 """How much longer a GPU's library takes for what it reads when a product is done than a kernel does. On an H200 a bias
@@ -33,7 +35,7 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
     if device.is_gpu:
         busy = min(1.0, max(blocks, 1) * threads / (device.processors * SATURATING_THREADS))
         return profile.launch_us + interpolate(profile.latency, moved) + max(memory, work / busy) * 1e-3
-    launch = max(profile.launch_us, COLD_CALL_US)
+    launch = profile.launch_us
     if blocks == 1 or max(memory, work) < INLINE_CYCLES / CYCLES_PER_NS:
         return launch + max(memory, work) * 1e-3
     cores = min(device.processors, blocks)
@@ -41,15 +43,23 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
 
 
 def call_us(pattern: Pattern, device: DeviceSpec) -> float:
-    """Microseconds of a library call, which has the whole device at work. What it reads and computes beside its product
-    comes on top, for the product hides neither."""
+    """Microseconds of a library call, which has the whole device at work: as it was measured, or estimated where that
+    was not done. What it reads and computes beside its product comes on top, for the product hides neither."""
     product = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
     known = set(product.reads())
     added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
     work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
     added *= ADDEND if device.is_gpu else 1
     cores = 1 if device.is_gpu else device.processors
-    return estimate_us(product, device, device.processors, SATURATING_THREADS) + (added + work / cores) * 1e-3
+    alone = _product_us(pattern.nodes[0], device.profile)
+    if alone is None:
+        alone = estimate_us(product, device, device.processors, SATURATING_THREADS)
+    return alone + (added + work / cores) * 1e-3
+
+
+def _product_us(product: Node, profile: DeviceProfile) -> float | None:
+    *batch, m, n = (int(d) for d in product.type.dims)
+    return profile.product_us(product.type.dtype.value, (math.prod(batch), m, int(terms_of(product)), n))
 
 
 def _memory_ns(nbytes: int, device: DeviceSpec) -> float:

@@ -28,18 +28,23 @@ COMPLEX_NODES = 4
 
 @dataclass(frozen=True)
 class MeasuredCost:
-    """Measured microseconds of a pattern where it and each of its ops alone were measured, else the model's."""
+    """Measured microseconds of a pattern where it and each of its ops alone were measured, else the model's.
+
+    Attributes:
+        call_us: of a call, which the times lack: CPU kernels are timed in a loop, where a call costs next to nothing.
+    """
 
     model: TimeOf
     times: MeasuredTimes
     aligned: bool = True
+    call_us: float = 0.0
 
     def __call__(self, pattern: Pattern) -> float | None:
         known = self._known(pattern)
         alone = (Pattern((node,), (node,), pattern.free) for node in pattern.nodes)
         if known is None or (len(pattern.nodes) > 1 and any(self._known(op) is None for op in alone)):
             return self.model(pattern)
-        return known
+        return known + self.call_us
 
     def _known(self, pattern: Pattern) -> float | None:
         return self.times.get(measurement_key(pattern, self.aligned))

@@ -4,11 +4,12 @@ less than it saves and keeps little more memory alive."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.planning.contraction import AcyclicContraction
 
 PEAK = 1.05
@@ -16,7 +17,8 @@ PEAK = 1.05
 SLACK_BYTES = 1 << 20
 """Bytes that do not count: less than what an allocator rounds up."""
 HOT = 0.25
-"""Part of a value that the caches still hold when its only reader runs next."""
+"""Part of a value that the caches still hold when its only reader runs next. Assumed: nobody knows what TensorFlow runs
+in between."""
 
 
 @dataclass(frozen=True)
@@ -41,33 +43,32 @@ class RegionNode:
     nbytes: int = 0
 
 
-@dataclass(frozen=True)
-class RemoteCost:
-    """What one op less saves, and what reading a value late costs. Set by hand: profiles of devices hold neither what
-    TensorFlow's executor costs nor the rates of single caches, and regions are formed before a device is asked.
-
-    Attributes:
-        saved_us: microseconds of an op: the executor's work and a launch.
-        cache_bytes: values up to this size are read from a cache if they are read at once.
-        bytes_per_us: how much slower memory is than that cache, as bytes that cost a microsecond more.
-    """
-
-    saved_us: float
-    cache_bytes: int
-    bytes_per_us: float
+Profiles = Mapping[str, DeviceProfile]
+"""Of "CPU" and "GPU"."""
 
 
-GPU = RemoteCost(saved_us=6.0, cache_bytes=50 << 20, bytes_per_us=4e6)
-CPU = RemoteCost(saved_us=6.0, cache_bytes=1 << 20, bytes_per_us=4e4)
+def saved_us(profile: DeviceProfile) -> float:
+    """What one op less saves: the executor's work, a launch, and on a CPU handing a loop to the other cores."""
+    return profile.op_us + profile.handover_us
 
 
-def stitch_remote(nodes: Sequence[RegionNode], groups: AcyclicContraction[str]) -> None:
+def late_us(profile: DeviceProfile, nbytes: int) -> float:
+    """What reading a value from memory takes longer than from the cache that it fits in."""
+    memory = profile.bandwidth[-1][1]
+    cache = max((rate for size, rate in profile.bandwidth if size >= nbytes), default=memory)
+    if profile.target == "cpu":  # rates are one core's
+        memory, cache = memory * profile.all_cores, cache * profile.processors
+    return max(nbytes / memory - nbytes / cache, 0.0) / 1e3
+
+
+def stitch_remote(nodes: Sequence[RegionNode], groups: AcyclicContraction[str], profiles: Profiles) -> None:
     """Merges groups that update state with each other, and other groups with those that wait for equally many working
     nodes of no region, so that none has to wait for a later one.
 
     Args:
         nodes: in topological order over inputs and controls.
         groups: of their names; groups with a place are regions.
+        profiles: what the devices were measured to do.
     """
     memory = LiveBytes(nodes)
     by_name = {n.name: n for n in nodes}
@@ -93,7 +94,7 @@ def stitch_remote(nodes: Sequence[RegionNode], groups: AcyclicContraction[str]) 
         if known is None or groups.find(known) == groups.find(node.name):
             continue
         one, other = groups.members(known), groups.members(node.name)
-        if not _pays(other, by_name, readers) or not memory.allows(one, other):
+        if not _pays(other, by_name, readers, profiles) or not memory.allows(one, other):
             continue
         union = [*one, *other]
         if groups.merge(known, node.name):
@@ -110,14 +111,14 @@ def _depths(nodes: Sequence[RegionNode]) -> dict[str, int]:
     return depth
 
 
-def _pays(members: Sequence[str], by_name: dict[str, RegionNode], readers: Counter[str]) -> bool:
+def _pays(members: Sequence[str], by_name: dict[str, RegionNode], readers: Counter[str], profiles: Profiles) -> bool:
     """Whether an op less saves more than it costs to read late what nothing but this region reads."""
     place = by_name[members[0]].place
-    cost = GPU if place is not None and "GPU" in str(place[0]) else CPU
+    profile = profiles["GPU" if place is not None and "GPU" in str(place[0]) else "CPU"]
     inside = set(members)
     read = {p for m in members for p in by_name[m].inputs if p not in inside}
-    hot = sum(by_name[p].nbytes for p in read if readers[p] == 1 and by_name[p].nbytes <= cost.cache_bytes)
-    return HOT * hot / cost.bytes_per_us < cost.saved_us
+    late = sum(late_us(profile, by_name[p].nbytes) for p in read if readers[p] == 1)
+    return HOT * late < saved_us(profile)
 
 
 class LiveBytes:

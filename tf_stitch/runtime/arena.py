@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from tf_stitch.kernel_ir.first_fit import first_fit
+
 PARTS = 16
 """Segments that a large arena is asked for in. TensorFlow's allocator cuts a free block in two only where it is twice
 as large as what is asked for, or 128 MiB larger: as one piece 171 MiB took 256."""
@@ -69,9 +71,4 @@ class _Segment:
 
     def gap(self, value: Lifetime) -> int:
         """The lowest offset at which `value` meets nothing."""
-        offset = 0
-        for begin, end in sorted((at, at + other.nbytes) for at, other in self.values if other.meets(value)):
-            if begin >= offset + value.nbytes:
-                break
-            offset = max(offset, end)
-        return offset
+        return first_fit(value.nbytes, [(at, at + other.nbytes) for at, other in self.values if other.meets(value)])

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.walk import accesses
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
 from tf_stitch.runtime.library_calls import LibraryCall
+from tf_stitch.runtime.rounds import Touch, plan_rounds
 from tf_stitch.schedule.kernel_schedule import Rule
 
 Work: TypeAlias = LoweredKernel | LibraryCall
@@ -22,6 +26,10 @@ Work: TypeAlias = LoweredKernel | LibraryCall
 SMALL_BYTES = 1 << 12
 """A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
 fresh buffer would have another address in every call, and a CUDA graph's nodes hold addresses."""
+
+WORTH_REUSING = 1 << 16
+"""Bytes of a value from which on its kernel writes over an operand where it can: a smaller one is not worth another
+variant of a kernel."""
 
 
 @dataclass
@@ -32,6 +40,7 @@ class BufferPlan:
     Attributes:
         writer: the kernel that writes a node.
         readers: the kernels that have a variable among their arguments, ascending.
+        reused: values of the arena that are written over another that nobody reads later, and that other.
         arena: bytes of each segment.
         live_bytes: what the arena's values take at one time, at most.
     """
@@ -43,6 +52,7 @@ class BufferPlan:
     state: list[tuple[int, StateMode]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)  # after all kernels
     rounds: list[int] = field(default_factory=list)
+    reused: dict[Node, Node] = field(default_factory=dict)
     arena: tuple[int, ...] = ()
     live_bytes: int = 0
     writer: dict[Node, int] = field(default_factory=dict)
@@ -88,7 +98,9 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
             _assign(plan, copies, node, number[node.attrs.handle], copied, by_calls)
-    plan.rounds = _rounds(plan) if packed else list(range(len(kernels)))
+    touches = [_touches(plan, kernel) for kernel in kernels]
+    plan.rounds = plan_rounds(touches) if packed else list(range(len(kernels)))
+    _reuse_operands(plan, {node for _, node in copies})
     _plan_arena(plan, [node for _, node in copies])
     plan.copies = [Copy(target, plan.argument(node, k.Mode.READ), int(node.type.nbytes)) for target, node in copies]
     return plan
@@ -165,9 +177,9 @@ def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
 
 
 def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
-    accesses = _accesses(body, names)
-    writes = [wrote for _, wrote in accesses]
-    return rule in _IN_PLACE and len({index for index, _ in accesses}) == 1 and writes == sorted(writes)
+    found = _accesses(body, names)
+    writes = [wrote for _, wrote in found]
+    return rule in _IN_PLACE and len({index for index, _ in found}) == 1 and writes == sorted(writes)
 
 
 _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
@@ -175,67 +187,123 @@ _IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
 column in a column reduction, whose threads meet before the one that has the sum writes."""
 
 
+def _reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
+    """Lets kernels write over operands that nobody else reads then or later.
+
+    Args:
+        copied: values that are read after all kernels.
+    """
+    readers: dict[Node, list[int]] = {}
+    for i, kernel in enumerate(plan.kernels):
+        for node, mode in kernel.arguments:
+            if mode is k.Mode.READ and node in plan.writer and node not in plan.place:
+                readers.setdefault(node, []).append(i)
+    taken = set(copied)
+    for i, kernel in enumerate(plan.kernels):
+        for value in [node for node, mode in kernel.arguments if mode is k.Mode.WRITE]:
+            if value in plan.place or value.type.nbytes < WORTH_REUSING:
+                continue
+            for operand in [node for node, mode in kernel.arguments if mode is k.Mode.READ and node in readers]:
+                last = all(plan.rounds[j] < plan.rounds[i] for j in readers[operand] if j != i)
+                if last and operand not in taken and plan.writer[operand] != i and operand.type == value.type \
+                        and _write_over(plan, i, value, operand):
+                    taken.add(operand)
+                    break
+
+
+def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:
+    """Whether a kernel may write a value over an operand; the two are then marked as the same memory."""
+    kernel = plan.kernels[i]
+    if isinstance(kernel, LibraryCall):
+        return False
+    names = {p.name for p, (node, _) in zip(kernel.program.parameters, kernel.arguments, strict=True)
+             if node in (operand, value)}
+    if not _one_access_each(kernel, names):
+        return False
+    buffers = tuple(replace(b, shared=True) if b.name in names else b for b in kernel.program.buffers)
+    plan.kernels[i] = replace(kernel, program=replace(kernel.program, buffers=buffers))
+    plan.reused[value] = operand
+    return True
+
+
 def _is_variable(node: Node, handle: str) -> bool:
     return isinstance(node.attrs, VariableAttrs) and node.attrs.handle == handle
 
 
 def _accesses(body: Sequence[k.Stmt], names: set[str]) -> list[tuple[Index, bool]]:
-    """Indices at which buffers of `names` are read (False) or written (True), in program order; vectors by their first
-    element."""
-    found: list[tuple[Index, bool]] = []
-    for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop):
-            found += _accesses(stmt.body, names)
-        elif isinstance(stmt, k.If):
-            found += _loads(stmt.condition, names) + _accesses(stmt.body, names) + _accesses(stmt.orelse, names)
-        elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            found += [(stmt.index, isinstance(stmt, k.StoreVector))] if stmt.buffer in names else []
-        elif isinstance(stmt, k.Store):
-            found += _loads(stmt.value, names) + ([(stmt.index, True)] if stmt.buffer in names else [])
-        elif isinstance(stmt, k.Let | k.Assign | k.SetElement | k.Update | k.ArgUpdate):
-            found += _loads(stmt.value, names)
+    """Indices at which buffers of `names` are read (False) or written (True), in program order."""
+    return [(a.index, a.write) for a in accesses(body) if a.buffer in names]
+
+
+def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
+    """Values that will live in the arena are told apart by node, all others by place."""
+    found = []
+    for node, mode in kernel.arguments:
+        if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
+            found.append(Touch(plan.argument(node, mode), mode is k.Mode.WRITE))
+        else:
+            nbytes = None if isinstance(node.type.nbytes, Size) else int(node.type.nbytes)
+            found.append(Touch(node, mode is k.Mode.WRITE, nbytes))
     return found
 
 
-def _loads(expr: k.Expr, names: set[str]) -> list[tuple[Index, bool]]:
-    if isinstance(expr, k.Load):
-        return [(expr.index, False)] if expr.buffer in names else []
-    return [i for a in expr.args for i in _loads(a, names)] if isinstance(expr, k.Apply) else []
-
-
-def _rounds(plan: BufferPlan) -> list[int]:
-    """The round of each kernel: after every kernel before it that writes what it reads or writes, or reads what it
-    writes. Values that will live in the arena are told apart by node, all others by place."""
-    read: dict[Node | BufferRef, int] = {}
-    written: dict[Node | BufferRef, int] = {}
-    rounds: list[int] = []
-    for kernel in plan.kernels:
-        touched: list[tuple[Node | BufferRef, k.Mode]] = []
-        for node, mode in kernel.arguments:
-            inside = node not in plan.place and node.kind not in (OpKind.INPUT, OpKind.VARIABLE)
-            touched.append((node if inside else plan.argument(node, mode), mode))
-        after = [written[p] + 1 for p, _ in touched if p in written]
-        after += [read[p] + 1 for p, mode in touched if mode is k.Mode.WRITE and p in read]
-        rounds.append(max(after, default=0))
-        for place, mode in touched:
-            seen = written if mode is k.Mode.WRITE else read
-            seen[place] = max(seen.get(place, 0), rounds[-1])
-    return rounds
-
-
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
-    """Places what no other place takes, by lifetimes measured in rounds; those of `copied` last to the end."""
+    """Places what no other place takes, by lifetimes; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
-    for i, kernel in zip(plan.rounds, plan.kernels, strict=True):
-        for node, mode in kernel.arguments:
-            if node in plan.place or (mode is k.Mode.READ and node not in life):
+    times = list(_times(plan))
+    for mine in times:
+        for node, mode, first, last in mine:
+            memory = _memory_of(node, plan)
+            if node in plan.place or (mode is k.Mode.READ and memory not in life):
                 continue
-            life.setdefault(node, []).append(i)
+            life.setdefault(memory, []).extend((first, last))
+    end = max((last for mine in times for _, _, _, last in mine), default=0)
     for node in copied:
-        if node in life:
-            life[node].append(max(plan.rounds))
+        if _memory_of(node, plan) in life:
+            life[_memory_of(node, plan)].append(end)
     lifetimes = [Lifetime(-(-max(int(node.type.nbytes), 1) // ALIGNMENT) * ALIGNMENT, min(at), max(at))
                  for node, at in life.items()]
     arena = plan_arena(lifetimes)
     plan.place.update({node: BufferRef(Space.ARENA, offset) for node, offset in zip(life, arena.offsets, strict=True)})
+    plan.place.update({node: plan.place[_memory_of(node, plan)] for node in plan.reused})
     plan.arena, plan.live_bytes = arena.segments, live_bytes(lifetimes)
+
+
+def _memory_of(node: Node, plan: BufferPlan) -> Node:
+    """The first value in the memory of one of the arena."""
+    while node in plan.reused:
+        node = plan.reused[node]
+    return node
+
+
+def _times(plan: BufferPlan) -> Iterator[list[tuple[Node, k.Mode, int, int]]]:
+    """For each kernel: its arguments, and from when to when it needs them. Time is counted in rounds, and where a
+    kernel has grid barriers, by these inside its round: what groups hand to each other shares memory, too. Of several
+    such kernels in a round that is so for the first: nothing is known of when the others wait."""
+    parts = {i: parts for i, kernel in enumerate(plan.kernels) if len(parts := scratch_parts(kernel)) > 1}
+    first_of = {plan.rounds[i]: i for i in reversed(parts)}
+    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(plan.rounds, default=-1) + 1)]
+    begin = list(accumulate(length, initial=0))
+    for i, kernel in enumerate(plan.kernels):
+        r = plan.rounds[i]
+        names = [b.name for b in kernel.program.parameters] if isinstance(kernel, LoweredKernel) else []
+        mine = []
+        for j, (node, mode) in enumerate(kernel.arguments):
+            at = [p for p, touched in enumerate(parts[i]) if names[j] in touched] if first_of.get(r) == i else []
+            at = at or [0, length[r] - 1]
+            mine.append((node, mode, begin[r] + at[0], begin[r] + at[-1]))
+        yield mine
+
+
+def scratch_parts(kernel: Work) -> list[set[str]]:
+    """The buffers that groups of a kernel hand to each other and touch between two grid barriers each. Others may be
+    known to the compiler as nobody else's memory."""
+    if not isinstance(kernel, LoweredKernel):
+        return []
+    scratch = {b.name for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH}
+    parts: list[set[str]] = [set()]
+    for stmt in kernel.program.body:
+        if isinstance(stmt, k.GridBarrier):
+            parts.append(set())
+        parts[-1] |= scratch & {a.buffer for a in accesses([stmt])}
+    return parts

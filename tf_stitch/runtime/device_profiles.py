@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from tf_stitch.device.profile import DeviceProfile, device_key, read_profile
+from tf_stitch.device.profile import VERSION, DeviceProfile, device_key, read_profile
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, cpu_spec, gpu_spec
+from tf_stitch.errors import BuildError, ProfileError
 from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_name, gpu_name
 
 
@@ -16,9 +18,7 @@ def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    name = gpu_name(ordinal) if target == "cuda" else cpu_name()
-    suffix = "" if target == "cuda" else f"_{cpu_count()}_cores"
-    return cache_dir / "profiles" / f"{device_key(name)}{suffix}.json"
+    return cache_dir / "profiles" / f"{_device_key(target, ordinal)}.v{VERSION}.json"
 
 
 def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
@@ -27,8 +27,11 @@ def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    profile = own_profile_path(cache_dir, target, ordinal)
-    return cache_dir / "measured" / profile.name
+    return cache_dir / "measured" / f"{_device_key(target, ordinal)}.json"
+
+
+def _device_key(target: str, ordinal: int) -> str:
+    return device_key(gpu_name(ordinal)) if target == "cuda" else device_key(f"{cpu_name()} {cpu_count()} cores")
 
 
 def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
@@ -57,6 +60,20 @@ def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     if ordinal is None:
         return cpu_spec(own or CPU.profile, cpu_count())
     return gpu_spec(own or H200.profile, compute_capability(ordinal))
+
+
+@lru_cache(maxsize=16)
+def profiles(cache_dir: Path) -> Mapping[str, DeviceProfile]:
+    """Of this machine's "CPU" and "GPU", for what is decided before a device is asked: where there is no such GPU, or
+    the user's own profile is damaged (whoever builds kernels says so), a shipped one."""
+    return {"CPU": _profile(cache_dir, None, CPU), "GPU": _profile(cache_dir, 0, H200)}
+
+
+def _profile(cache_dir: Path, ordinal: int | None, shipped: DeviceSpec) -> DeviceProfile:
+    try:
+        return device_spec(cache_dir, ordinal).profile
+    except (BuildError, ProfileError):
+        return shipped.profile
 
 
 def _own(path: Path) -> DeviceProfile | None:

@@ -39,22 +39,29 @@ class DeviceExecutable:
     """An executable bound to memory; calling it enqueues its steps on the current stream.
 
     Attributes:
+        arena: memory in which steps leave values for others.
         outputs: what each call writes, in the executable's order: CuPy arrays of bytes.
         state: by name, where each variable that gets a new value has it after a call; bytes too. One that is updated
             in place is updated in the array given.
     """
 
     def __init__(self, executable: Executable, cubin: Path | None, inputs: Mapping[str, Any],
-                 variables: Mapping[str, Any]) -> None:
-        """Inputs and variables are contiguous CuPy arrays by name; `cubin` may be None if nothing is launched."""
+                 variables: Mapping[str, Any], allocate: Callable[[int], Any] | None = None) -> None:
+        """
+        Args:
+            cubin: may be None if nothing is launched.
+            inputs, variables: contiguous CuPy arrays by name.
+            allocate: gives so many bytes for the arena and for what steps write; without it they hold garbage.
+        """
         import cupy
         self._module = cupy.RawModule(path=str(cubin)) if cubin else None
-        self._arena = _garbage(executable.arena_bytes)
+        allocate = allocate or _garbage
+        self.arena = allocate(executable.arena_bytes)
         counters = sum(step.grid for step in executable.steps if isinstance(step, DeviceLaunch) and step.cooperative)
         self._counters = cupy.zeros(counters * COUNTER_BYTES, cupy.uint8)
-        self.outputs = [_garbage(t.nbytes) for t in executable.outputs]
+        self.outputs = [allocate(t.nbytes) for t in executable.outputs]
         current = [variables[name] for name in executable.variables]
-        fresh = [_garbage(current[number].nbytes) for number, _ in executable.state]
+        fresh = [allocate(current[number].nbytes) for number, _ in executable.state]
         self.state = {executable.variables[number]: current[number] if mode is StateMode.IN_PLACE else fresh[i]
                       for i, (number, mode) in enumerate(executable.state)}
         self._arrays: dict[Space, Sequence[Any]] = {
@@ -68,7 +75,7 @@ class DeviceExecutable:
 
     def _address(self, ref: BufferRef) -> int:
         if ref.space is Space.ARENA:
-            return int(self._arena.data.ptr) + ref.index
+            return int(self.arena.data.ptr) + ref.index
         if ref.space is Space.BARRIER:
             return int(self._counters.data.ptr) + ref.index * COUNTER_BYTES
         return int(self._arrays[ref.space][ref.index].data.ptr)
@@ -78,7 +85,7 @@ class DeviceExecutable:
         if isinstance(step, DeviceLaunch):
             assert self._module is not None
             return bind_launch(self._module, step.symbol, step.grid, step.threads, step.shared_bytes,
-                               [self._address(ref) for ref in step.args], step.cooperative)
+                               [*map(self._address, step.args), *step.sizes], step.cooperative)
         if isinstance(step, Copy):
             target, source, nbytes = self._address(step.target), self._address(step.source), step.nbytes
             kind = cupy.cuda.runtime.memcpyDeviceToDevice
@@ -87,9 +94,12 @@ class DeviceExecutable:
         raise BuildError(f"a step {type(step).__name__} does not run on a GPU")
 
 
-def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes: int, addresses: Sequence[int],
+def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes: int, words: Sequence[int],
                 cooperative: bool = False) -> Callable[[], None]:
     """A call that enqueues one launch on the current stream.
+
+    Args:
+        words: the kernel's arguments: addresses, then sizes.
 
     Raises:
         BuildError: a cooperative launch of more blocks than the device holds: its grid barrier would never end.
@@ -97,7 +107,7 @@ def bind_launch(module: Any, symbol: str, grid: int, threads: int, shared_bytes:
     kernel = module.get_function(symbol)
     if shared_bytes + kernel.shared_size_bytes > STATIC_SHARED_BYTES:
         kernel.max_dynamic_shared_size_bytes = shared_bytes
-    arguments = tuple(np.uint64(address) for address in addresses)
+    arguments = tuple(np.uint64(word) for word in words)
     function = kernel.kernel
     if cooperative:
         _require_resident(function, grid, threads, shared_bytes)
@@ -185,16 +195,24 @@ def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     times: list[float] = []
     for kernel in kernels:
         try:
-            memory = [random_memory(*buffer) for buffer in kernel.buffers]
-            if kernel.cooperative:
-                memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
-            times.append(queued_us(bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes,
-                                               [int(m.data.ptr) for m in memory], kernel.cooperative)))
+            call, memory = bind_alone(module, kernel)
+            times.append(queued_us(call))
+            del call, memory
         except cupy.cuda.memory.OutOfMemoryError:
             times.append(float("nan"))
-        memory = []
         cupy.get_default_memory_pool().free_all_blocks()
     return times
+
+
+def bind_alone(module: Any, kernel: TimedKernel) -> tuple[Callable[[], None], list[Any]]:
+    """A call that enqueues a kernel over memory of its own, and that memory, which has to stay as long."""
+    import cupy
+    memory = [random_memory(*buffer) for buffer in kernel.buffers]
+    if kernel.cooperative:
+        memory.append(cupy.zeros(kernel.grid * COUNTER_BYTES, cupy.uint8))
+    addresses = [int(m.data.ptr) for m in memory]
+    return bind_launch(module, kernel.symbol, kernel.grid, kernel.threads, kernel.shared_bytes, addresses,
+                       kernel.cooperative), memory
 
 
 def random_memory(dtype: str, size: int, read: bool) -> Any:

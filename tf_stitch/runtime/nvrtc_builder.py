@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tf_stitch.emit.cuda import relaxable
 from tf_stitch.errors import BuildError
+from tf_stitch.runtime import kernel_resources
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.kernel_resources import KernelResources
 
-OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v")
 
 
 def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
-    """A cubin of the source `emit_cuda` made, from the cache or NVRTC.
+    """A cubin of the source `emit_cuda` made, from the cache or NVRTC. Launches whose register bound makes them spill
+    are compiled a second time, without it.
 
     Args:
         architecture: compute capability, as "90".
@@ -24,7 +29,24 @@ def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
     nvrtc = _nvrtc()
     version = ".".join(map(str, nvrtc.getVersion()))
     key = cache_key(source, "cuda", architecture, OPTIONS, f"nvrtc {version}", "")
-    return cache.get(key, ".cubin") or cache.put(key, ".cubin", _compile(nvrtc, source, architecture))
+    known = cache.get(key, ".cubin")
+    if known is not None:
+        return known
+    cubin, resources = _compile(nvrtc, source, architecture)
+    spilling = [symbol for symbol, r in resources.items() if r.spilled_bytes and relaxable(symbol) in source]
+    if spilling:
+        cubin, resources = _compile(nvrtc, source, architecture, [f"-D{relaxable(symbol)}=1" for symbol in spilling])
+    cache.put(_resources_key(key), ".json", kernel_resources.write(resources))
+    return cache.put(key, ".cubin", cubin)
+
+
+def resources_of(cubin: Path) -> dict[str, KernelResources]:
+    """What the launches of a cubin that `build_cuda` made take, by symbol."""
+    return kernel_resources.read(cubin.with_name(_resources_key(cubin.stem) + ".json"))
+
+
+def _resources_key(key: str) -> str:
+    return f"{key}_resources"
 
 
 def _nvrtc() -> Any:
@@ -36,11 +58,12 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _compile(nvrtc: Any, source: str, architecture: str) -> bytes:
+def _compile(nvrtc: Any, source: str, architecture: str, macros: Sequence[str] = ()
+             ) -> tuple[bytes, dict[str, KernelResources]]:
     program = nvrtc.createProgram(source, "tf_stitch.cu", [], [])
     try:
-        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *OPTIONS])
-        return bytes(nvrtc.getCUBIN(program))
+        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *OPTIONS, *macros])
+        return bytes(nvrtc.getCUBIN(program)), kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program)
         raise BuildError(f"NVRTC rejected a generated kernel ({error}): {log.strip()[:2000]}") from None

@@ -95,6 +95,8 @@ class KernelSchedule:
         dominant: the node whose schedule the others follow (AStitch section 4.3).
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
         row_room: elements of an array that holds a staged row; 0 for those of the row.
+        array_room: bytes that a block has for its arrays; lowering refuses a kernel of more. 0: enough for any.
+        array_registers: as array_room, 32-bit registers that a thread has for its own arrays.
         schemes: the scheme of each value that one node of the pattern hands to another.
         groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
             pattern, those of one tuple side by side. All have the threads of `mapping`.
@@ -111,6 +113,8 @@ class KernelSchedule:
     staged: tuple[Staged, ...] = ()
     last_resort: bool = False
     row_room: int = 0
+    array_room: int = 0
+    array_registers: int = 0
     schemes: dict[Node, Scheme] = field(default_factory=dict, compare=False)
     groups: tuple[tuple[KernelSchedule, ...], ...] = ()
     resident: int = 0

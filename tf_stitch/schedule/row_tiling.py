@@ -13,13 +13,17 @@ from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.read_tiling import LOOP
-from tf_stitch.schedule.rules.row_reduction import ARG_KINDS, REGISTER_ELEMENTS, SHARING_BLOCKS, SHARING_THREADS
+from tf_stitch.schedule.rules.row_reduction import (
+    ARG_KINDS,
+    REDUCTION_BYTES,
+    REGISTER_ELEMENTS,
+    SHARING_BLOCKS,
+    SHARING_THREADS,
+)
 from tf_stitch.schedule.schemes import WARP
 
 USUAL_THREADS = 128
 """Of a block whose rows are few threads each, if the template does not say."""
-SLOT_BYTES = 4096
-"""Of shared memory, for reductions over several warps."""
 
 
 def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants: Callable[[Node], bool],
@@ -36,21 +40,25 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
     kept = kept_values(schedule, device)
     if not device.is_gpu:
         staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n))
-        if _bytes(staged) * schedule.domain.cols > device.row_buffer_bytes:
-            raise ScheduleError("the row does not fit on the stack", schedule.dominant.loc)
-        return replace(schedule, staged=staged)
+        return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
     staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
               else tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n)))
     tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0)
     if mapping.row_blocks > 1:
-        tiled = _shared_by_blocks(tiled, device)
-    if staged and not mapping.items:
-        if mapping.rows_per_block > 1:
-            raise ScheduleError("a row in shared memory has the block to itself", schedule.dominant.loc)
-        if _bytes(staged) * tiled.row_room + SLOT_BYTES > device.shared_bytes:
-            raise ScheduleError("the row does not fit into shared memory", schedule.dominant.loc)
-    return tiled
+        return _shared_by_blocks(tiled, device)
+    if mapping.items:
+        return replace(tiled, array_room=0)
+    if staged and mapping.rows_per_block > 1:
+        raise ScheduleError("a row in shared memory has the block to itself", schedule.dominant.loc)
+    return _with_room(tiled, device.shared_bytes - REDUCTION_BYTES)
+
+
+def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:
+    """The schedule with `room` bytes for rows: lowering, which lets arrays share memory, holds it to that."""
+    if any(s.node.type.dtype.compute.size * schedule.domain.cols > room for s in schedule.staged):
+        raise ScheduleError("the row does not fit into memory of the block", schedule.dominant.loc)
+    return replace(schedule, array_room=room)
 
 
 def kept_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
@@ -101,7 +109,7 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     per_block = mapping.threads * mapping.vector
     passes = ceil_div(domain.cols, per_block * mapping.row_blocks)
     room = passes * per_block
-    if not mapping.items and _bytes(schedule.staged) * room + SLOT_BYTES > device.shared_bytes // resident:
+    if not mapping.items and _bytes(schedule.staged) * room + REDUCTION_BYTES > device.shared_bytes // resident:
         raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
     launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
     return replace(schedule, row_room=room, resident=resident, launched=launched)

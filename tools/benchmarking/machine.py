@@ -39,6 +39,16 @@ def describe_gpu() -> dict[str, object]:
     return {"gpu": name, "driver": driver}
 
 
+def describe_cuda() -> dict[str, object]:
+    """The current GPU as CuPy sees it, versions and date."""
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {"gpu": properties["name"].decode(), "processors": properties["multiProcessorCount"],
+            "driver": cupy.cuda.runtime.driverGetVersion(), "cupy": cupy.__version__,
+            "date": time.strftime("%Y-%m-%d")}  # fmt: skip
+
+
 def module_path(root: Path) -> str:
     """PYTHONPATH of a process that uses the package at `root`, and what this process finds by it."""
     return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarking.guard_facts import guard_cell, guard_facts
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase, sizes_of
@@ -234,7 +235,8 @@ class RowMeasurement:
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
                      f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
         if report is not None and backend == "stitch":
-            self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report)}
+            self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),
+                         "guard": guard_facts(report)}  # fmt: skip
 
 
 def _difference(wanted: Sequence[float], actual: Sequence[float]) -> float:
@@ -251,7 +253,7 @@ def _progress(done: int, count: int, what: str) -> None:
 def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
     """The rows as Markdown."""
     heads = [f"{b}, ms" for b in backends] + [f"{b} / stitch" for b in backends if b != "stitch"]
-    heads += [f"{b} kernels" for b in backends]
+    heads += [*(f"{b} kernels" for b in backends), "regions timed"]
     lines = ["| case | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     for row in rows:
         times = [f"{row[f'{b}_us'] / 1e3:.2f}" if f"{b}_us" in row else "failed" for b in backends]
@@ -259,8 +261,10 @@ def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
                   for b in backends if b != "stitch"]  # fmt: skip
         kernels = ["+".join(f"{n:.0f}" for n in row[f"{b}_kernels_by_class"].values())
                    if f"{b}_kernels_by_class" in row else "-" for b in backends]  # fmt: skip
-        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels]) + " |")
-    lines += ["", "Kernels a step: memory-intensive + library calls + copies."]
+        guard = guard_cell(row["guard"]) if "guard" in row else "-"
+        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels, guard]) + " |")
+    lines += ["", "Kernels a step: memory-intensive + library calls + copies. Regions timed against the ops they "
+              "replaced: how many run those ops since, and the largest ratio of the others."]  # fmt: skip
     for row in rows:
         for b, reason in (row["failures"] | row["left_out"]).items():
             lines.append(f"\n{row['case']} failed with {b}: {reason.splitlines()[-1] if reason else 'it died'}")

@@ -35,11 +35,11 @@ def pattern_facts(report: Mapping[str, Any]) -> dict[str, Any]:
     for kernel in kernels:
         kind = category(kernel, nodes.get(kernel["region"], {}))
         number[kind] += 1
-        predicted[kind] += kernel["predicted_us"] or 0.0
+        predicted[kind] += kernel["predicted_us"]
     shared = [kernel for kernel in kernels if kernel["shared_bytes"]]
     return {"number": {c: number[c] for c in CATEGORIES}, "predicted_us": predicted, "shared": {
         "kernels": len(shared),
-        "predicted_us": sum(kernel["predicted_us"] or 0.0 for kernel in shared),
+        "predicted_us": sum(kernel["predicted_us"] for kernel in shared),
         "largest_bytes": max((kernel["shared_bytes"] for kernel in shared), default=0),
         "bytes": sum(kernel["shared_bytes"] for kernel in shared),
         "scratch_bytes": sum(kernel["scratch_bytes"] for kernel in shared),

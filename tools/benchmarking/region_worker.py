@@ -1,6 +1,6 @@
 """A process with one workload on one backend: `region_worker.py WORKLOAD MODE BACKEND` answers "M N" with seconds for N
-calls, enqueued one after the other and waited for at the end, and the last result. M calls go before that are not
-timed: other processes have had the GPU."""
+calls, enqueued one after the other and waited for at the end, the last result, and the peak of TensorFlow's memory
+since the last answer. M calls go before that are not timed: other processes have had the GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def start(workload: str, mode: str, backend: str) -> Callable[..., dict[str, Any
 def _memory(tf: Any) -> dict[str, int]:
     if not tf.config.list_physical_devices("GPU"):
         return {}
-    return {"peak_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
+    peak = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    tf.config.experimental.reset_memory_stats("GPU:0")
+    return {"peak_bytes": peak}
 
 
 def _graphs(backend: str) -> dict[str, Any]:

@@ -32,6 +32,8 @@ extern "C" __global__ void chase(const int* __restrict__ next, int start, int st
 TOGETHER = 2
 """Kernels of one compilation; several run at once."""
 STEPS = 2000
+AS_THE_PAPER = (20, 40, 60, 80, 100, 120, 140, 160)
+"""Blocks of AStitch's Table 6."""
 LINE = 32
 """Elements between two of a chain: each load takes a cache line of its own."""
 
@@ -47,7 +49,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
     def timer(nodes: Sequence[Node]) -> list[float]:
         programs = [program_of([node], device) for node in nodes]
-        parts = [timed_kernels(programs[i:i + TOGETHER], is_gpu=True) for i in range(0, len(programs), TOGETHER)]
+        parts = [timed_kernels(programs[i:i + TOGETHER], device) for i in range(0, len(programs), TOGETHER)]
         with ThreadPoolExecutor(cpu_count()) as pool:
             cubins = list(pool.map(lambda part: build_cuda(part[0], device.architecture, cache), parts))
         return [us for cubin, (_, kernels) in zip(cubins, parts, strict=True) for us in time_on_device(cubin, kernels)]
@@ -58,7 +60,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     values["latency"] = [[n, _latency_us(n)] for n in plan.tables]
     near = interpolate(tuple(map(tuple, values["latency"])), 8.0 * ODD_ELEMENTS)
     values["wave_us"] = wave_us(timer, device.processors, values["launch_us"], near)
-    values["barrier_us"] = _barrier_us(device, cache)
+    values["barrier"] = _barriers(device, cache)
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
     made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,
@@ -67,14 +69,16 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     return device, values, made
 
 
-def _barrier_us(device: DeviceSpec, cache: KernelCache) -> float:
-    """One more grid barrier of two large blocks on each processor."""
+def _barriers(device: DeviceSpec, cache: KernelCache) -> list[list[float]]:
+    """Blocks -> one more grid barrier of so many large ones, two on a processor at most."""
     resident, threads, few, many = 2, 512, 2, 42
-    programs = [Program((), resident * device.processors, threads, (GridBarrier(),) * n, resident=resident)
+    grids = sorted({blocks for blocks in AS_THE_PAPER if blocks < resident * device.processors}
+                   | {device.processors, resident * device.processors})  # fmt: skip
+    programs = [Program((), grid, threads, (GridBarrier(),) * n, resident=resident) for grid in grids
                 for n in (few, many)]  # fmt: skip
-    source, kernels = timed_kernels(programs, is_gpu=True)
-    short, long = time_on_device(build_cuda(source, device.architecture, cache), kernels)
-    return (long - short) / (many - few)
+    source, kernels = timed_kernels(programs, device)
+    times = time_on_device(build_cuda(source, device.architecture, cache), kernels)
+    return [[grid, (times[2 * i + 1] - times[2 * i]) / (many - few)] for i, grid in enumerate(grids)]
 
 
 def _latency_us(nbytes: int) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from tf_stitch.runtime.timed_kernel import timed_kernels
 
 ROUNDS = 4
 CALLS = 2000
-SWEEP = 1 << 18
-"""Bytes that leave nothing else in the first cache."""
+COLD_CALLS = 101
+SWEEP = 2
+"""Times the last cache: what leaves nothing else in it."""
 STREAM = 1 << 26
 """Bytes that each core streams to see what cores share."""
 
@@ -35,7 +37,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     device = replace(CPU, processors=cpu_count())
 
     def timer(nodes: Sequence[Node]) -> list[float]:
-        source, kernels = timed_kernels([program_of([node], device) for node in nodes], is_gpu=False)
+        source, kernels = timed_kernels([program_of([node], device) for node in nodes], device)
         library = build_host(with_timer(source), device.architecture, cache)
         # Apart in time: a machine that is busy now may not be so later.
         rounds = [time_on_host(library, kernels) for _ in range(ROUNDS)]
@@ -55,22 +57,19 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
 
 
 def _call_us(device: DeviceSpec, cache: KernelCache) -> float:
-    """A kernel of next to no work in turn with one that sweeps the first cache, less that one alone: what a kernel more
-    costs among others."""
-    source, kernels = timed_kernels([program_of([node], device) for node in (empty(), stream(SWEEP))], is_gpu=False)
+    """A kernel of next to no work after one that sweeps more than the last cache holds: its code and arguments come
+    from memory, as in a step that does much else."""
+    sweep = stream(SWEEP * cache_bytes())
+    source, kernels = timed_kernels([program_of([node], device) for node in (sweep, empty())], device)
     turns = (Path(__file__).parent / "between.c").read_text()
     library = ctypes.CDLL(str(build_host(with_timer(source) + turns, device.architecture, cache)))
     memory = [[random_array(*buffer) for buffer in kernel.buffers] for kernel in kernels]
     args = [(ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays)) for arrays in memory]
     functions = [ctypes.cast(getattr(library, kernel.symbol), ctypes.c_void_p) for kernel in kernels]
-    library.tfs_time_turns.restype = library.tfs_time.restype = ctypes.c_int64
-    library.tfs_time_turns.argtypes = [*[ctypes.c_void_p] * 4, ctypes.c_int64]
-    library.tfs_time.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_int64]
-    both, alone = [], []
-    for _ in range(4 * ROUNDS):
-        both.append(library.tfs_time_turns(functions[0], args[0], functions[1], args[1], CALLS))
-        alone.append(library.tfs_time(functions[1], args[1], CALLS))
-    return max(min(both) - min(alone), 1) / CALLS / 1e3
+    library.tfs_time_after.argtypes = [*[ctypes.c_void_p] * 5, ctypes.c_int64]
+    nanoseconds = (ctypes.c_int64 * COLD_CALLS)()
+    library.tfs_time_after(functions[0], args[0], functions[1], args[1], nanoseconds, COLD_CALLS)
+    return max(median(nanoseconds), 1) / 1e3
 
 
 def _handover_us(device: DeviceSpec, cache: KernelCache) -> float:

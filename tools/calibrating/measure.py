@@ -134,14 +134,15 @@ def all_cores(run: Callable[[], float], cores: int) -> float:
 def document(device: DeviceSpec, values: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     """The JSON of a profile, numbers rounded to four digits."""
     values = {"handover_us": 0.0, "all_cores": 1.0, "latency": [], "reduction": [], "loop_us": 0.0, "wave_us": 0.0,
-              "barrier_us": 0.0, **values}
+              "barrier": [], **values}
     return {"version": VERSION, "name": device.name, "target": device.target, "processors": device.processors,
-            **{name: _rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
+            **{name: rounded(value) for name, value in values.items()}, "made": made}  # fmt: skip
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Numbers to four digits, in whatever holds them."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):
-        return {key: _rounded(v) for key, v in value.items()}
-    return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value
+        return {key: rounded(v) for key, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list | tuple) else value

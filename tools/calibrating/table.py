@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_stitch.device.product_times import ProductTimes
 from tf_stitch.device.profile import DeviceProfile
 
 
@@ -9,9 +10,8 @@ def table(profile: DeviceProfile) -> str:
     """A profile for people."""
     lines = [f"{profile.name} ({profile.target}), {profile.processors} processors",
              *(f"  {key}: {value}" for key, value in profile.made.items()),
-             f"launch {profile.launch_us} us, handover {profile.handover_us} us, "
-             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us, "
-             f"grid barrier {profile.barrier_us} us",
+             f"launch {profile.launch_us} us, op {profile.op_us} us, handover {profile.handover_us} us, "
+             f"vector loop {profile.loop_us} us, wave {profile.wave_us} us",
              f"last cache {profile.cache_bytes} bytes, shared memory {profile.shared_bytes} bytes, "
              f"memory of all cores / one {profile.all_cores}"]  # fmt: skip
     curves = (("bandwidth, GB/s", profile.bandwidth), ("gather, 10^9 elements/s", profile.gather),
@@ -20,9 +20,19 @@ def table(profile: DeviceProfile) -> str:
         lines += [f"{name}:", *(f"  {_bytes(x):>9} {y:10.4g}" for x, y in curve)]
     if profile.reduction:
         lines += ["reduction over threads, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.reduction)]
+    if profile.barrier:
+        lines += ["barrier of a grid over blocks, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.barrier)]
     for dtype, ops in profile.rates:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
+    for dtype, times in profile.products:
+        lines += [f"{dtype} products, us:", *_squares(times)]
     return "\n".join(lines)
+
+
+def _squares(times: ProductTimes) -> list[str]:
+    """Of square matrices, in each batch."""
+    batches, sizes = times.axes[0], sorted(set(times.axes[1]).intersection(*times.axes[2:]))
+    return [f"  {b:>4} x {n}^3 {times.at((b, n, n, n)):10.4g}" for b in batches for n in sizes]
 
 
 def _bytes(n: float) -> str:

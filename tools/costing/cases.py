@@ -15,8 +15,9 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
+from tf_stitch.kernel_ir.work import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.pipeline import CompileOptions, compile_region
+from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.cost_model import Prediction, predict
 from tf_stitch.runtime.device_profiles import device_spec
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
@@ -38,6 +39,7 @@ class Case:
         subgraph: what it is a kernel of.
         key: names the kernel's code, whatever it is called; equal kernels are measured once.
         source: number of the source that holds it.
+        moved: bytes of what it reads and writes, scratch included, if every element moves once in each direction.
         prediction: microseconds of its parts.
     """
 
@@ -49,6 +51,7 @@ class Case:
     key: str
     source: int
     kernel: TimedKernel
+    moved: int
     predicted_us: float
     prediction: dict[str, float]
 
@@ -79,7 +82,7 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
     unique = list({kernel.program: kernel for kernel in kernels if kernel.program.grid}.values())
     if not unique:
         return Cases([], [])
-    source, timed = timed_kernels([kernel.program for kernel in unique], device.is_gpu)
+    source, timed = timed_kernels([kernel.program for kernel in unique], device)
     cases = []
     for kernel, one in zip(unique, timed, strict=True):
         domain = kernel.schedule.domain
@@ -87,8 +90,8 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
         us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
         cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
-                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one, us,
-                          _parts(prediction)))  # fmt: skip
+                          len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
+                          moved_once(kernel.program), us, _parts(prediction)))  # fmt: skip
     return Cases(cases, [source])
 
 
@@ -105,13 +108,19 @@ def _parts(prediction: Prediction) -> dict[str, float]:
 def subgraph_cases(device: DeviceSpec) -> Cases:
     """Kernels of the peers' and the irregular subgraphs, and of the peers' at other sizes."""
     found = Cases([], [])
+    for (group, name), region in subgraph_regions(device):
+        found.extend(of_kernels(group, name, region.kernels, device))
+    return found
+
+
+def subgraph_regions(device: DeviceSpec) -> Iterator[tuple[tuple[str, str], CompiledRegion]]:
+    """The subgraphs by group and name, compiled."""
     resized = [s.resized(rows, columns) for s in SUBGRAPHS if s.rows > 1 for rows, columns in OTHER_SIZES]
     for group, subgraphs in (("peers", SUBGRAPHS), ("irregular", IRREGULAR), ("other sizes", resized)):
         for subgraph in map(_fitting if not device.is_gpu else lambda s: s, subgraphs):
             region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), CompileOptions(device))
             name = f"{subgraph.name.rpartition(' ')[0]} {subgraph.rows}x{subgraph.columns}"
-            found.extend(of_kernels(group, name, region.kernels, device))
-    return found
+            yield (group, name), region
 
 
 def _fitting(subgraph: Subgraph) -> Subgraph:
@@ -122,21 +131,28 @@ def _fitting(subgraph: Subgraph) -> Subgraph:
     return subgraph
 
 
-def programs() -> list[str]:
+def programs(folder: Path = ZOO) -> list[str]:
     """Models and scripts' steps that zoo_graphs.py has made texts of."""
-    return sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})
+    return sorted({path.name.split(".")[0] for path in folder.glob("*.gz")})
 
 
-def program_cases(device: DeviceSpec, names: Sequence[str]) -> Iterator[Cases]:
+def program_cases(device: DeviceSpec, names: Sequence[str], folder: Path = ZOO) -> Iterator[Cases]:
     """Kernels of the regions of models of the zoo and of scripts' steps, from their texts: no TensorFlow is needed.
 
     Raises:
         FileNotFoundError: one whose text is not there.
     """
     for name in names:
-        text = gzip.decompress((ZOO / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
-        kernels: list[LoweredKernel] = []
-        for graph in parse_graphs(text.decode()):
-            inputs, variables = arguments_of(graph)
-            kernels += compile_region(graph, inputs, variables, CompileOptions(device)).kernels
+        kernels = [kernel for region in program_regions(device, name, folder) for kernel in region.kernels]
         yield of_kernels(name if name in CASES else "zoo", name, kernels, device)
+
+
+def program_regions(device: DeviceSpec, name: str, folder: Path = ZOO) -> list[CompiledRegion]:
+    """The regions of a model or of a script's step, compiled.
+
+    Raises:
+        FileNotFoundError: its text is not there.
+    """
+    text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+    options = CompileOptions(device)
+    return [compile_region(graph, *arguments_of(graph), options) for graph in parse_graphs(text.decode())]

@@ -32,6 +32,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     for group, figures in document["summary"].items():
         lines.append(f"| {group} | {figures['kernels']} | {figures['median_error']:.1%} | "
                      f"{figures['within_30_percent']:.0%} | {figures['largest_factor']} |")  # fmt: skip
+    if document.get("not_measured"):
+        lines += ["", f"{document['not_measured']} kernels were not measured: they have changed since."]
     lines += ["", "| kernel | rule | domain | ops | measured us | predicted us | error |", "| --- " * 7 + "|"]
     for r in document["kernels"]:
         name = r["subgraph"] if r["group"] in ("peers", "irregular") else f"{r['group']}: {r['subgraph']}"

@@ -23,11 +23,12 @@ class Kernel:
     Attributes:
         symbol: of a library call what it computes.
         rule: the schedule rule behind it; "library" for a library call.
-        predicted_us: None for library calls.
         measured_us: None where nobody measured.
         shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.
         scratch: bytes of the arrays that one of its blocks works in.
+        requested: as scratch, if each array had memory of its own.
+        registers, spilled: of a thread, and bytes of them in memory; None on a CPU.
         compositions: how its ops are composed (FusionStitching, Fig. 5).
         template: its schedule; "" for a library call.
         chosen_by: who chose that.
@@ -41,11 +42,14 @@ class Kernel:
     ops: int
     schemes: dict[str, int]
     node_schemes: dict[str, str]
-    predicted_us: float | None
+    predicted_us: float
     measured_us: float | None
     shared_launch: int
     nbytes: int
     scratch: int
+    requested: int = 0
+    registers: int | None = None
+    spilled: int | None = None
     compositions: tuple[str, ...] = ()
     template: str = ""
     chosen_by: str = ""
@@ -81,7 +85,7 @@ class Region:
 
     @property
     def predicted_us(self) -> float:
-        return sum(kernel.predicted_us or 0.0 for kernel in self.kernels)
+        return sum(kernel.predicted_us for kernel in self.kernels)
 
 
 @dataclass(frozen=True)
@@ -215,7 +219,8 @@ def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -
         together = sum(other["launch"] == entry["launch"] for other in of_region)
     return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
                   entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
-                  entry["scratch_bytes"], tuple(entry.get("compositions", ())), entry.get("template", ""),
+                  entry["scratch_bytes"], entry.get("requested_bytes", 0), entry.get("registers"),
+                  entry.get("spilled_bytes"), tuple(entry.get("compositions", ())), entry.get("template", ""),
                   entry.get("chosen_by", ""))  # fmt: skip
 
 

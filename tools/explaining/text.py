@@ -47,7 +47,9 @@ def region_facts(region: Region) -> list[str]:
     if region.cuda_graphs:
         graphs = region.cuda_graphs
         parts.append(f"{graphs['launches']} launches of {graphs['graphs']} CUDA graphs in {graphs['instances']} "
-                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated")
+                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated, "
+                     f"{micros(graphs['known_us'])} where none had to be ({graphs['known']} times), "
+                     f"{micros(graphs['making_us'])} to make them")  # fmt: skip
         if graphs["failures"]:
             parts.append(f"{graphs['failures']} CUDA graphs could not be made: {graphs['error']}")
     if region.executables > 1:
@@ -67,16 +69,24 @@ def _region(region: Region) -> Iterator[str]:
 def kernel_line(kernel: Kernel) -> str:
     """What is known of a kernel, on one line."""
     if kernel.rule == LIBRARY:
-        return f"{kernel.name}: library call, {kernel.symbol}, {kernel.nbytes:,} bytes moved"
+        return f"{kernel.name}: library call, {kernel.symbol}, {times(kernel)}, {kernel.nbytes:,} bytes moved"
     schemes = ", ".join(f"{count} {scheme}" for scheme, count in kernel.schemes.items())
     return (f"{kernel.name}: {kernel.rule} {kernel.rows} x {kernel.cols}, {kernel.ops} ops, {times(kernel)}, "
-            f"{kernel.nbytes:,} bytes moved" + (f", {kernel.scratch:,} of scratch a block" if kernel.scratch else "")
-            + (f", schemes: {schemes}" if schemes else ""))  # fmt: skip
+            f"{kernel.nbytes:,} bytes moved{_memory(kernel)}" + (f", schemes: {schemes}" if schemes else ""))
+
+
+def _memory(kernel: Kernel) -> str:
+    """What its blocks and threads work in."""
+    text = f", {kernel.scratch:,} of scratch a block" if kernel.scratch else ""
+    if kernel.requested > kernel.scratch:
+        text += f" for arrays of {kernel.requested:,} (alloc/req {kernel.scratch / kernel.requested:.2f})"
+    text += f", {kernel.registers} registers a thread" if kernel.registers else ""
+    return text + (f", {kernel.spilled:,} bytes of them spilled" if kernel.spilled else "")
 
 
 def times(kernel: Kernel) -> str:
     """Predicted and, where known, measured time."""
-    predicted = "not predicted" if kernel.predicted_us is None else f"{micros(kernel.predicted_us)} predicted"
+    predicted = f"{micros(kernel.predicted_us)} predicted"
     if kernel.measured_us is None:
         return predicted
     others = f" in one launch with {kernel.shared_launch - 1} others" if kernel.shared_launch > 1 else ""
@@ -110,7 +120,7 @@ def _about(op: Op) -> tuple[str, ...]:
     """Cells of _KERNEL_COLUMNS."""
     if not op.kernels:
         return ("",) * len(_KERNEL_COLUMNS)
-    predicted = [k.predicted_us for k in op.kernels if k.predicted_us is not None]
+    predicted = [k.predicted_us for k in op.kernels]
     measured = [k.measured_us for k in op.kernels if k.measured_us is not None]
     return ("+".join(k.name for k in op.kernels), "+".join(dict.fromkeys(k.rule for k in op.kernels)), op.scheme,
             f"{sum(predicted):.2f}" if predicted else "", f"{sum(measured):.2f}" if measured else "",

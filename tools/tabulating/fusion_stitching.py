@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tabulating import results as r
@@ -187,4 +188,7 @@ def shared_memory(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Sect
                     row["average_kb"], lambda m=m: fact(m, "bytes") / max(fact(m, "kernels"), 1) / 1024,
                     row["largest_kb"], lambda m=m: fact(m, "largest_bytes") / 1024,
                     row["reuse"], lambda m=m: reuse(m))  # fmt: skip
+    found = [value for m in paper if (value := section.value(lambda m=m: reuse(m))) is not None]
+    section.add("average", *[None] * 8, fmean(row["reuse"] for row in paper.values()),
+                fmean(found) if found else None)  # fmt: skip
     return section

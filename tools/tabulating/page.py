@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarking.guard_facts import guard_cell
 from tabulating import results as r
-from tabulating.results import Results
+from tabulating.behind import behind_xla
+from tabulating.results import NotMeasured, Results
 from tabulating.sections import Section
 
 BACKENDS = ("tf", "xla", "stitch")
@@ -28,6 +30,8 @@ def page(ours: Sequence[Results], papers: Sequence[tuple[str, Sequence[Section]]
              files(folder, {results.name for results in ours})]  # fmt: skip
     for results in ours:
         parts += [zoo(results).markdown(figures)]
+        if results.is_gpu:
+            parts += [behind_xla(results).markdown(figures)]
     for name, sections in papers:
         parts += [f"## {name}\n", *(section.markdown(figures) for section in sections)]
     return "\n".join(parts)
@@ -38,17 +42,19 @@ def zoo(ours: Results) -> Section:
     machine = ", ".join(f"{key} {value}" for key, value in ours.rows[0]["machine"].items())
     section = Section(f"Models ({ours.label})", f"`{ours.name}.json`: {machine}. "
                       "Milliseconds a step: median (quartiles), backends in turns in one run. Kernels a step: "
-                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB.", [
+                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB. Regions "
+                      "timed against the ops they replaced: how many run those ops since, and the largest ratio of the "
+                      "others.", [
                           "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
                           "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
                           "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
-                          "losses differ by"])  # fmt: skip
+                          "losses differ by", "regions timed"])  # fmt: skip
     for row in ours.rows:
         differs = row.get("loss_difference", {}).get("stitch")
         section.add(row["model"], row["mode"], row["config"], row["dtype"], *(_each(row, _milliseconds)),
                     lambda row=row: r.speedup(row, "tf"), lambda row=row: r.speedup(row, "xla"),
                     *_each(row, _kernels), *_each(row, _first), *_each(row, _peak),
-                    None if differs is None else f"{differs:.0e}")  # fmt: skip
+                    None if differs is None else f"{differs:.0e}", lambda row=row: _guard(row))  # fmt: skip
     plain = [row for row in ours.rows if row["dtype"] == "float32"]
     for over, name in (("xla", "XLA"), ("tf", "TensorFlow")):
         ratios = [r.speedup(row, over) for row in plain if {f"{over}_us", "stitch_us"} <= row.keys()]
@@ -85,21 +91,27 @@ def _peak(row: r.Row, backend: str) -> str:
     return f"{memory.get('gpu_mib', memory['host_mib']):.0f}"
 
 
+def _guard(row: r.Row) -> str:
+    if "guard" not in row:
+        raise NotMeasured("regions timed, in rows that were measured before the guard's outcomes were kept")
+    return guard_cell(row["guard"])
+
+
 def files(folder: Path, own: set[str]) -> str:
     """The other measurements of the folder, from their own metadata."""
-    lines = ["| file | what | made by | where |", "| --- | --- | --- | --- |"]
+    lines = ["| file | what | result | made by | where |", "| --- " * 5 + "|"]
     for path in sorted(folder.glob("*.json")):
         if path.stem in own:
             continue
         found = json.loads(path.read_text())
         first = found[0] if isinstance(found, list) else found
         text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
-        title = text.partition("\n")[0].lstrip("# ")
+        title = text.partition("\n")[0].lstrip("# ") or first.get("what", "-")
         made = first.get("command") or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
         link = f"[{path.stem}]({path.stem}.md)" if text else path.name
-        lines.append(f"| {link} | {title} | `{made}` | {where} |")
+        lines.append(f"| {link} | {title} | {first.get('result', '-')} | `{made}` | {where} |")
     lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)

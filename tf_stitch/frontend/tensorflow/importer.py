@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ from tf_stitch.frontend.tensorflow.node_context import (
     fresh_symbol,
     is_known,
 )
+from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope, are_small
 from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
@@ -50,12 +51,12 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
-def import_graph(graph_def: Any, types_of: TypesOf, library_on: Collection[str] = ()) -> ImportedGraph:
+def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODUCTS) -> ImportedGraph:
     """Imports a GraphDef.
 
     Args:
         types_of: types of every node's outputs.
-        library_on: device types ("CPU", "GPU") on which matrix products become IR too.
+        library_on: on which device types which matrix products become IR too.
 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
@@ -71,7 +72,7 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Collection[str] 
 
 
 class _Importer:
-    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Collection[str], given_up: GivenUp) -> None:
+    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Scope, given_up: GivenUp) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
         self._types_of, self._library_on = types_of, library_on
         self._graph = ImportedGraph()
@@ -151,6 +152,7 @@ class _Importer:
             try:
                 outputs = _as_tuple(LEGALIZATIONS[node.op].function(ctx))
                 _cross_check(ctx, outputs)
+                reason = self._why_large(node, ctx, outputs)
             except (UnsupportedError, TypeRuleError) as error:
                 reason = error.message
         if reason is not None:
@@ -177,7 +179,7 @@ class _Importer:
             return BARRIERS[node.op]
         if node.op not in LEGALIZATIONS:
             return f"{node.op} has no legalisation"
-        if LEGALIZATIONS[node.op].library and (device_type(node.device) or "CPU") not in self._library_on:
+        if LEGALIZATIONS[node.op].library and self._products(node) is None:
             return f"{node.op} is a library call"
         if device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
@@ -192,6 +194,17 @@ class _Importer:
             if enum == DT_RESOURCE:
                 return f"output {index} is a resource"
         return None
+
+    def _products(self, node: Any) -> Products | None:
+        return self._library_on.get(device_type(node.device) or "CPU")
+
+    def _why_large(self, node: Any, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> str | None:
+        """The reason that keeps a product out of regions which hold small ones alone, or None."""
+        if not LEGALIZATIONS[node.op].library or self._products(node) is not Products.SMALL:
+            return None
+        given = {o.node for o in ctx.operands if o.node is not None}
+        small = are_small((v for v in outputs if v is not None), given)
+        return None if small else f"{node.op} is a library call too large for a region"
 
     def _is_shape_arithmetic(self, node: Any, ctx: NodeContext) -> bool:
         """All results are known, and come from shapes: whoever needs them has them already."""

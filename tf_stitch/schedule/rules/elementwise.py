@@ -13,6 +13,8 @@ from tf_stitch.schedule.vector_width import vector_width
 CPU_CHUNK = 4096
 """Elements of a CPU task of a flat domain."""
 GPU_THREADS = 256
+ARRAY_REGISTERS = 224
+"""Registers of a thread's vectors: of the zoo's kernels all with more spilled, and none with less."""
 
 
 def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -30,8 +32,10 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     dominant = max(pattern.outputs, key=lambda n: n.type.rank)
     if device.is_gpu:
         vector = vector_width(pattern, elements, aligned)
-        mapping = ThreadMapping(ceil_div(elements, GPU_THREADS * vector), GPU_THREADS, 1, 1, vector, 1)
-        return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements), mapping)]
+        widths = [vector >> i for i in range(vector.bit_length())]  # narrower ones where vectors would spill
+        return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
+                               ThreadMapping(ceil_div(elements, GPU_THREADS * width), GPU_THREADS, 1, 1, width, 1),
+                               array_registers=ARRAY_REGISTERS if width > 1 else 0) for width in widths]
     columns = _column_counts(pattern, elements) if elements else []
     schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
                                 _cpu_mapping(elements // cols, cols)) for cols in columns]

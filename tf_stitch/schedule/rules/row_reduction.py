@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
@@ -10,6 +11,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.vector_width import vector_width
@@ -30,6 +32,8 @@ SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
 """Of a row, what a thread of such a block keeps in registers, or the block in shared memory. On an H200 softmax
 64x500000 took 96 us with these, 98 to 115 with one or three blocks, 1024 threads or less memory, 107 where a block
 prefetched its next part while it waited; in a kernel for each phase 105."""
+REDUCTION_BYTES = 4096
+"""Shared memory that reductions over several warps take beside the arrays."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -55,15 +59,16 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
             raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
     if device.is_gpu:
         single = _gpu(pattern, dominant, domain, device, aligned)
-        shared = split_rows(single, reductions, device)
-        return [single] if shared is None else [shared, single]
+        shared = split_rows(single[0], reductions, device)
+        return single if shared is None else [shared, *single]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
+    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0))
+    if not isinstance(domain.cols, Size):
+        return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
     column_bytes = sum(n.type.dtype.compute.size for n in kept)
     fits = column_bytes * domain.cols <= device.row_buffer_bytes
     staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if fits else ()
-    room = device.row_buffer_bytes // max(column_bytes, 1) if isinstance(domain.cols, Size) else domain.cols
-    mapping = ThreadMapping(domain.rows, 1, 1, 1, 1, 0)
-    return [KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged, row_room=room)]
+    return [replace(schedule, staged=staged, row_room=device.row_buffer_bytes // max(column_bytes, 1))]
 
 
 def _dominant(reductions: list[Node]) -> Node:
@@ -71,7 +76,7 @@ def _dominant(reductions: list[Node]) -> Node:
     return reductions[0]
 
 
-def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, aligned: bool) -> KernelSchedule:
+def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     elements = domain.rows * domain.cols
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=True)
     vector = vector_width(pattern, domain.cols, aligned)
@@ -84,21 +89,28 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     items = ceil_div(chunks, row_threads)
     if changes:
         items = _power_of_two(items)
-    if items > per_thread:  # too long for registers: a loop, and shared memory if the row fits there
-        size = sum(n.type.dtype.compute.size for n in kept) * domain.cols
-        scheme = Scheme.REGIONAL if size + 4096 <= device.shared_bytes else None
-        items = 0
-    else:
-        scheme = Scheme.LOCAL
+    in_registers = items <= per_thread
+    items = items if in_registers else 0  # a loop
     at_once = max(1, 128 // row_threads)
     many = not isinstance(domain.rows, Size) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
     # Vertical packing: several loads in flight.
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items)
-    staged = tuple(Staged(n, scheme) for n in kept) if scheme else ()
-    room = _power_of_two(domain.cols) if changes else domain.cols
-    return KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, staged, row_room=room)
+    local = tuple(Staged(n, Scheme.LOCAL) for n in kept) if in_registers else ()
+    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, local,
+                              row_room=_power_of_two(domain.cols) if changes else domain.cols)
+    if in_registers:
+        return [schedule]
+    room = device.shared_bytes - REDUCTION_BYTES
+    if not changes:
+        return list(regional_schedules(schedule, kept, room, device))
+    fits = _row_bytes(kept, domain) <= room
+    return [replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in kept)) if fits else schedule]
+
+
+def _row_bytes(kept: Sequence[Node], domain: Domain) -> int:
+    return sum(n.type.dtype.compute.size for n in kept) * domain.cols
 
 
 def shared_rows(device: DeviceSpec) -> tuple[int, int]:
@@ -109,7 +121,8 @@ def shared_rows(device: DeviceSpec) -> tuple[int, int]:
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
     """Long rows, each shared by several blocks that keep its parts: in registers if all rows fit at once, else in
-    shared memory. None where a block has room for a row and there are rows enough, or where no number of blocks has.
+    shared memory, as many values as all blocks have room for. None where a block has room for a row and there are
+    rows enough.
 
     Args:
         single: the schedule of a block for each row.
@@ -119,7 +132,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
         return None
     elements = domain.rows * domain.cols
     kept = values_to_stage(single.pattern, split_phases(single.pattern, elements), elements, loads=True)
-    has_room = mapping.items > 0 or bool(single.staged) or not kept
+    has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
     if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
     slots, threads = SHARING_BLOCKS * device.processors, SHARING_THREADS
@@ -127,11 +140,12 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
     in_registers = fewest * domain.rows <= slots
     if not in_registers:
-        kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
-        width = sum(n.type.dtype.compute.size for n in kept) * threads * mapping.vector
-        fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
-    if fewest > slots:
-        return None
+        outside = [n for n in kept if not single.pattern.holds(n)]  # the rest is computed again
+        for still in one_by_one(single.pattern, outside or kept, device):
+            kept, width = still, sum(n.type.dtype.compute.size for n in still) * threads * mapping.vector
+            fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
+            if fewest <= slots:
+                break
     at_once = min(slots // fewest, domain.rows)
     blocks = min(slots // at_once, ceil_div(chunks, threads))
     items = ceil_div(chunks, threads * blocks)

@@ -48,8 +48,23 @@ def fused_matmul(ctx: NodeContext) -> Node:
     return out if kind is None else ctx.b.op(kind, out)
 
 
+@legalize("_MklFusedBatchMatMulV2", library=True)
+def fused_batch_matmul(ctx: NodeContext) -> Node:
+    """What the remapper makes of the scores of attention: a product of batches, times a number, plus a mask."""
+    fused = ctx.attrs.strings("fused_ops")
+    if fused not in (("Mul",), ("Mul", "Add")):
+        raise UnsupportedError(f"{ctx.op} with {', '.join(fused) or 'nothing'}")
+    out = ctx.b.mul(_product_of_batches(ctx), ctx.value(2))
+    return ctx.b.add(out, ctx.value(3)) if "Add" in fused else out
+
+
 @legalize("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", library=True)
 def batch_matmul(ctx: NodeContext) -> Node:
+    """[..., m, k] times [..., k, n]."""
+    return _product_of_batches(ctx)
+
+
+def _product_of_batches(ctx: NodeContext) -> Node:
     """[..., m, k] times [..., k, n]; leading axes broadcast. A single right-hand matrix makes it one large product."""
     x, y = _operands(ctx)
     adj_x, adj_y = ctx.attrs.flag("adj_x"), ctx.attrs.flag("adj_y")

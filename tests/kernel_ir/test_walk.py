@@ -1,0 +1,52 @@
+"""Every part of every statement is found."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index, Var, constant, var
+from tf_stitch.kernel_ir.walk import accesses, arrays, bodies, operands, rebuilt, statements
+
+STEP, X = Var("i", 4), DType.F32
+LOAD = k.Load("a", var(STEP), X)
+BODY = (k.Array("t", X, 4, k.Space.SHARED),
+        k.For(STEP, (k.Let("v", LOAD),
+                  k.If(k.InRange(var(STEP), 0, 2), (k.Store("b", var(STEP), k.Apply(OpKind.ADD, (LOAD, LOAD), X)),),
+                       (k.LoadVector("t", constant(0), "c", constant(0), 4),)))))
+
+
+def test_statements_come_in_program_order() -> None:
+    names = [type(s).__name__ for s in statements(BODY)]
+    assert names == ["Array", "For", "Let", "If", "Store", "LoadVector"]
+    assert [a.name for a in arrays(BODY, k.Space.SHARED)] == ["t"]
+    assert not list(arrays(BODY, k.Space.LOCAL))
+
+
+def test_a_statement_reads_before_it_writes() -> None:
+    assert [(a.buffer, a.write) for a in accesses(BODY)] == [
+        ("a", False), ("a", False), ("a", False), ("b", True), ("c", False)]
+
+
+def test_leaves_are_replaced_where_they_stand() -> None:
+    renamed = rebuilt(BODY, lambda field, leaf: leaf.upper() if field == "buffer" else leaf)
+    assert [a.buffer for a in accesses(renamed)] == ["A", "A", "A", "B", "C"]
+    assert [a.name for a in arrays(renamed)] == ["t"]
+
+
+@pytest.mark.parametrize("kind", get_args(k.Stmt), ids=lambda kind: kind.__name__)
+def test_no_part_of_a_statement_is_forgotten(kind: type) -> None:
+    """By type annotation: a new field that holds an expression, an index or a body has to be found."""
+    values: dict[str, Any] = {"Expr": k.Local("x", X), "Index": constant(7), "Index | Expr": constant(8),
+                              "Index | None": constant(9), "tuple[Stmt, ...]": (k.Barrier(),), "Var": STEP}
+    stmt = object.__new__(kind)
+    for f in fields(kind):
+        object.__setattr__(stmt, f.name, values.get(str(f.type)))
+    parts = [getattr(stmt, f.name) for f in fields(kind)]
+    assert set(operands(stmt)) == {part for part in parts if isinstance(part, Index | k.Local)}
+    assert list(bodies(stmt)) == [part for part in parts if isinstance(part, tuple)]

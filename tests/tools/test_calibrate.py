@@ -1,0 +1,68 @@
+"""What `tools/calibrate.py` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from calibrating.executor import Executor
+
+from tf_stitch.config import load_config
+from tf_stitch.device.product_times import Sizes
+from tf_stitch.device.profile import read_profile
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.runtime.device_profiles import device_spec
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tools")!r}]
+from calibrating import executor
+executor.SIZES["cpu"], executor.ROUNDS["cpu"], executor.CHECKED["cpu"] = (1, 64), 1, ((1, 8, 8, 8),)
+import calibrate
+from absl import app
+app.run(calibrate.main, argv=["calibrate", "--parts=executor", "--out=" + sys.argv[1]])
+"""
+
+
+def test_products_and_ops_of_this_machine(tmp_path: Path) -> None:
+    out = tmp_path / "profile.json"
+    done = subprocess.run([sys.executable, "-c", PROGRAM, out], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    profile = read_profile(out)
+    assert profile.rates == device_spec(load_config().cache_dir, None).profile.rates, "the rest is as it was"
+    small, large = (profile.product_us("float32", (1, n, n, n)) for n in (1, 64))
+    assert small is not None
+    assert large is not None
+    assert 0.01 < small < large < 10_000  # 0.06 us; 524,288 operations, 10 us
+    assert 0.05 < profile.op_us < 100
+    assert "product 1x8x8x8: measured" in done.stdout
+    assert json.loads(out.read_text())["made"]["executor"]["command"].startswith("python tools/calibrate.py")
+
+
+def test_unknown_parts_are_refused() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools" / "calibrate.py", "--parts=wheels"], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode != 0
+    assert "kernels, executor" in done.stderr + done.stdout
+
+
+def test_a_product_that_the_library_lacks_is_measured_padded(monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Sizes] = []
+
+    def microseconds(self: Executor, dtype: DType, sizes: Sizes) -> float:
+        asked.append(sizes)
+        if sizes[1] == 1:
+            raise tf.errors.InternalError(None, None, "no such product\nfurther lines")
+        return 2.0
+
+    monkeypatch.setattr(Executor, "_microseconds", microseconds)
+    executor = Executor.__new__(Executor)  # a whole one would take this process' native op
+    assert executor._supported(DType.F32, (3, 1, 40, 16)) == 2.0
+    assert asked == [(3, 1, 40, 16), (3, 16, 48, 16)]
+    assert "float32 (3, 1, 40, 16): no such product; 16x48x16 instead" in capsys.readouterr().err

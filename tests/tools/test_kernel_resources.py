@@ -1,0 +1,35 @@
+"""No kernel of the zoo spills: a sample built here, all of them in the committed table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from costing.cases import program_regions
+from kernel_resources import collect, markdown, measured, summary
+
+from tests.differential.runner import cache
+from tf_stitch.device.spec import H200
+from tf_stitch.kernel_ir.nodes import Program
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", ["dyn-rnn", "word2vec", "perceptron"])
+def test_a_models_kernels_do_not_spill(name: str) -> None:
+    """Of dyn-rnn's two spilled with vectors of four: products written out take hundreds of registers so."""
+    launches: dict[tuple[Program, ...], str] = {}
+    collect(name, program_regions(H200, name), launches)
+    rows = measured(launches, H200, cache())
+    assert len(rows) == len(launches) > 0
+    assert all(row["registers"] * row["threads"] * max(row["resident"], 1) <= 65536 for row in rows)
+    assert [row for row in rows if row["spilled_bytes"]] == []
+
+
+def test_the_committed_table() -> None:
+    document = json.loads((BENCHMARKS / "kernel_resources.json").read_text())
+    assert document["summary"] == summary(document["launches"])
+    assert document["summary"]["all"]["spilling"] == 0
+    assert document["summary"]["all"]["launches"] > 700
+    assert (BENCHMARKS / "kernel_resources.md").read_text() == markdown(document)

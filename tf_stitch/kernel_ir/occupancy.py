@@ -1,0 +1,54 @@
+"""How many blocks a streaming multiprocessor holds at once, and the bound on registers that follows (AStitch section
+4.5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.sizes import Size
+from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
+from tf_stitch.kernel_ir.nodes import Program
+
+LARGEST_REGISTERS, REGISTERS = 255, 65536
+"""Registers of a thread, at most, and of a processor."""
+RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
+"""What a streaming multiprocessor holds at once."""
+BASE_REGISTERS = 32
+"""Registers that a thread is assumed to take beside its arrays."""
+COMPILERS_CHOICE = 0
+"""A bound that is none, but for the block's own threads."""
+
+
+def blocks_that_fit(threads: int, registers: int, shared_bytes: int, device: DeviceSpec) -> int:
+    """Blocks of that need which a processor holds, at least one."""
+    by_threads = min(RESIDENT_THREADS, REGISTERS // min(registers, LARGEST_REGISTERS)) // threads
+    by_shared = device.profile.shared_bytes // shared_bytes if shared_bytes else RESIDENT_BLOCKS
+    return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
+
+
+def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
+    """Blocks of a launch of programs side by side that the compiler has to leave registers for: a thread gets those of
+    a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
+    others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
+    than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
+    compiler does: COMPILERS_CHOICE."""
+    if programs[0].cooperative:
+        return programs[0].resident
+    by_registers = min(_resident(p.threads, array_registers(p), 0, device) for p in programs)
+    fit = min(_resident(p.threads, array_registers(p), shared_bytes(p), device) for p in programs)
+    grid = sum(program.grid for program in programs)
+    if not isinstance(grid, Size):
+        fit = max(1, min(fit, math.ceil(grid / device.processors)))
+    return fit if fit < by_registers else COMPILERS_CHOICE
+
+
+def fits_registers(program: Program) -> bool:
+    """Whether a thread has registers enough for its arrays: more would spill."""
+    together = max(program.resident, 1) * program.threads
+    return BASE_REGISTERS + array_registers(program) <= min(LARGEST_REGISTERS, REGISTERS // together)
+
+
+def _resident(threads: int, arrays: int, shared: int, device: DeviceSpec) -> int:
+    return blocks_that_fit(threads, BASE_REGISTERS + arrays, shared, device)

@@ -1,0 +1,131 @@
+"""What statements are made of: the one place that knows which parts each kind of statement and expression has.
+
+Folds that need to know where a statement stands (costs, scopes, emission) recurse over `bodies` themselves; all else
+iterates over what is here. Everything is in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.index import Index
+
+
+@dataclass(frozen=True)
+class BufferAccess:
+    """One load or store of a buffer, vectors by their first element."""
+
+    buffer: str
+    index: Index
+    write: bool
+
+
+def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
+    """The bodies inside a statement."""
+    if isinstance(stmt, k.For | k.GridLoop):
+        return (stmt.body,)
+    return (stmt.body, stmt.orelse) if isinstance(stmt, k.If) else ()
+
+
+def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
+    """Every statement, one that holds others before them."""
+    for stmt in body:
+        yield stmt
+        for inner in bodies(stmt):
+            yield from statements(inner)
+
+
+def operands(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
+    """Expressions and indices that a statement evaluates itself."""
+    if isinstance(stmt, k.Let | k.Update | k.Assign):
+        yield stmt.value
+    elif isinstance(stmt, k.ArgUpdate | k.SetElement | k.Store):
+        yield from (stmt.value, stmt.index)
+    elif isinstance(stmt, k.LetIndex):
+        yield stmt.source
+    elif isinstance(stmt, k.LoadVector):
+        yield from (stmt.at, stmt.index)
+    elif isinstance(stmt, k.StoreVector):
+        yield stmt.index
+    elif isinstance(stmt, k.If):
+        yield stmt.condition
+    elif isinstance(stmt, k.Fail):
+        yield stmt.unless
+    elif isinstance(stmt, k.For) and stmt.limit is not None:
+        yield stmt.limit
+
+
+def expressions(expr: k.Expr) -> Iterator[k.Expr]:
+    """An expression and all it is made of."""
+    yield expr
+    if isinstance(expr, k.Apply):
+        for arg in expr.args:
+            yield from expressions(arg)
+
+
+def evaluated(stmt: k.Stmt) -> Iterator[k.Expr]:
+    """All expressions that a statement evaluates itself."""
+    for part in operands(stmt):
+        if not isinstance(part, Index):
+            yield from expressions(part)
+
+
+def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
+    """Accesses of a statement without those of its bodies."""
+    yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
+    if isinstance(stmt, k.LoadVector | k.Store | k.StoreVector):
+        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector))
+
+
+def accesses(body: Sequence[k.Stmt]) -> Iterator[BufferAccess]:
+    """Every access; of a statement its reads before what it writes."""
+    for stmt in statements(body):
+        yield from own_accesses(stmt)
+
+
+def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.Array]:
+    """Every array that is declared, or those of one space."""
+    return (s for s in statements(body) if isinstance(s, k.Array) and space in (None, s.space))
+
+
+def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
+    """Names of the arrays that a statement reads or writes itself."""
+    yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
+    if isinstance(stmt, k.SetElement | k.LoadVector | k.StoreVector):
+        yield stmt.array
+    elif isinstance(stmt, k.Array) and stmt.init is not None:
+        yield stmt.name
+
+
+def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
+    """The body with every statement changed, those inside another first."""
+    out: list[k.Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, k.For | k.GridLoop):
+            stmt = replace(stmt, body=rewritten(stmt.body, change))
+        elif isinstance(stmt, k.If):
+            stmt = replace(stmt, body=rewritten(stmt.body, change), orelse=rewritten(stmt.orelse, change))
+        out.append(change(stmt))
+    return tuple(out)
+
+
+def rebuilt(x: Any, change: Callable[[str, Any], Any]) -> Any:
+    """`x` (a statement, an expression, a program, or a tuple of such) with its leaves replaced.
+
+    Args:
+        change: (name of the field that holds it, leaf) -> what stands there instead; the leaf itself changes nothing.
+    """
+    return _rebuilt("", x, change)
+
+
+def _rebuilt(name: str, x: Any, change: Callable[[str, Any], Any]) -> Any:
+    if isinstance(x, tuple):
+        return tuple(_rebuilt(name, y, change) for y in x)
+    if not is_dataclass(x) or isinstance(x, type):
+        return change(name, x)
+    changed = {f.name: _rebuilt(f.name, getattr(x, f.name), change) for f in fields(x)}
+    same = all(changed[f.name] is getattr(x, f.name) for f in fields(x))
+    return x if same else type(x)(**changed)

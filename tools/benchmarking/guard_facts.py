@@ -1,0 +1,28 @@
+"""Whether regions are slower than what they replaced, from a report of tf_stitch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def guard_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What the guard found in a run.
+
+    Returns:
+        "regions": how many ran; "timed": how many of them were timed against TensorFlow's ops, "gave_way": for some
+        sizes at least, they run TensorFlow's ops since; "largest_ratio": of the time of those that run their kernels to
+        that of TensorFlow's ops, None if there are none.
+    """
+    ran = {region["id"] for region in report["regions"] if region["runs"] or region["original_runs"]}
+    outcomes = report["guard"]
+    kept = [entry for entry in outcomes if entry["chosen"] == "stitched"]
+    return {"regions": len(ran), "timed": len({entry["region"] for entry in outcomes}),
+            "gave_way": len({entry["region"] for entry in outcomes if entry["chosen"] == "original"}),
+            "largest_ratio": max((entry["stitched_us"] / entry["original_us"] for entry in kept), default=None)}
+
+
+def guard_cell(facts: Mapping[str, Any]) -> str:
+    """The facts for a table."""
+    ratio = "" if facts["largest_ratio"] is None else f", at most {facts['largest_ratio']:.2f}"
+    return f"{facts['timed']} of {facts['regions']}, {facts['gave_way']} gave way{ratio}"

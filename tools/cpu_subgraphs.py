@@ -1,0 +1,111 @@
+"""Memory-intensive subgraphs on this machine's CPU: TensorFlow's own ops, XLA (jit_compile=True) and tf_stitch, each in
+a process of its own, in turns. The guard is off, and lone ops are stitched, too: what is timed are our kernels.
+
+    python tools/cpu_subgraphs.py                          # benchmarks/cpu_subgraphs.json and .md
+    python tools/cpu_subgraphs.py --only=softmax --rounds=3 --out=/tmp/try.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from absl import app, flags
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking import workers  # noqa: E402
+from benchmarking.cpu_cases import CPU_CASES, CpuCase  # noqa: E402
+from benchmarking.machine import describe_cpu  # noqa: E402
+
+COLUMNS = {"tf": "tf_us", "xla": "xla_us", "stitch": "stitch_us"}
+CALLS, TOLERANCE = 3, 1e-3
+"""Calls before results are compared (Adam's differ from call to call), and by how much means and norms may differ."""
+COPIED = 1 << 28
+"""Bytes of the copy that gives the floor's bandwidth."""
+
+_ONLY = flags.DEFINE_string("only", "", "subgraphs whose name has this")
+_ROUNDS = flags.DEFINE_integer("rounds", 9, "turns of each backend")
+_SECONDS = flags.DEFINE_float("seconds", 0.3, "of a turn")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_subgraphs.json"), "the result; a .md goes beside it")
+
+
+def copy_gbps() -> float:
+    """10^9 bytes a second that a copy by all cores reads and writes."""
+    import tensorflow as tf
+
+    source = tf.ones(COPIED // 4)
+    copy = tf.function(tf.negative)
+    times = []
+    for _ in range(9):
+        begin = time.perf_counter()
+        copy(source)
+        times.append(time.perf_counter() - begin)
+    return 2 * COPIED / median(times) / 1e9
+
+
+def measure(case: CpuCase, gbps: float) -> dict[str, Any]:
+    """A row; times are medians of all turns, in microseconds."""
+    row: dict[str, Any] = {"name": case.name, "set": "cpu", "floor_us": case.floor_bytes / gbps / 1e3,
+                           "command": "python tools/cpu_subgraphs.py", "machine": describe_cpu()}  # fmt: skip
+    processes = {short: workers.Worker("cpu_worker.py", case.name, backend, backend=backend,
+                                       variables={"TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"})
+                 for short, backend in workers.BACKENDS.items()}  # fmt: skip
+    results = {short: process.ask("results", CALLS)["results"] for short, process in processes.items()}
+    row["right"] = all(math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+                       for short in ("xla", "stitch")
+                       for found, wanted in zip(results[short], results["tf"], strict=True)
+                       for a, b in zip(found, wanted, strict=True))  # fmt: skip
+    times: dict[str, list[float]] = {short: [] for short in processes}
+    for _ in range(_ROUNDS.value + 1):
+        for short, process in processes.items():
+            times[short].append(median(process.ask("run", _SECONDS.value)["us"]))
+    for short, process in processes.items():
+        process.close()
+        row[COLUMNS[short]] = median(times[short][1:])
+        row[f"{short}_turns_us"] = [round(us, 1) for us in times[short][1:]]
+    report = processes["stitch"].report() or {}
+    row["launches"] = len(report.get("kernels", []))
+    return row
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    machine = ", ".join(f"{key} {value}" for key, value in rows[0]["machine"].items())
+    lines = ["# Memory-intensive subgraphs on a CPU", "", f"{machine}.", "", "Made by `tools/cpu_subgraphs.py`.", "",
+             "Microseconds a call of a tf.function, f32, TensorFlow's strongest op for each; medians of turns. Floor: "
+             "each matrix read and written once (batch norm: x twice) at the bandwidth of TensorFlow's Neg over 256 MB "
+             "in the same run; what fits into the cache can be faster.", "",
+             "| subgraph | floor | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | best of both / tf_stitch | "
+             "kernels |", "| --- " * 8 + "|"]  # fmt: skip
+    for row in rows:
+        best = min(row["tf_us"], row["xla_us"])
+        cells = [row["name"], *(f"{row[c]:.0f}" for c in ("floor_us", "tf_us", "xla_us", "stitch_us")),
+                 f"{row['tf_us'] / row['stitch_us']:.2f}", f"{best / row['stitch_us']:.2f}",
+                 f"{row['launches']}" + ("" if row["right"] else " WRONG")]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError("no arguments, please, but flags")
+    gbps, rows, out = copy_gbps(), list[dict[str, Any]](), Path(_OUT.value)
+    for case in (case for case in CPU_CASES if _ONLY.value in case.name):
+        rows.append(measure(case, gbps))
+        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        out.write_text(json.dumps(rows, indent=1) + "\n")
+        out.with_suffix(".md").write_text(table(rows))
+    if not all(row["right"] for row in rows):
+        sys.exit("results differ")
+
+
+if __name__ == "__main__":
+    app.run(main)

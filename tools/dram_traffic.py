@@ -1,0 +1,111 @@
+"""DRAM traffic of every kernel of the zoo, the scripts and the measured subgraphs, by profiler counters, against the
+bytes of its inputs, outputs and scratch.
+
+    python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
+    python tools/dram_traffic.py DIR                          where ncu and CuPy are: runs each once under ncu
+
+Writes benchmarks/h200_dram.json and .md. Large kernels go first: what a limit of time cuts off is small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking.machine import describe_cuda  # noqa: E402
+from costing.exported import ExportedKernel, load  # noqa: E402
+from profiling.counters import Counted, ProfilerError, profile  # noqa: E402
+from profiling.tables import LARGE, traffic_result, traffic_summary, traffic_table  # noqa: E402
+from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
+
+BATCH = 200
+"""Launches of one run of ncu, which prints what it counted when it ends."""
+
+
+def main() -> int:
+    args = arguments()
+    kernels = sorted(load(args.folder), key=lambda k: -k.moved)
+    if args.launch is not None:
+        launch(kernels[args.launch : args.launch + BATCH])
+        return 0
+    rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    stop = time.monotonic() + args.seconds
+    for first in range(0, len(kernels), BATCH):
+        batch = kernels[first : first + BATCH]
+        try:
+            counted = count(args.folder, first, stop - time.monotonic())
+            rows += [row(kernel, found) for kernel, found in match(batch, counted)]
+        except ProfilerError as error:
+            left_out.append(f"{len(batch)} kernels of {batch[-1].moved} to {batch[0].moved} bytes: {error}")
+        summary = traffic_summary(rows)
+        document = {"command": "python tools/dram_traffic.py DIR", "machine": describe_cuda(),
+                    "result": traffic_result(summary), "summary": summary, "left_out": left_out,
+                    "kernels": rows}  # fmt: skip
+        args.out.write_text(json.dumps(document, indent=1) + "\n")
+        args.out.with_suffix(".md").write_text(traffic_table(document))
+    print(json.dumps(document["summary"]), *left_out, sep="\n")
+    for kernel in sorted((r for r in rows if r["expected"] >= LARGE), key=lambda r: -r["ratio"])[:20]:
+        print(f"{kernel['ratio']:.2f}  {kernel['name']}")
+    return 1 if left_out else 0
+
+
+def count(folder: Path, first: int, limit: float) -> list[Counted]:
+    """Counters of a batch, launched by this program in a process of its own."""
+    if limit <= 0:
+        raise ProfilerError("no time was left")
+    command = [sys.executable, __file__, str(folder), f"--launch={first}"]
+    with tempfile.TemporaryDirectory() as log:
+        return profile(command, "^launch_[0-9]+$", Path(log) / "ncu.csv", limit)
+
+
+def launch(kernels: Sequence[ExportedKernel]) -> None:
+    """Each kernel once over fresh memory, without waiting for counters."""
+    import cupy
+
+    for kernel in kernels:
+        call, memory = bind_alone(cupy.RawModule(path=str(kernel.binary)), kernel.kernel)
+        call()
+        cupy.cuda.Device().synchronize()
+        del call, memory
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def match(kernels: Sequence[ExportedKernel], counted: Sequence[Counted]) -> list[tuple[ExportedKernel, Counted]]:
+    """Launches belong to kernels by their order.
+
+    Raises:
+        ProfilerError: they are not these.
+    """
+    if [k.kernel.symbol for k in kernels] != [c.kernel.partition("(")[0] for c in counted]:
+        raise ProfilerError(f"{len(counted)} launches were counted, of other kernels than the {len(kernels)} expected")
+    return list(zip(kernels, counted, strict=True))
+
+
+def row(kernel: ExportedKernel, counted: Counted) -> dict[str, Any]:
+    """A kernel of the report; bytes."""
+    ratio = (counted.read + max(counted.written, counted.stored)) / kernel.moved
+    return {"name": kernel.name, **kernel.labels, "expected": kernel.moved, "read": counted.read,
+            "written": counted.written, "stored": counted.stored, "ratio": round(ratio, 4)}  # fmt: skip
+
+
+def arguments() -> argparse.Namespace:
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("folder", type=Path, help="kernels that cost_report.py exported")
+    flags.add_argument("--launch", type=int, help=argparse.SUPPRESS)  # what runs under ncu: a batch, from here on
+    flags.add_argument("--seconds", type=float, default=300, help="limit of all together")
+    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_dram.json")
+    return flags.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Runs the tests of kernels on a GPU (tests/differential/test_gpu.py, through CuPy) under compute-sanitizer's memcheck,
+racecheck and synccheck, side by side. Every buffer is an allocation of its own, so that memcheck knows its end.
+
+    python tools/sanitize_gpu.py
+
+Writes benchmarks/h200_sanitizer.json: errors by tool, tests that ran, tests left out. The logs go to --logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking.machine import describe_cuda, module_path  # noqa: E402
+
+TOOLS = {"memcheck": ["--padding", "4096", "--report-api-errors", "no"], "racecheck": [], "synccheck": []}
+LEFT_OUT = ("64x500000", "64x200000", "300x100000")
+"""Shapes of tests: so many elements take too long; the same kernels run on fewer."""
+ERRORS = re.compile(r"^=+ (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error)", re.M)
+TESTS = re.compile(r"^=*\s*(\d+ (?:passed|failed|error|skipped|deselected)[^=\n]*?) in ", re.M)
+
+
+def check(tool: str, seconds: float, logs: Path) -> dict[str, Any]:
+    """What a tool found; `errors` is None if it did not end, and `said` has the last lines then."""
+    log, begin = logs / f"{tool}.txt", time.monotonic()
+    # Of our kernels alone: CuPy's are not ours to check.
+    sanitizer = ["compute-sanitizer", "--tool", tool, "--kernel-name", "kernel_substring=launch_", "--log-file",
+                 str(log)]  # fmt: skip
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-k",
+             " and ".join(f"not {shape}" for shape in LEFT_OUT), "tests/differential/test_gpu.py"]  # fmt: skip
+    environment = os.environ | {"TEST_REDZONE": "0", "PYTHONPATH": module_path(ROOT)}
+    try:
+        done = subprocess.run([*sanitizer, *TOOLS[tool], *tests], cwd=ROOT, env=environment, timeout=seconds,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        said = done.stdout + done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    (logs / f"{tool}_tests.txt").write_text(said)
+    return {"seconds": round(time.monotonic() - begin), **found(log.read_text() if log.exists() else "", said)}
+
+
+def found(log: str, said: str) -> dict[str, Any]:
+    """Errors by the sanitizer's last line, and tests by pytest's."""
+    errors, tests = ERRORS.findall(log), TESTS.findall(said)
+    result: dict[str, Any] = {"errors": int("".join(errors[-1])) if errors else None,
+                              "tests": tests[-1] if tests else None}  # fmt: skip
+    if not errors or not tests or "failed" in tests[-1]:
+        result["said"] = (log + said).splitlines()[-12:]
+    return result
+
+
+def main() -> int:
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
+    flags.add_argument("--seconds", type=float, default=230, help="limit of each")
+    flags.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "tf_stitch_sanitizer")
+    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_sanitizer.json")
+    args = flags.parse_args()
+    args.logs.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(args.tools)) as pool:
+        results = dict(zip(args.tools, pool.map(lambda tool: check(tool, args.seconds, args.logs), args.tools),
+                           strict=True))  # fmt: skip
+    document = {"command": "python tools/sanitize_gpu.py", "what": "Kernel tests under compute-sanitizer",
+                "result": ", ".join(f"{tool} {r['errors']} errors" for tool, r in results.items()),
+                "machine": describe_cuda(),
+                "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(document, indent=1))
+    return 0 if all(r["errors"] == 0 and "said" not in r for r in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Times small kernels (buffers of less than 1 MiB) of the zoo, the scripts and the measured subgraphs as nodes of CUDA
+graphs, against an empty kernel and the time that their bytes take.
+
+    python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
+    python tools/small_kernels.py DIR                         where a GPU and CuPy are
+
+Writes benchmarks/h200_small_kernels.json and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from benchmarking.machine import describe_cuda  # noqa: E402
+from costing.exported import load  # noqa: E402
+from h200_subgraphs import copy_gbps  # noqa: E402
+from profiling.tables import LARGE, small_result, small_summary, small_table  # noqa: E402
+from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
+
+NODES, LAUNCHES = 100, 11
+"""Nodes of a graph, and how often it is launched."""
+
+
+def main() -> int:
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("folder", type=Path, help="kernels that cost_report.py exported")
+    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_small_kernels.json")
+    args = flags.parse_args()
+    import cupy
+
+    empty = cupy.RawKernel('extern "C" __global__ void tfs_empty() {}', "tfs_empty")
+    empty_us = node_us(lambda: empty((1,), (32,), ()))
+    gbps = copy_gbps()
+    rows = []
+    for kernel in (k for k in load(args.folder) if k.kernel.nbytes < LARGE):
+        call, memory = bind_alone(cupy.RawModule(path=str(kernel.binary)), kernel.kernel)
+        rows.append(row(kernel.name, {**kernel.labels, "cooperative": kernel.kernel.cooperative}, node_us(call),
+                        empty_us + kernel.moved / gbps / 1e3))  # fmt: skip
+        del call, memory
+    summary = small_summary(rows, empty_us)
+    document = {"command": "python tools/small_kernels.py DIR", "machine": describe_cuda() | {"copy_gbps": round(gbps)},
+                "result": small_result(summary), "summary": summary, "kernels": rows}  # fmt: skip
+    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(small_table(document))
+    print(json.dumps(document["summary"]))
+    for kernel in sorted(rows, key=lambda r: -r["excess_us"])[:20]:
+        print(f"{kernel['excess_us']:.2f}  {kernel['name']}")
+    return 0
+
+
+def node_us(call: Callable[[], None]) -> float:
+    """Median microseconds of what `call` enqueues, as a node of a graph of its like that wait for each other."""
+    import cupy
+
+    call()  # loads the kernel, which a capture does not allow
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        for _ in range(NODES):
+            call()
+        graph = stream.end_capture()
+        graph.launch(stream)
+        times = []
+        for _ in range(LAUNCHES):
+            before, after = cupy.cuda.Event(), cupy.cuda.Event()
+            before.record(stream)
+            graph.launch(stream)
+            after.record(stream)
+            after.synchronize()
+            times.append(float(cupy.cuda.get_elapsed_time(before, after)) * 1e3 / NODES)
+    return median(times)
+
+
+def row(name: str, labels: dict[str, Any], us: float, floor_us: float) -> dict[str, Any]:
+    """A kernel of the report."""
+    return {"name": name, **labels, "us": round(us, 3), "floor_us": round(floor_us, 3),
+            "excess_us": round(us - floor_us, 3)}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
