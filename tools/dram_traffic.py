@@ -4,6 +4,9 @@ bytes of its inputs, outputs and scratch.
     python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
     python tools/dram_traffic.py DIR                          where ncu and CuPy are: runs each once under ncu
 
+Kernels of larger configurations come in by `zoo_graphs.py --config=medium --scopes=region --out=TEXTS` and
+`cost_report.py --graphs=TEXTS`.
+
 Writes benchmarks/h200_dram.json and .md. Large kernels go first: what a limit of time cuts off is small.
 """
 

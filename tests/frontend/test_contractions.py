@@ -98,10 +98,11 @@ def test_types(dtype: object) -> None:
 
 
 @pytest.mark.parametrize(("left", "right", "inside"), [
-    ((1, None), (None, 4000), True), ((4, 1, 64), (4, 64, 4000), True), ((64, 128), (128, 128), True),
+    ((1, None), (None, 4000), True), ((1, 100), (100, 4000), True), ((64, 128), (128, 128), True),
+    ((4096, 1), (1, 200), False),
     ((128, 256), (256, 256), False), ((None, 8), (8, 8), False)])
 def test_small_products(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
-    """A product of a vector is small whatever its size is, one of matrices with a size not known is not."""
+    """Of sizes known at run time only, a product of a vector is small, one of matrices is not."""
     concrete = tf.function(tf.matmul).get_concrete_function(tf.TensorSpec(left), tf.TensorSpec(right))
     imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Products.SMALL})
     [reason] = [n.reason for n in imported.nodes.values() if "MatMul" in n.op]

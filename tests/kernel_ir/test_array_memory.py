@@ -130,10 +130,16 @@ def test_statements_of_a_cpu_follow_each_other() -> None:
     names = ("a", "b", "c")
     body = [k.Array(name, DType.F32, 8) for name in names]
     p = k.Program((replace(X, size=8), out), 1, 1, (
-        *body, copy(k.Load("x", here, DType.F32), "a"), copy(k.Element("a", here, DType.F32), "b"),
+        *body, copy(k.Load("x", here, DType.F32), "a"), copy(k.Element("a", here * -1 + 7, DType.F32), "b"),
         copy(k.Element("b", here, DType.F32), "c"), k.For(i, (k.Store("y", here, k.Element("c", here, DType.F32)),))))
     placed = place_arrays(p)
     verify_program(placed)
     assert offsets(placed) == [0, 64, 0], "a and b are alive together, a and c are not"
+    memory = {"x": np.arange(8, dtype=np.float32), "y": np.zeros(8, np.float32)}
+    interpret_program(placed, memory)
+    np.testing.assert_array_equal(memory["y"], memory["x"][::-1])
+    one_place = (replace(s, offset=0) if isinstance(s, k.Array) else s for s in p.body)
+    with pytest.raises(VerifyError, match="before it is written"):
+        interpret_program(replace(p, body=tuple(one_place)), memory)
     mixed = replace(p, body=(replace(body[0], dtype=DType.I32), *p.body[1:]))
     assert place_arrays(mixed) is mixed, "C forbids one memory for two types"

@@ -11,7 +11,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.part import Part, RegionFacts
+from tf_stitch.planning.part import Part, PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import Pattern
 
 B = Builder()
@@ -58,7 +58,7 @@ class MadeUpTimes:
         return self._off * (self._launch + moved / 1000)
 
 
-def part_of(nodes: list[Node], times: MadeUpTimes, extra: tuple[Edge, ...] = ()) -> Part:
+def part_of(nodes: list[Node], times: PatternTimes, extra: tuple[Edge, ...] = ()) -> Part:
     """A part of all `nodes`; those without users are wanted. `extra` edges are control edges."""
     position = {n: i for i, n in enumerate(nodes)}
     users = users_of(nodes)

@@ -21,7 +21,8 @@ from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.exploratory_fusion import ExploreOptions, explore
 from tf_stitch.planning.merging import MergeOptions, merged_patterns
 from tf_stitch.planning.part import bits, mask_of
-from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.planning.planner import PlanOptions, plan_part
+from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.planning.substitution_fusion import substitution_patterns
 from tf_stitch.transforms.expand_small_dots import expand_dot
 
@@ -48,6 +49,31 @@ def test_the_motivating_example_is_one_kernel() -> None:
     assert sum(b.size == large for b in kernel.program.buffers) == 1, "the mask alone is as large"
     assert result.plan.solver is not None
     assert result.plan.solver.status == "optimal"
+
+
+class Spoilt:
+    """Every set seems to take as long as one node. In truth those do not that hold one of the ends of `nodes`
+    beside others."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._ends = {nodes[0], nodes[-1]}
+
+    def estimate(self, pattern: Pattern) -> float | None:
+        return 1.0
+
+    def exact(self, pattern: Pattern) -> float | None:
+        return 100.0 if len(pattern.nodes) > 1 and self._ends & set(pattern.nodes) else 1.0
+
+
+def test_patterns_are_grown_anew_around_what_spoils_a_kernel() -> None:
+    """Merging from both ends of a chain, all sets but one hold a node that no kernel should hold beside others."""
+    nodes = [B.exp(B.input("x", F32, (64,)))]
+    while len(nodes) < 8:
+        nodes.append(B.exp(nodes[-1]))
+    part = part_of(nodes, times=Spoilt(nodes))
+    growth = GrowthOptions(substitution=False, exploratory=False)
+    groups = plan_part(part, PlanOptions(growth=growth)).groups
+    assert sorted(groups, key=len) == [(0,), (7,), (1, 2, 3, 4, 5, 6)]
 
 
 def test_substitution_alone_misses_the_motivating_example() -> None:

@@ -25,8 +25,9 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime import buffer_plan
-from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers, scratch_parts
+from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
 from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, GemmStep, Space, StateMode
+from tf_stitch.runtime.needed import scratch_parts
 
 B, F32 = p.B, DType.F32
 

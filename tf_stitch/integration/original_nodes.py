@@ -4,7 +4,7 @@ granted, when no kernel can be built, and when a value is wrong and the error mu
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +22,9 @@ from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import Dim
 
+_READ_A_SHAPE = ("Shape", "Size", "Rank")
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
 
@@ -124,6 +126,7 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
     leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
     leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
     reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
+    by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
     members = set(region.members)
     kept = GraphDef()
     pending, seen = list(region.members), set(region.members)
@@ -132,6 +135,8 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
         node.CopyFrom(defs[pending.pop()])
         node.device = ""
         node.attr.pop("_class", None)
+        if node.op in _READ_A_SHAPE and node.name not in members:
+            _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
         data = []
         for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
             tensor = leaves.get(tensor, tensor)
@@ -154,6 +159,28 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
                          frozenset(written), on_gpu)
+
+
+def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping[tuple[Dim, ...], str],
+                       at_hand: Container[str]) -> None:
+    """Lets a node that reads a tensor's shape read that of an input of the region which has the same: the tensor itself
+    may depend on a variable's old value."""
+    tensor = canonical_tensor(node.input[0])
+    value = imported.value(tensor)
+    if tensor in at_hand or value is None:
+        return
+    if value.type.is_static:
+        dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
+        result = {"Shape": value.type.dims, "Size": value.type.numel, "Rank": value.type.rank}[node.op]
+        constant = NodeDef(name=node.name, op="Const")
+        constant.attr["dtype"].type = dtype
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(result, dtype=tf.as_dtype(dtype)))
+        node.CopyFrom(constant)
+    elif value.type.shape in by_shape:
+        node.input[0] = by_shape[value.type.shape]
+        same = imported.value(node.input[0])
+        assert same is not None
+        node.attr["T"].type = tf_dtype(same.type.dtype).as_datatype_enum
 
 
 def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:

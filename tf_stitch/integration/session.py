@@ -101,6 +101,9 @@ class Session:
             original = original_nodes(defs, imported, region, device_type(device) == "GPU")
             if original is not None:
                 self._originals[number] = original
+            elif self._config.guard:
+                self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what "
+                                   "the region does not, and cannot be computed anew")
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,

@@ -61,7 +61,7 @@ def place_arrays(program: k.Program) -> k.Program:
     """
     space = k.Space.LOCAL if program.threads == 1 else k.Space.SHARED
     found = list(arrays(program.body, space))
-    if space is k.Space.LOCAL and (len(found) < 2 or len({a.dtype.compute for a in found}) > 1):
+    if not found or (space is k.Space.LOCAL and (len(found) < 2 or len({a.dtype.compute for a in found}) > 1)):
         return program
     lives = array_lives(program) if len(found) > 1 else {}
     placed: list[k.Array] = []

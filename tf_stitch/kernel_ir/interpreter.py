@@ -96,7 +96,7 @@ class _Block:
         self.epoch = 0  # barriers passed
         self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
         self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
-        self.shared: dict[str, k.Array] = {}
+        self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
         self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
 
     def run(self, part: Sequence[k.Stmt]) -> None:
@@ -139,8 +139,8 @@ class _Block:
         self.sizes[stmt.name] = stmt.size
         start = {} if stmt.init is None else {i: stmt.dtype.numpy.type(stmt.init) for i in range(stmt.size)}
         shared = dict(start)
-        if stmt.space is k.Space.SHARED:
-            self.shared[stmt.name] = stmt
+        if stmt.space is k.Space.SHARED or stmt.offset is not None:
+            self.watched[stmt.name] = stmt
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 
@@ -290,8 +290,8 @@ class _Block:
         self.arrays[t][array][at] = value
 
     def _words(self, array: str, at: int) -> list[tuple[str, int]]:
-        """The words of shared memory that an element takes; none of a thread's own array."""
-        declared = self.shared.get(array)
+        """The words of shared memory that an element takes; none of an array that nobody else has."""
+        declared = self.watched.get(array)
         if declared is None:
             return []
         if declared.offset is None:

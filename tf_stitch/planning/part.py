@@ -109,11 +109,13 @@ class Part:
             self._exact[mask] = self._times.exact(self.pattern(mask))
         return self._exact[mask]
 
-    def confirm(self, masks: Iterable[int]) -> None:
-        """Computes exact times of patterns, and scales the estimates of the others by what they show."""
+    def confirm(self, masks: Iterable[int], scale: bool = True) -> None:
+        """Computes exact times of patterns, and scales the estimates of the others by what they show if `scale`."""
         for mask in masks:
             self.exact(mask)
         self._singles = []
+        if not scale:
+            return
         both = [(exact, guess) for mask, exact in self._exact.items() if mask & (mask - 1)
                 and exact is not None and (guess := self._estimates.get(mask)) is not None]
         if len(both) >= ENOUGH:

@@ -31,6 +31,8 @@ from tf_stitch.planning.stitch_plan import (
 
 FEW = 100
 """Candidates of a part that are all timed at once."""
+REGROWN = 4
+"""How often candidates are grown anew where exact times refuse what estimates led to."""
 EXHAUSTIVE = 300
 """Candidates of a part that are all timed if estimates keep misleading."""
 
@@ -142,6 +144,8 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
             raise ScheduleError(f"no schedule rule takes {node.kind.value} on {node.type}", node.loc)
     part.calibrate(options.singles)
     masks = candidates(part, options.growth)
+    if options.rounds and len(masks) <= FEW:
+        masks = _confirmed(part, masks, options.growth)
     edges, sets = tuple(part.edges), tuple(frozenset(bits(mask)) for mask in masks)
 
     def solve(exact_only: bool) -> tuple[Choice, Choice]:
@@ -153,8 +157,6 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         problem = replace(problem, least_saved=problem.saved(greedy.chosen))
         return ilp_solver.improve(problem, greedy, options.seconds), greedy
 
-    if options.rounds and len(masks) <= FEW:
-        part.confirm(masks)
     choice, greedy = solve(exact_only=False)
     unsure: list[int] = []
     for _ in range(options.rounds):
@@ -173,6 +175,22 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         choice, greedy = solve(exact_only=True)
         choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
     return _covering(part, choice, greedy, sets, options)
+
+
+def _confirmed(part: Part, masks: list[int], growth: GrowthOptions) -> list[int]:
+    """Candidates with exact times. Where these refuse what estimates led to, patterns are grown anew around it: sets
+    grow from smaller ones, so that one node which spoils a kernel spoils all that were grown from there. The others are
+    estimated as before, or the spoilt ones would make them all look bad."""
+    part.confirm(masks, scale=False)
+    for _ in range(REGROWN):
+        if all((part.gain(mask) or 0.0) > 0 for mask in masks):
+            break
+        fresh = [mask for mask in candidates(part, growth) if not part.is_exact(mask)]
+        if not fresh:
+            break
+        part.confirm(fresh, scale=False)
+        masks = [*masks, *fresh]
+    return [mask for mask in masks if (part.gain(mask) or 0.0) > 0]
 
 
 def _kernels(part: Part, masks: Sequence[int], choice: Choice) -> list[int]:

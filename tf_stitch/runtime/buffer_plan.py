@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
@@ -18,6 +17,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
 from tf_stitch.runtime.library_calls import LibraryCall
+from tf_stitch.runtime.needed import needed
 from tf_stitch.runtime.rounds import Touch, plan_rounds
 from tf_stitch.schedule.kernel_schedule import Rule
 
@@ -250,7 +250,7 @@ def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
 def _plan_arena(plan: BufferPlan, copied: Sequence[Node]) -> None:
     """Places what no other place takes, by lifetimes; those of `copied` last to the end."""
     life: dict[Node, list[int]] = {}
-    times = list(_times(plan))
+    times = list(needed(plan.kernels, plan.rounds))
     for mine in times:
         for node, mode, first, last in mine:
             memory = _memory_of(node, plan)
@@ -274,36 +274,3 @@ def _memory_of(node: Node, plan: BufferPlan) -> Node:
     while node in plan.reused:
         node = plan.reused[node]
     return node
-
-
-def _times(plan: BufferPlan) -> Iterator[list[tuple[Node, k.Mode, int, int]]]:
-    """For each kernel: its arguments, and from when to when it needs them. Time is counted in rounds, and where a
-    kernel has grid barriers, by these inside its round: what groups hand to each other shares memory, too. Of several
-    such kernels in a round that is so for the first: nothing is known of when the others wait."""
-    parts = {i: parts for i, kernel in enumerate(plan.kernels) if len(parts := scratch_parts(kernel)) > 1}
-    first_of = {plan.rounds[i]: i for i in reversed(parts)}
-    length = [len(parts[first_of[r]]) if r in first_of else 1 for r in range(max(plan.rounds, default=-1) + 1)]
-    begin = list(accumulate(length, initial=0))
-    for i, kernel in enumerate(plan.kernels):
-        r = plan.rounds[i]
-        names = [b.name for b in kernel.program.parameters] if isinstance(kernel, LoweredKernel) else []
-        mine = []
-        for j, (node, mode) in enumerate(kernel.arguments):
-            at = [p for p, touched in enumerate(parts[i]) if names[j] in touched] if first_of.get(r) == i else []
-            at = at or [0, length[r] - 1]
-            mine.append((node, mode, begin[r] + at[0], begin[r] + at[-1]))
-        yield mine
-
-
-def scratch_parts(kernel: Work) -> list[set[str]]:
-    """The buffers that groups of a kernel hand to each other and touch between two grid barriers each. Others may be
-    known to the compiler as nobody else's memory."""
-    if not isinstance(kernel, LoweredKernel):
-        return []
-    scratch = {b.name for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH}
-    parts: list[set[str]] = [set()]
-    for stmt in kernel.program.body:
-        if isinstance(stmt, k.GridBarrier):
-            parts.append(set())
-        parts[-1] |= scratch & {a.buffer for a in accesses([stmt])}
-    return parts

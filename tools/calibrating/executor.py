@@ -45,8 +45,11 @@ class Executor:
 
     def __init__(self, target: str) -> None:
         device = "GPU" if target == "cuda" else "CPU"
-        if not tf.config.list_physical_devices(device):
+        found = tf.config.list_physical_devices(device)
+        if not found:
             raise ProfileError(f"TensorFlow, which runs products, sees no {device}; --parts=kernels needs none")
+        if target == "cuda":
+            tf.config.experimental.set_memory_growth(found[0], True)  # kernels are timed in this process, too
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # it would fold chains
         self._target, self._device = target, f"/{device}:0"
         self._runner = ProductRunner(self._device)

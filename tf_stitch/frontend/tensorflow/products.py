@@ -7,13 +7,15 @@ from enum import Enum
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import DotAttrs
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.types import Symbol
 
 SMALL_TERMS = 1 << 20
 """Multiplications of a small product. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
 op's own set-up are a good part of an op's time; at twice as many oneDNN is a fifth faster (two cores with AVX-512)."""
+
+SMALL_ELEMENTS = 1 << 19
+"""Elements of a small product's matrices: what moves more is a matter of memory, not of calls."""
 
 
 class Products(Enum):
@@ -29,7 +31,8 @@ NO_PRODUCTS: Scope = {}
 
 
 def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
-    """Whether all products on the way from `given` to `values` are small: of a vector, or of few terms."""
+    """Whether all products on the way from `given` to `values` are small. One of a size known at run time only is if it
+    is of a vector."""
     seen, stack = set(given), list(values)
     while stack:
         node = stack.pop()
@@ -43,15 +46,9 @@ def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
 
 
 def _is_small(product: Node) -> bool:
-    assert isinstance(product.attrs, DotAttrs)
     if product.type.dtype not in (DType.F32, DType.F64):
         return False  # oneDNN multiplies half types by instructions of their own
-    *batch, m, n = product.type.shape
-    if m == 1 or n == 1:
-        return True
-    terms = 1
-    for dim in (*batch, m, n, product.operands[0].type.shape[-2 if product.attrs.transpose_a else -1]):
-        if isinstance(dim, Symbol):
-            return False
-        terms *= dim
-    return terms <= SMALL_TERMS
+    types = (product.type, *(o.type for o in product.operands))
+    if not all(t.is_static for t in types):
+        return 1 in product.type.shape[-2:]
+    return product.type.numel * terms_of(product) <= SMALL_TERMS and sum(t.numel for t in types) <= SMALL_ELEMENTS

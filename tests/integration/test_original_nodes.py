@@ -1,0 +1,42 @@
+"""The TensorFlow nodes of a region, to be run again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.frontend.check import trace
+from tf_stitch.integration.original_nodes import original_nodes
+from tf_stitch.integration.region_graph import cut_region
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> None:
+    """As gradients do with dynamic shapes: the tensor that had the shape is not there, and a variable that it depends
+    on has been updated."""
+    bias = tf.Variable(np.ones(4, np.float32))
+
+    def step(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        shape = tf.raw_ops.Shape(input=tf.nn.bias_add(x, bias))
+        bias.assign_sub(tf.reduce_sum(gradient, 0))
+        with tf.name_scope("region"):
+            return tf.reshape(gradient, shape) * tf.exp(x)
+
+    spec = tf.TensorSpec([rows, 4], tf.float32)
+    traced = trace(step, spec, spec)
+    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
+    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
+    result = next(name for name in members if imported.nodes[name].op == "Mul")
+    region = cut_region(imported, members, [f"{result}:0"])
+    original = original_nodes(defs, imported, region)
+    assert original is not None
+    assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
+    values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4),
+                              "gradient": np.ones((3, 4), np.float32)}
+    inputs = [values[name.partition(":")[0]] for name in region.inputs]
+    [got], state = original.run(inputs, [], [])
+    np.testing.assert_allclose(got, np.exp(values["x"]), rtol=1e-6)
+    assert state == {}
