@@ -15,8 +15,8 @@ SMALL_TERMS = 1 << 20
 op's own set-up are a good part of an op's time; at twice as many oneDNN is a fifth faster (two cores with AVX-512)."""
 
 SMALL_ROWS = 512
-"""Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not of
-calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
+"""Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not
+of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
 
 class Products(Enum):
