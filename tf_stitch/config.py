@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_stitch.errors import ConfigError
+from tf_stitch.errors import ConfigError, TemplateError
+from tf_stitch.schedule.templates import Template, parse_template
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ class Fuel:
 
 
 @dataclass(frozen=True)
+class ForcedTemplate:
+    """A template for kernels that compute a node whose name matches the glob `nodes`."""
+
+    nodes: str
+    template: Template
+
+
+@dataclass(frozen=True)
 class StitchConfig:
     """What the user asked for. One instance is made when TensorFlow is imported.
 
@@ -51,7 +60,8 @@ class StitchConfig:
         fuel: what may be stitched in this process, or None for everything.
         async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
         ilp_seconds: time limit of one integer program, in seconds.
-        tune_seconds: what a process may spend in the background on measuring kernels for later plans, in seconds.
+        tune_seconds: what a process may spend in the background on tuning templates and measuring kernels, in seconds.
+        templates: templates that kernels must have, for experiments; the first that matches counts.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
@@ -73,6 +83,7 @@ class StitchConfig:
     async_builds: bool = False
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
+    templates: tuple[ForcedTemplate, ...] = ()
     report_dir: Path | None = None
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
@@ -131,6 +142,14 @@ def _globs(text: str) -> tuple[str, ...]:
     return globs
 
 
+def _templates(text: str) -> tuple[ForcedTemplate, ...]:
+    found = []
+    for entry in text.split("|"):
+        glob, equals, template = entry.rpartition("=")
+        found.append(ForcedTemplate(glob.strip() if equals else "*", parse_template(template)))
+    return tuple(found)
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number < 3600:
@@ -176,7 +195,9 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,
-                                       "time to measure kernels in the background, for the plans of later processes"),
+                                       "time to tune and measure kernels in the background, for later processes"),
+    "TF_STITCH_TEMPLATE": Variable("templates", "a template, or GLOB=TEMPLATE; several with bars between", _templates,
+                                   "force templates on kernels that compute nodes whose names match, for experiments"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
     "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),
@@ -203,6 +224,8 @@ def load_config(environ: Mapping[str, str] | None = None) -> StitchConfig:
             raise ConfigError(f"unknown variable {name}; known are {', '.join(VARIABLES)}")
         try:
             value = variable.parse(environ[name])
+        except TemplateError as error:
+            raise ConfigError(f"{name}: {error.message}") from None
         except (ValueError, KeyError):
             raise ConfigError(
                 f"{name}={environ[name]!r} is not allowed; allowed values: {variable.allowed}") from None

@@ -57,6 +57,10 @@ class ScheduleError(StitchError):
     """A set of nodes cannot become one kernel; the message says why."""
 
 
+class TemplateError(StitchError):
+    """A text is no implementation template; the message says where it stops being one."""
+
+
 class BindError(StitchError):
     """Run-time shapes contradict what the rewrite assumed of a region."""
 

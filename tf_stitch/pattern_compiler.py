@@ -16,7 +16,9 @@ from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
+from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
+from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
 
 
@@ -28,13 +30,17 @@ class PatternCompiler:
         footprint: bytes that a run of the whole region reads and writes (see ModelCost).
         measured: times of patterns that were measured before; they beat the model's.
         reuse: how far a kernel may reuse values.
+        templates: which template a kernel of the plan gets; None: the rules' own. The planner's times are those of the
+            rules' kernels, so that a plan does not change with them.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
-                 measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED) -> None:
-        self._device, self._aligned, self._reuse = device, aligned, reuse
+                 measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED,
+                 templates: TemplateChoice | None = None) -> None:
+        self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
+        self._originals: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.is_gpu else device.profile.launch_us)
@@ -47,16 +53,36 @@ class PatternCompiler:
         """
         require_reuse(pattern, self._reuse)
         written, originals = _without_products(pattern)
-        key, nodes = structure(written)
+        return _of_originals(self._lowered(written), originals)
+
+    def kernel(self, pattern: Pattern) -> LoweredKernel:
+        """As compile, by the template that is forced on the pattern, if any."""
+        if self._templates is None:
+            return self.compile(pattern)
+        require_reuse(pattern, self._reuse)
+        written, originals = _without_products(pattern)
+        self._originals[written] = originals
+        return _of_originals(self._templates.forced_kernel(self._lowered(written)), originals)
+
+    def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
+        """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
+        stays: tuning times kernels alone."""
+        pattern = kernel.schedule.pattern
+        if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \
+                or pattern not in self._originals:
+            return kernel
+        default = self._lowered(pattern)
+        found = self._templates.tuned_kernel(default)
+        return kernel if found is default else _of_originals(found, self._originals[pattern])
+
+    def _lowered(self, pattern: Pattern) -> LoweredKernel:
+        key, nodes = structure(pattern)
         if key in self._kernels:
             known, its_nodes = self._kernels[key]
-            kernel = retarget(known, its_nodes, nodes, written)
-        else:
-            kernel = compile_pattern(written, self._device, self._aligned)
-            self._kernels[key] = kernel, nodes
-        if not originals:
-            return kernel
-        return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))
+            return retarget(known, its_nodes, nodes, pattern)
+        kernel = compile_pattern(pattern, self._device, self._aligned)
+        self._kernels[key] = kernel, nodes
+        return kernel
 
     def estimate(self, pattern: Pattern) -> float | None:
         """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
@@ -81,6 +107,13 @@ class PatternCompiler:
         if key not in self._times:
             self._times[key] = self._cost(pattern)
         return self._times[key]
+
+
+def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
+    """The kernel with the outputs of the pattern before its products were written out."""
+    if not originals:
+        return kernel
+    return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))
 
 
 def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:

@@ -44,6 +44,7 @@ from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
+from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
@@ -73,6 +74,7 @@ class CompileOptions:
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
         stored: plans of earlier processes.
+        templates: templates for kernels; None: those of the schedule rules.
     """
 
     device: DeviceSpec
@@ -83,6 +85,7 @@ class CompileOptions:
     plans: PlanMemory | None = None
     reuse: Reuse = Reuse.MERGED
     stored: StoredPlans | None = None
+    templates: TemplateChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     graph = run_passes(graph, passes(options.device, options.reuse), instrument)
     verify_graph(graph, static=True)
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
-                               options.reuse)
+                               options.reuse, options.templates)
     plan, work = _planned_work(graph, compiler, options)
     planned = time.perf_counter()
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
@@ -184,6 +187,8 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = join_kernels(plan, work, options.device, _footprint(graph))
+    # After joining, which predicts times: what tuning found has measured ones.
+    work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
     return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
 
 
@@ -216,7 +221,7 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
 
 def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
     if not is_library_call(pattern):
-        return compiler.compile(pattern)
+        return compiler.kernel(pattern)
     call = as_fused_product(between(pattern))
     if call is None:
         raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)

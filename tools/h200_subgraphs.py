@@ -38,6 +38,7 @@ from tf_stitch.runtime.device_run import DeviceExecutable  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
 from tf_stitch.schedule.reuse import Reuse  # noqa: E402
+from tf_stitch.template_choice import TemplateChoice  # noqa: E402
 
 WARM_UP, RUNS = 5, 20
 PROCESSES = 8
@@ -48,10 +49,11 @@ TOLERANCE = 1e-4
 Row = dict[str, Any]
 
 
-def build(subgraph: Subgraph, cache: KernelCache, reuse: Reuse = Reuse.MERGED) -> tuple[CompiledRegion, Path]:
+def build(subgraph: Subgraph, cache: KernelCache, reuse: Reuse = Reuse.MERGED,
+          templates: TemplateChoice | None = None) -> tuple[CompiledRegion, Path]:  # fmt: skip
     """Compiles for the H200 down to a cubin."""
     solver = "ilp" if importlib.util.find_spec("pulp") else "greedy"
-    options = CompileOptions(H200, PlanOptions(solver), reuse=reuse)
+    options = CompileOptions(H200, PlanOptions(solver), reuse=reuse, templates=templates)
     region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), options)
     return region, build_cuda(region.source, H200.architecture, cache)
 
@@ -118,9 +120,10 @@ def copy_gbps() -> float:
     return 2 * int(source.nbytes) / microseconds / 1e3
 
 
-def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int, reuse: Reuse = Reuse.MERGED) -> Row:
+def time_stitch(subgraph: Subgraph, cache: KernelCache, seed: int, reuse: Reuse = Reuse.MERGED,
+                templates: TemplateChoice | None = None) -> Row:  # fmt: skip
     """Time and largest error of tf_stitch's kernels."""
-    region, cubin = build(subgraph, cache, reuse)
+    region, cubin = build(subgraph, cache, reuse, templates)
     values = random_values(subgraph, seed)
     wanted = reference(subgraph, values)
     run = DeviceExecutable(region.executable, cubin, values, values)

@@ -102,6 +102,9 @@ def _sized(rng: random.Random, outcome: Outcome, run: Run | None) -> Outcome | N
         built = [case.compiled(n, m, H200, plans) for n, m in pairs]
     except (TypeRuleError, ScheduleError):
         return None
+    except Exception as error:  # one graph must not end the campaign
+        outcome.failure, outcome.message = "error", f"{type(error).__name__}: {error}\n{case!r}"
+        return outcome
 
     def go() -> None:
         (_, first), (_, second) = built

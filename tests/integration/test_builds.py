@@ -21,6 +21,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.host_builder import compiler
 from tf_stitch.runtime.nvrtc_builder import _nvrtc
 
@@ -63,6 +64,8 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RegionRegistry:
     spec, times = RegionBuilder._spec, MeasuredTimes(tmp_path / "none.json")
     monkeypatch.setattr(RegionBuilder, "_spec", lambda self, n: spec(self, n) if n == CPU_ORDINAL else H200)
     monkeypatch.setattr(RegionBuilder, "_times", lambda self, n: times)
+    tuned = TunedTemplates(tmp_path / "no_templates.json")
+    monkeypatch.setattr(RegionBuilder, "_templates", lambda self, n: tuned)
     return RegionRegistry(StitchConfig(cache_dir=tmp_path), Report(), Dump(None))
 
 

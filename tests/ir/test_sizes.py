@@ -89,3 +89,10 @@ def test_in_terms_of() -> None:
     assert in_terms_of(n * m + 2, {"n": 5, "m": 7}) == 37
     assert in_terms_of(n * m, {"n": m}) == m * m
     assert [a.name for a in atoms(n * m + 2)] == ["m", "n"]
+
+
+def test_a_size_that_is_zero_now_may_be_a_divisor() -> None:
+    """A slice of nothing: its kernel is compiled, for other sizes, and not launched."""
+    rest = size("n", 3) - 3
+    assert int(size("m", 7) // rest) == 0
+    assert isinstance(size("m", 7) % rest, Size)

@@ -8,17 +8,21 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry
+from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes, shared_bytes
-from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.estimate import call_us
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.schedule.composition import Composition, compositions
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.tilings import template_of
+from tf_stitch.template_tuner import Tuning
 
 EPILOGUE = "library epilogue"
 """Scheme of what a library call does to its product before it stores it."""
@@ -74,7 +78,10 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
             requested_bytes=int(requested_bytes(kernel.program)),
             registers=compiled.resources[launch].registers if launch in compiled.resources else None,
-            spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None)
+            spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None,
+            compositions=_compositions(schedule, compiled.programs.get(launch, ())),
+            template=str(template_of(schedule)),
+            chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
         gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
         predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
@@ -83,7 +90,25 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             device="gpu" if device.is_gpu else "cpu",
             symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
-            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0)
+            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
+            chosen_by="library")
+
+
+def _compositions(schedule: KernelSchedule, together: Sequence[Program]) -> list[str]:
+    """The kernel's, and packing where its launch runs several."""
+    packed = [Composition.PACKING] if len(together) > 1 else []
+    return list(dict.fromkeys(one.value for one in (*packed, *compositions(schedule))))
+
+
+def _chosen_by(schedule: KernelSchedule) -> str:
+    groups = [group for together in schedule.groups for group in together] or [schedule]
+    return "+".join(dict.fromkeys(group.origin.value for group in groups))
+
+
+def tune_entry(tuning: Tuning, seconds: float) -> TuneEntry:
+    """What tuning found for one pattern."""
+    return TuneEntry(kernel=tuning.default.program.title[:60], **asdict(tuning.record()), failed=len(tuning.failed),
+                     seconds=round(seconds, 3))
 
 
 def _names(nodes: Sequence[Node], own_names: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,8 @@ from tf_stitch.pass_manager import Instrument
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
+from tf_stitch.schedule.composition import compositions
+from tf_stitch.schedule.tilings import template_of
 
 
 class Dump:
@@ -86,6 +88,8 @@ class RegionDump:
         self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
         self._dump.write(f"{self._stem}.schedules.txt", "".join(
             f"kernel {i}, {predict_us(kernel.program, device):.3f} us predicted\n{kernel.schedule.text()}\n"
+            f"  template {template_of(kernel.schedule)}\n"
+            f"  composed by {', '.join(one.value for one in compositions(kernel.schedule)) or 'nothing'}\n"
             for i, kernel in enumerate(compiled.kernels)))
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
             f"// kernel {i}\n{format_program(kernel.program)}" for i, kernel in enumerate(compiled.kernels)))

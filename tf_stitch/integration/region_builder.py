@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
@@ -20,12 +21,13 @@ from tf_stitch.integration.report import Report
 from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, ShapeFamily, Shapes, expected_sizes
 from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.ir.text_format import anonymous_text, format_graph
 from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.device_profiles import device_spec, measured_times_path
+from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.runtime.device_profiles import device_spec, measured_times_path, tuned_templates_path
 from tf_stitch.runtime.executable import Executable, encode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
@@ -34,6 +36,7 @@ from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.template_choice import TemplateChoice
 
 CPU_ORDINAL = -1
 VECTOR = 4
@@ -104,6 +107,7 @@ class Built:
     device: DeviceSpec
     aligned: bool
     times: MeasuredTimes
+    tuned: TunedTemplates
     names: tuple[str, ...]  # of the nodes it was compiled for, operands first
     stem: str  # of its dumps, "" if nothing was built
     seconds: dict[str, float]
@@ -116,6 +120,7 @@ class RegionBuilder:
                  ) -> None:
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
+        self._tuned: dict[int, TunedTemplates] = {}
         self._library = KernelLibrary(cache)
         self._built: dict[tuple[object, ...], Built] = {}
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
@@ -127,9 +132,14 @@ class RegionBuilder:
         sizes, one for all others: their kernels are rendered together and compiled in one run."""
         return self._compiled[number]
 
+    def text(self, graph: TensorGraph) -> str:
+        """Text equal for graphs that may share kernels: of equal structure, and of equal names where templates are
+        forced by names."""
+        return format_graph(TensorGraph("", graph.outputs)) if self._config.templates else anonymous_text(graph)
+
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
         """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
-        identity = (anonymous_text(graph), place.device, place.aligned, place.patterns)
+        identity = (self.text(graph), place.device, place.aligned, place.patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
@@ -187,8 +197,8 @@ class RegionBuilder:
         else:
             host = self._library.host(executable, device)
             words = encode(executable, host.addresses())
-        return Built(None, executable, words, host, device, place.aligned, self._times(place.device), names_of(graph),
-                     "", compiled.seconds)
+        return Built(None, executable, words, host, device, place.aligned, self._times(place.device),
+                     self._templates(place.device), names_of(graph), "", compiled.seconds)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
         device, times = self._spec(place.device), self._times(place.device)
@@ -196,7 +206,12 @@ class RegionBuilder:
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
         return CompileOptions(device, plan, place.aligned, times, place.patterns, reuse=reuse,
-                              stored=StoredPlans(self._plans, tuple(circumstances)))
+                              stored=StoredPlans(self._plans, tuple(circumstances)),
+                              templates=TemplateChoice(device, place.aligned, self._config.templates,
+                                                       self._templates(place.device), self._refused))
+
+    def _refused(self, kernel: str, reason: str) -> None:
+        self._report.fallback("template", kernel[:120], reason, "the rules' schedule runs")
 
     def _spec(self, device: int) -> DeviceSpec:
         """The device, by the user's own profile if that can be read."""
@@ -211,12 +226,25 @@ class RegionBuilder:
         """What earlier processes measured on a device."""
         with self._lock:
             if device not in self._measured:
-                target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
-                times = MeasuredTimes(measured_times_path(self._config.cache_dir, target, ordinal))
-                if times.problem:
-                    self._report.note("tune", str(self._config.cache_dir), times.problem)
-                self._measured[device] = times
+                self._measured[device] = MeasuredTimes(self._records(device, measured_times_path))
+                self._note_problem(self._measured[device])
             return self._measured[device]
+
+    def _templates(self, device: int) -> TunedTemplates:
+        """What tuning found on a device, in this process too."""
+        with self._lock:
+            if device not in self._tuned:
+                self._tuned[device] = TunedTemplates(self._records(device, tuned_templates_path))
+                self._note_problem(self._tuned[device])
+            return self._tuned[device]
+
+    def _records(self, device: int, path: Callable[[Path, str, int], Path]) -> Path:
+        target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
+        return path(self._config.cache_dir, target, ordinal)
+
+    def _note_problem(self, records: MeasuredTimes | TunedTemplates) -> None:
+        if records.problem:
+            self._report.note("tune", str(self._config.cache_dir), records.problem)
 
     def _took(self, place: PlacedRegion, compiled: CompiledRegion, resources: Mapping[str, KernelResources]) -> None:
         """Keeps for the report what kernels take, and says where registers do not suffice."""
@@ -252,4 +280,5 @@ class RegionBuilder:
             words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
-                     self._times(place.device), names_of(graph), stem, compiled.seconds)
+                     self._times(place.device), self._templates(place.device), names_of(graph), stem,
+                     compiled.seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError, BuildPending
-from tf_stitch.integration.build_entries import Place, build_entries, names_of
+from tf_stitch.integration.build_entries import Place, build_entries, names_of, tune_entry
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.pattern_fuel import PatternFuel
@@ -22,7 +22,6 @@ from tf_stitch.integration.shape_family import ShapeFamily
 from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -69,7 +68,8 @@ class RegionRegistry:
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
-        self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why))
+        self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
+                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""
@@ -178,13 +178,13 @@ class RegionRegistry:
 
     @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:
-        """A region with canonical symbols, and the text of its graph: equal for regions of equal structure."""
+        """A region with canonical symbols, and the text of its graph: equal for regions that may share kernels."""
         with self._lock:
             known = self._forms.get(number)
         if known is None:
             region = self.region(number)
             graph = with_canonical_symbols(region.graph)
-            known = replace(region, graph=graph), anonymous_text(graph)
+            known = replace(region, graph=graph), self._builder.text(graph)
             with self._lock:
                 self._forms[number] = known
         return known
@@ -215,4 +215,5 @@ class RegionRegistry:
                                    lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):
             self._report.add(entry)
         if not cached and not built.compiled.rendered:
-            self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times))
+            self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
+                                built.compiled.kernels))

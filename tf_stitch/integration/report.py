@@ -126,6 +126,9 @@ class KernelEntry:
         requested_bytes: of these if every array had memory of its own (FusionStitching, Table 4: alloc/req is
             scratch_bytes / requested_bytes).
         registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
+        compositions: how it composes its ops (schedule/composition.py).
+        template: its schedule as a template (schedule/templates.py).
+        chosen_by: who chose that: "rule", "tuned" or "forced"; of joined kernels several with "+" between.
     """
 
     region: int
@@ -147,6 +150,9 @@ class KernelEntry:
     requested_bytes: int = 0
     registers: int | None = None
     spilled_bytes: int | None = None
+    compositions: list[str] = field(default_factory=list)
+    template: str = ""
+    chosen_by: str = "rule"
 
 
 @dataclass
@@ -208,6 +214,30 @@ class GuardEntry:
 
 
 @dataclass
+class TuneEntry:
+    """Templates tried for one pattern, in the background.
+
+    Attributes:
+        kernel: what it computes, by the user's nodes.
+        default, best: templates: the rules' and the one for later builds, which may be the same.
+        default_us, best_us: their times.
+        tried: templates that were timed, of `possible`.
+        failed: templates that could not be built or timed.
+        seconds: that it took.
+    """
+
+    kernel: str
+    default: str
+    best: str
+    default_us: float
+    best_us: float
+    tried: int
+    possible: int
+    failed: int
+    seconds: float
+
+
+@dataclass
 class Report:
     """Collects entries from any thread.
 
@@ -220,6 +250,7 @@ class Report:
     kernels: list[KernelEntry] = field(default_factory=list)
     builds: list[BuildEntry] = field(default_factory=list)
     guard: list[GuardEntry] = field(default_factory=list)
+    tuned: list[TuneEntry] = field(default_factory=list)
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -227,9 +258,11 @@ class Report:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
-    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | GuardEntry) -> None:
+    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | GuardEntry | TuneEntry
+            ) -> None:
         lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self.kernels,
-                                  BuildEntry: self.builds, GuardEntry: self.guard}
+                                  BuildEntry: self.builds, GuardEntry: self.guard,
+                                  TuneEntry: self.tuned}
         with self._lock:
             lists[type(entry)].append(entry)
 
@@ -276,7 +309,8 @@ class Report:
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
-                    "guard": [asdict(g) for g in self.guard], "caches": self.caches,
+                    "guard": [asdict(g) for g in self.guard], "tuned": [asdict(t) for t in self.tuned],
+                    "caches": self.caches,
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self, kept: bool) -> str:

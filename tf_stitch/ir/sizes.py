@@ -306,7 +306,8 @@ def _floor_divide(a: Terms, b: Terms) -> int:
         low = 1
     elif not _never_negative(rest):
         low = _UNBOUNDED
-    value = int(_make(rest)) // int(_make(b))
+    divisor = int(_make(b))
+    value = int(_make(rest)) // divisor if divisor else 0  # of an empty tensor: nothing is indexed by it
     atom = Atom(f"({_text(rest)})//({_text(b)})", value, low)
     return _make(_add(quotient, (((atom,), 1),), 1))
 

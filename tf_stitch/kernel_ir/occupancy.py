@@ -44,5 +44,11 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     return fit if fit < by_registers else COMPILERS_CHOICE
 
 
+def fits_registers(program: Program) -> bool:
+    """Whether a thread has registers enough for its arrays: more would spill."""
+    together = max(program.resident, 1) * program.threads
+    return BASE_REGISTERS + array_registers(program) <= min(LARGEST_REGISTERS, REGISTERS // together)
+
+
 def _resident(threads: int, arrays: int, shared: int, device: DeviceSpec) -> int:
     return blocks_that_fit(threads, BASE_REGISTERS + arrays, shared, device)

@@ -7,19 +7,17 @@ measurement against a prediction would compare two scales.
 
 from __future__ import annotations
 
-import json
 import math
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
+from typing import Any
 
-from tf_stitch.atomic_file import write_atomically
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning.cost_model import TimeOf
+from tf_stitch.planning.device_records import DeviceRecords
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, make_pattern
 
 VERSION = 1
@@ -58,55 +56,27 @@ def measurement_key(pattern: Pattern, aligned: bool) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-class MeasuredTimes:
-    """Microseconds by key: one file a device, which processes share. Thread-safe.
+class MeasuredTimes(DeviceRecords[float]):
+    """Microseconds by `measurement_key`."""
 
-    A file that cannot be read counts as empty; `problem` then says why.
+    what = "measured times"
+
+    def decode(self, value: Any) -> float:
+        return as_time(value)
+
+    def encode(self, record: float) -> Any:
+        return record
+
+
+def as_time(value: Any) -> float:
+    """A number that can be microseconds.
+
+    Raises:
+        ValueError: it cannot.
     """
-
-    def __init__(self, file: Path) -> None:
-        self.problem: str | None = None
-        self._file = file
-        self._lock = threading.Lock()
-        self._times = self._read()
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def get(self, key: str) -> float | None:
-        return self._times.get(key)
-
-    def digest(self) -> str:
-        """Hex sha256 of all times: plans depend on them."""
-        return sha256(json.dumps(self._times, sort_keys=True).encode()).hexdigest()
-
-    def add(self, times: Mapping[str, float]) -> None:
-        """Keeps times for later processes too; what others wrote meanwhile stays.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        with self._lock:
-            self._times = {**self._read(), **self._times, **times}
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._file, json.dumps(dict(sorted(self._times.items())), indent=0).encode())
-
-    def _read(self) -> dict[str, float]:
-        try:
-            document = json.loads(self._file.read_text())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            self.problem = f"{self._file}: {error}; measured times are made anew"
-            return {}
-        if not isinstance(document, dict) or not all(map(_is_time, document.values())):
-            self.problem = f"{self._file} holds no measured times; they are made anew"
-            return {}
-        return document
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{value!r} is no time")
+    return value
 
 
 def patterns_to_measure(plan: StitchPlan, users: dict[Node, list[Node]], wanted: frozenset[Node]

@@ -34,6 +34,15 @@ def _device_key(target: str, ordinal: int) -> str:
     return device_key(gpu_name(ordinal)) if target == "cuda" else device_key(f"{cpu_name()} {cpu_count()} cores")
 
 
+def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where the templates that tuning found for a device are kept.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    return cache_dir / "templates" / own_profile_path(cache_dir, target, ordinal).name
+
+
 @lru_cache(maxsize=16)
 def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     """A device of this machine.

@@ -30,6 +30,14 @@ class Scheme(Enum):
     GLOBAL = "global"
 
 
+class Origin(Enum):
+    """Who chose a schedule's tiling."""
+
+    RULE = "rule"
+    TUNED = "tuned"
+    FORCED = "forced"
+
+
 @dataclass(frozen=True)
 class Domain:
     """The iteration space: rows x columns.
@@ -94,6 +102,7 @@ class KernelSchedule:
             pattern, those of one tuple side by side. All have the threads of `mapping`.
         resident: blocks that a processor holds at once, where blocks wait for each other.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
+        origin: who chose the tiling.
     """
 
     rule: Rule
@@ -110,6 +119,7 @@ class KernelSchedule:
     groups: tuple[tuple[KernelSchedule, ...], ...] = ()
     resident: int = 0
     launched: int = 0
+    origin: Origin = Origin.RULE
 
     def text(self) -> str:
         """One line a fact, for goldens and reports."""

@@ -29,6 +29,9 @@ class Kernel:
         scratch: bytes of the arrays that one of its blocks works in.
         requested: as scratch, if each array had memory of its own.
         registers, spilled: of a thread, and bytes of them in memory; None on a CPU.
+        compositions: how its ops are composed (FusionStitching, Fig. 5).
+        template: its schedule; "" for a library call.
+        chosen_by: who chose that.
     """
 
     name: str
@@ -47,6 +50,9 @@ class Kernel:
     requested: int = 0
     registers: int | None = None
     spilled: int | None = None
+    compositions: tuple[str, ...] = ()
+    template: str = ""
+    chosen_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,8 @@ def _kernel(name: str, entry: dict[str, Any], of_region: list[dict[str, Any]]) -
     return Kernel(name, entry["symbol"], entry["rule"], rows, cols, len(entry["nodes"]), entry["schemes"],
                   entry["node_schemes"], entry["predicted_us"], entry.get("measured_us"), together, entry["bytes"],
                   entry["scratch_bytes"], entry.get("requested_bytes", 0), entry.get("registers"),
-                  entry.get("spilled_bytes"))  # fmt: skip
+                  entry.get("spilled_bytes"), tuple(entry.get("compositions", ())), entry.get("template", ""),
+                  entry.get("chosen_by", ""))  # fmt: skip
 
 
 def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str, Any]] | None,

@@ -43,7 +43,12 @@ def _runs(op: Op, guard: str | None) -> Iterator[str]:
         return
     timed = f" ({guard})" if guard else ""
     yield f"  region {op.region}{timed}" + ("" if op.kernels else f", in no kernel: {op.why}")
-    yield from (f"  kernel {kernel_line(kernel)}" for kernel in op.kernels)
+    for kernel in op.kernels:
+        yield f"  kernel {kernel_line(kernel)}"
+        if kernel.template:
+            yield f"    template (by {kernel.chosen_by}): {kernel.template}"
+        if kernel.compositions:
+            yield f"    composed by {', '.join(kernel.compositions)}"
 
 
 def _hands_on(op: Op, users: list[Op]) -> Iterator[str]:

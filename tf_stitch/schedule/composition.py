@@ -1,0 +1,53 @@
+"""How a kernel composes its ops (FusionStitching section 5.1, Fig. 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+import networkx as nx
+
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
+
+
+class Composition(Enum):
+    """PACKING: ops without data dependence run in one kernel or launch. THREAD: an op uses what its own thread has.
+    WARP: it uses a reduction that the threads of a warp make with each other, in registers. BLOCK: it uses what is in
+    memory of the block. GRID, beyond the paper: what other blocks made, behind a grid barrier (AStitch)."""
+
+    PACKING = "packing"
+    THREAD = "thread"
+    WARP = "warp"
+    BLOCK = "block"
+    GRID = "grid"
+
+
+def compositions(schedule: KernelSchedule) -> list[Composition]:
+    """The compositions in a kernel, in the order above; none in one of a single op."""
+    groups = [group for together in schedule.groups for group in together] or [schedule]
+    found = {one for group in groups for one in _within(group)}
+    if schedule.groups or schedule.mapping.row_blocks > 1:
+        found.add(Composition.GRID)
+    if _independent(schedule.pattern):
+        found.add(Composition.PACKING)
+    return [one for one in Composition if one in found]
+
+
+def _within(schedule: KernelSchedule) -> Iterable[Composition]:
+    for node, scheme in schedule.schemes.items():
+        if scheme is Scheme.REGIONAL:
+            yield Composition.BLOCK
+        elif node.category is Category.REDUCTION and schedule.mapping.row_threads > 1:
+            yield Composition.WARP
+        elif schedule.pattern.holds(node):
+            yield Composition.THREAD
+
+
+def _independent(pattern: Pattern) -> bool:
+    """Whether some of the pattern's ops have nothing to do with others of it."""
+    members = set(pattern.nodes)
+    graph = nx.Graph((node, operand) for node in pattern.nodes for operand in node.operands if operand in members)
+    graph.add_nodes_from(pattern.nodes)
+    return not nx.is_connected(graph)

@@ -1,0 +1,120 @@
+"""Other tilings of row schedules: who shares a row, and where it stays between the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.read_tiling import LOOP
+from tf_stitch.schedule.rules.row_reduction import (
+    ARG_KINDS,
+    REDUCTION_BYTES,
+    REGISTER_ELEMENTS,
+    SHARING_BLOCKS,
+    SHARING_THREADS,
+)
+from tf_stitch.schedule.schemes import WARP
+
+USUAL_THREADS = 128
+"""Of a block whose rows are few threads each, if the template does not say."""
+
+
+def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants: Callable[[Node], bool],
+              device: DeviceSpec) -> KernelSchedule:
+    """A row schedule of that tiling.
+
+    Args:
+        numbers: see read_tilings.
+        wants: whether a value that is needed in a later phase is kept in memory of the block.
+
+    Raises:
+        ScheduleError: it cannot be.
+    """
+    kept = kept_values(schedule, device)
+    if not device.is_gpu:
+        staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n))
+        return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
+    mapping = _mapping(schedule, numbers)
+    staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
+              else tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n)))
+    tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0)
+    if mapping.row_blocks > 1:
+        return _shared_by_blocks(tiled, device)
+    if mapping.items:
+        return replace(tiled, array_room=0)
+    if staged and mapping.rows_per_block > 1:
+        raise ScheduleError("a row in shared memory has the block to itself", schedule.dominant.loc)
+    return _with_room(tiled, device.shared_bytes - REDUCTION_BYTES)
+
+
+def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:
+    """The schedule with `room` bytes for rows: lowering, which lets arrays share memory, holds it to that."""
+    if any(s.node.type.dtype.compute.size * schedule.domain.cols > room for s in schedule.staged):
+        raise ScheduleError("the row does not fit into memory of the block", schedule.dominant.loc)
+    return replace(schedule, array_room=room)
+
+
+def kept_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
+    """Values of a row that a later phase needs again."""
+    elements = schedule.domain.rows * schedule.domain.cols
+    return values_to_stage(schedule.pattern, split_phases(schedule.pattern, elements), elements, loads=device.is_gpu)
+
+
+def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> ThreadMapping:
+    base, domain, where = schedule.mapping, schedule.domain, schedule.dominant.loc
+
+    def number(name: str, otherwise: int) -> int:
+        given = numbers[name]
+        return otherwise if given is None else given
+
+    vector, blocks = number("vector", base.vector), number("row_blocks", base.row_blocks)
+    threads = number("row_threads", WARP if numbers["warp"] else base.row_threads)
+    if threads & (threads - 1) or not threads:
+        raise ScheduleError(f"{threads} threads share a row; powers of two can", where)
+    if numbers["warp"] and threads != WARP:
+        raise ScheduleError(f"a warp has {WARP} threads, not {threads}", where)
+    each = ceil_div(ceil_div(domain.cols, vector), threads * blocks)
+    items = number("items", each if each * vector <= REGISTER_ELEMENTS else LOOP)
+    if items not in (LOOP, each):
+        raise ScheduleError(f"{threads * blocks} threads and accesses of {vector} take a row of {domain.cols} in "
+                            f"{each}, not in {items}", where)
+    alone = blocks > 1 or (base.row_blocks > 1 and numbers["at_once"] is None)
+    at_once = number("at_once", 1 if alone else max(1, USUAL_THREADS // threads))
+    waves = number("waves", 1)
+    if threads * at_once % WARP:
+        raise ScheduleError(f"a block of {threads * at_once} threads; warps have {WARP}", where)
+    rows = at_once * waves
+    if blocks > 1 and rows > 1:
+        raise ScheduleError("blocks that share a row have one at a time", where)
+    return ThreadMapping(domain.rows * blocks if blocks > 1 else ceil_div(domain.rows, rows), threads * at_once,
+                         threads, rows, vector, items, blocks)
+
+
+def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSchedule:
+    """With the blocks that are launched: they wait for each other, so all are resident."""
+    mapping, domain, where = schedule.mapping, schedule.domain, schedule.dominant.loc
+    if any(n.kind in ARG_KINDS for n in schedule.pattern.nodes if n.category is Category.REDUCTION):
+        raise ScheduleError("blocks cannot share a row whose arg max they look for", where)
+    resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)
+    slots = resident * device.processors
+    if mapping.row_blocks > slots:
+        raise ScheduleError(f"{mapping.row_blocks} blocks share a row; {slots} are resident", where)
+    per_block = mapping.threads * mapping.vector
+    passes = ceil_div(domain.cols, per_block * mapping.row_blocks)
+    room = passes * per_block
+    if not mapping.items and _bytes(schedule.staged) * room + REDUCTION_BYTES > device.shared_bytes // resident:
+        raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
+    launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
+    return replace(schedule, row_room=room, resident=resident, launched=launched)
+
+
+def _bytes(staged: tuple[Staged, ...]) -> int:
+    """Of one column of the kept values."""
+    return sum(s.node.type.dtype.compute.size for s in staged)
