@@ -14,8 +14,9 @@ SMALL_TERMS = 1 << 20
 """Multiplications of a small product. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
 op's own set-up are a good part of an op's time; at twice as many oneDNN is a fifth faster (two cores with AVX-512)."""
 
-SMALL_ELEMENTS = 1 << 19
-"""Elements of a small product's matrices: what moves more is a matter of memory, not of calls."""
+SMALL_ROWS = 512
+"""Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not
+of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
 
 class Products(Enum):
@@ -51,4 +52,6 @@ def _is_small(product: Node) -> bool:
     types = (product.type, *(o.type for o in product.operands))
     if not all(t.is_static for t in types):
         return 1 in product.type.shape[-2:]
-    return product.type.numel * terms_of(product) <= SMALL_TERMS and sum(t.numel for t in types) <= SMALL_ELEMENTS
+    terms, columns = terms_of(product), product.type.dims[-1]
+    rows = product.type.numel // max(columns, 1)
+    return max(rows, terms) <= SMALL_ROWS and product.type.numel * terms <= SMALL_TERMS
