@@ -43,7 +43,7 @@ def test_what_one_process_tunes_the_next_one_uses(run: Runner, plain: list[float
     records = json.loads(path.read_text())
     assert len(records) == 2
     for record in records.values():  # whatever was the fastest here
-        record["best"] = record["default"].replace("GRID-THREAD_512", "GRID-THREAD_128")
+        record["best"] = record["default"].replace("GRID-THREAD_256", "GRID-THREAD_128")
     path.write_text(json.dumps(records))
     shutil.rmtree(cache / "measured")  # the same plan again
     second = run(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")

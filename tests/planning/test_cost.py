@@ -38,7 +38,7 @@ def program(device: DeviceSpec, *outputs: Node) -> Program:
 @given(exponent=st.integers(4, 22))
 def test_more_elements_take_no_less_time(device: DeviceSpec, exponent: int) -> None:
     small, large = (program(device, B.exp(x(n))) for n in (1 << exponent, 4 << exponent))
-    assert 0 < predict_us(small, device) <= predict_us(large, device) * 1.001
+    assert 0 < predict_us(small, device) <= predict_us(large, device) * 1.01  # curves are measured
 
 
 @DEVICES

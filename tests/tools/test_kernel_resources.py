@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from costing.cases import program_regions
-from kernel_resources import collect, markdown, measured, summary
+from costing.resources import collect, markdown, measured, summary
 
 from tests.differential.runner import cache
 from tf_stitch.device.spec import H200
@@ -30,6 +30,7 @@ def test_a_models_kernels_do_not_spill(name: str) -> None:
 def test_the_committed_table() -> None:
     document = json.loads((BENCHMARKS / "kernel_resources.json").read_text())
     assert document["summary"] == summary(document["launches"])
-    assert document["summary"]["all"]["spilling"] == 0
+    spilling = [row["program"] for row in document["launches"] if row["spilled_bytes"]]
+    assert spilling in ([], ["subgraphs"])  # no model; batch norm of 100000x200 as one launch does
     assert document["summary"]["all"]["launches"] > 700
     assert (BENCHMARKS / "kernel_resources.md").read_text() == markdown(document)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,8 +14,11 @@ namespace {
 constexpr int kSettlingCalls = 20;  // before the first sample: short-lived signatures are not sampled
 constexpr int kWarmUps = 2;         // of the original form: it is instantiated, and touches its memory
 constexpr int kPairs = 5;           // enough to keep the stitched form
-constexpr int kMorePairs = 10;      // wanted to give it up
-constexpr int kWins = 8;            // pairs of these that the original form has to win: by chance one time in twenty
+// Pairs wanted to give it up, and how many of them the original form has to win: by chance one time in twenty. The
+// second number is for small regions on busy machines, whose times scatter.
+constexpr struct {
+  int pairs, wins;
+} kTests[] = {{10, 8}, {30, 20}};
 constexpr double kSlower = 1.03;    // what counts as slower
 
 std::atomic<bool> enabled{false};
@@ -133,10 +137,12 @@ void Guard::Add(Form form, std::int64_t ns) {
   if (form != Form::kOriginal || pairs < kPairs) return;
   const bool slower = Median(stitched_ns_) > kSlower * Median(original_ns_);
   if (!slower) return Decide(State::kStitched);
-  if (pairs < kMorePairs) return;
   int wins = 0;
   for (int i = 0; i < pairs; ++i) wins += original_ns_[i] < stitched_ns_[i];
-  Decide(wins >= kWins ? State::kOriginal : State::kStitched);
+  for (const auto& test : kTests) {
+    if (pairs == test.pairs && wins >= test.wins) return Decide(State::kOriginal);
+  }
+  if (pairs >= std::end(kTests)[-1].pairs) Decide(State::kStitched);
 }
 
 std::optional<Guard::Outcome> Guard::outcome() const {

@@ -18,8 +18,9 @@ CYCLES_PER_NS = 3.0
 """Of a CPU, about; only where an estimate asks whether a kernel is inlined."""
 
 ADDEND = 3.0
-"""How much longer a GPU's library takes for what it reads when a product is done than a kernel does. On an H200 a bias
-and an addend cost products of 4096x768 6 us more each than layer norms were faster without them."""
+"""How much longer a GPU's library is taken to need for what it reads when a product is done than a kernel does. Set by
+hand: with biases and addends in its calls an encoder of 12 layers of 768, 4096 rows, took 145 us more on an H200 (3 %)
+than with none, where kernels' times had promised a gain."""
 
 
 def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int = 1) -> float:
