@@ -25,8 +25,6 @@ USUAL_THREADS = 512
 """Of a block: the fewer blocks there are, the sooner they have met."""
 IN_FLIGHT = 4
 """Accesses that a thread of an elementwise group has under way: fewer threads are resident than in its own kernel."""
-MOST_BUFFERS = 24
-"""Of a joined kernel: each takes registers of every thread all along. One of 29 spilled."""
 STATIC_SLOTS = 8192
 """Bytes of shared memory that reductions over several warps may take beside the arrays."""
 
@@ -99,10 +97,7 @@ class LevelJoiner:
         schedule = KernelSchedule(Rule.GROUPS, pattern, largest.dominant, largest.domain,
                                   replace(largest.mapping, grid=grid), resident=math.ceil(grid / device.processors),
                                   groups=tuple(tuple(kernel.schedule for kernel in together) for together in fitted))
-        joined = join_groups(schedule, fitted)
-        if len(joined.program.buffers) > MOST_BUFFERS:
-            raise ScheduleError("its buffers take too many registers")
-        return joined
+        return join_groups(schedule, fitted)
 
     def _us(self, kernel: LoweredKernel) -> float:
         return predict_us(kernel.program, self._device, self._footprint)

@@ -111,7 +111,9 @@ def files(folder: Path, own: set[str]) -> str:
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
         link = f"[{path.stem}]({path.stem}.md)" if text else path.name
-        lines.append(f"| {link} | {title} | {first.get('result', '-')} | `{made}` | {where} |")
+        result = first.get("result")
+        said = result if isinstance(result, str) else "-"  # others hold their figures there
+        lines.append(f"| {link} | {title} | {said} | `{made}` | {where} |")
     lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)
