@@ -8,7 +8,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
-from tf_stitch.frontend.tensorflow.imported_graph import entrances
+from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 _STITCH_OPS = frozenset({"StitchOp", "StitchStateOp"})
@@ -57,7 +57,7 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
         if control and not name.startswith("^"):
             raise VerifyError(f"data input {name!r} after a control input", _loc(node))
         control = name.startswith("^")
-        producer = nodes.get(_producer(name))
+        producer = nodes.get(producer_of(name))
         if producer is None:
             raise VerifyError(f"input {name!r} does not exist", _loc(node))
         if producer.op in _STITCH_OPS and not control:
@@ -78,7 +78,7 @@ def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
     consumers: dict[str, list[str]] = defaultdict(list)
     extra = entrances(nodes)
     for node in after.node:
-        producers = [*(_producer(name) for name in node.input), *extra.get(node.name, ())]
+        producers = [*(producer_of(name) for name in node.input), *extra.get(node.name, ())]
         producers = [name for name in producers if nodes[name].op not in ("NextIteration", "RefNextIteration")]
         waiting[node.name] = len(producers)
         for name in producers:
@@ -94,11 +94,6 @@ def _check_acyclic(after: GraphDef, nodes: dict[str, NodeDef]) -> None:
     if done != len(nodes):
         stuck = next(name for name, count in waiting.items() if count)
         raise VerifyError("is on, or behind, a cycle", _loc(nodes[stuck]))
-
-
-def _producer(name: str) -> str:
-    """The node an input comes from: "^a", "a:1" and "a" are all "a"."""
-    return name.removeprefix("^").partition(":")[0]
 
 
 def _loc(node: NodeDef) -> SourceLoc:

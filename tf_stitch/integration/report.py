@@ -15,6 +15,7 @@ from typing import Any
 
 from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
+from tf_stitch.planning.tuned_templates import TunedTemplate
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
@@ -213,26 +214,17 @@ class GuardEntry:
     chosen: str
 
 
-@dataclass
-class TuneEntry:
+@dataclass(frozen=True)
+class TuneEntry(TunedTemplate):
     """Templates tried for one pattern, in the background.
 
     Attributes:
         kernel: what it computes, by the user's nodes.
-        default, best: templates: the rules' and the one for later builds, which may be the same.
-        default_us, best_us: their times.
-        tried: templates that were timed, of `possible`.
         failed: templates that could not be built or timed.
         seconds: that it took.
     """
 
     kernel: str
-    default: str
-    best: str
-    default_us: float
-    best_us: float
-    tried: int
-    possible: int
     failed: int
     seconds: float
 

@@ -16,6 +16,7 @@ from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
+from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -268,7 +269,7 @@ class GraphRewriter:
             for member in region.members:
                 if member in self._preserved:
                     out.node.append(self._stand_in(self._imported.nodes[member], names[id(region)], tensor))
-        _prune(out, self._graph_def, self._preserved)
+        prune(out, self._graph_def, self._preserved)
         return out
 
     def _controls(self, region: RegionGraph) -> list[str]:
@@ -380,26 +381,3 @@ def _drop_colocation(node: NodeDef, gone: dict[str, RegionGraph]) -> None:
         del node.attr["_class"]
         if kept:
             node.attr["_class"].list.s.extend(kept)
-
-
-def _prune(graph: GraphDef, before: GraphDef, preserved: frozenset[str]) -> None:
-    """Removes nodes that lost their last user (shapes that only regions needed)."""
-    had_users = {_producer(i) for n in before.node for i in n.input}
-    while True:
-        used = {_producer(i) for n in graph.node for i in n.input}
-        dead = {n.name for n in graph.node if n.name not in used and n.name in had_users
-                and n.name not in preserved and n.op in _PURE}
-        if not dead:
-            return
-        kept = [n for n in graph.node if n.name not in dead]
-        del graph.node[:]
-        graph.node.extend(kept)
-
-
-_PURE = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "Pack", "ConcatV2", "BroadcastGradientArgs",
-                   "Const", "Prod", "Cast", "Reshape", "Identity", "Fill", "Maximum", "FloorDiv", "Mul", "Sub", "AddV2",
-                   "ConcatOffset", "Slice", "GatherV2", "ExpandDims", "Squeeze", "Range", "Unpack", "ReadVariableOp"})
-
-
-def _producer(name: str) -> str:
-    return name.lstrip("^").rpartition(":")[0] or name.lstrip("^")

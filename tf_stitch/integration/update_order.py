@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.planning.dependence import representatives
 from tf_stitch.planning.part import bits
 
@@ -26,7 +27,7 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
             nothing else is asked for: an executor with several threads takes what is ready.
     """
     defs = {node.name: node for node in nodes}
-    inputs = {name: [p for p in map(_producer, node.input) if p in defs] for name, node in defs.items()}
+    inputs = {name: [p for p in map(producer_of, node.input) if p in defs] for name, node in defs.items()}
     order = _operands_first(inputs)
     home = _updates(order, inputs, {name for name in order if _writes(defs[name])})
     if not home:
@@ -41,10 +42,6 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
     for before, after in edges:
         if before not in inputs[after]:
             defs[after].input.append(f"^{before}")
-
-
-def _producer(tensor: str) -> str:
-    return tensor.removeprefix("^").partition(":")[0]
 
 
 def _writes(node: NodeDef) -> bool:

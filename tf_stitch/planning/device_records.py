@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +15,7 @@ from tf_stitch.atomic_file import write_atomically
 T = TypeVar("T")
 
 
-class DeviceRecords(Generic[T]):
+class DeviceRecords(ABC, Generic[T]):
     """Records by key. Thread-safe. Subclasses say what a record is, in JSON.
 
     A file that cannot be read counts as empty; `problem` then says why.
@@ -50,17 +51,17 @@ class DeviceRecords(Generic[T]):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(self._file, self._text(indent=0).encode())
 
+    @abstractmethod
     def decode(self, value: Any) -> T:
         """A record from JSON.
 
         Raises:
             ValueError, TypeError, KeyError: it is none.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def encode(self, record: T) -> Any:
         """A record as JSON."""
-        raise NotImplementedError
 
     def _text(self, indent: int | None = None) -> str:
         document = {key: self.encode(record) for key, record in self._records.items()}

@@ -40,7 +40,7 @@ def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path
     Raises:
         BuildError: there is no such GPU.
     """
-    return cache_dir / "templates" / own_profile_path(cache_dir, target, ordinal).name
+    return cache_dir / "templates" / f"{_device_key(target, ordinal)}.json"
 
 
 @lru_cache(maxsize=16)

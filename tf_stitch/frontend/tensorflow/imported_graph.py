@@ -63,6 +63,11 @@ def canonical_tensor(name: str) -> str:
     return name if ":" in name else f"{name}:0"
 
 
+def producer_of(name: str) -> str:
+    """The node an input comes from: "^a", "a:1" and "a" are all "a"."""
+    return name.removeprefix("^").partition(":")[0]
+
+
 def entrances(defs: Mapping[str, Any]) -> dict[str, list[str]]:
     """Exit -> every Enter of its loop. It waits for all of them through the back edge that graph algorithms cut:
     what follows a loop must not be merged with what goes into it."""
