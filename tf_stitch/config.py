@@ -52,6 +52,7 @@ class StitchConfig:
         strict: raise where tf_stitch would otherwise fall back to TensorFlow (`TF_STITCH=strict`).
         wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
         scope: what a region may hold; "ops" is memory-intensive ops alone.
+        unroll: which loops of known length become copies of their bodies: "auto" (of graphs on GPUs), "0" or "1".
         planner: "ilp" (pulp) or "greedy".
         reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
         min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
@@ -73,6 +74,7 @@ class StitchConfig:
     strict: bool = False
     wrap: str = "auto"
     scope: str = "auto"
+    unroll: str = "auto"
     planner: str = "ilp"
     reuse: str = "merged"
     min_region: int = 2
@@ -175,6 +177,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
                                 "what regions hold: memory-intensive ops alone, or also matrix products and the "
                                 "variables that they read; auto: region on GPUs, ops and small products on CPUs"),
+    "TF_STITCH_UNROLL": Variable("unroll", *_choice("auto", "0", "1"),
+                                 "whether while loops of known length become copies of their bodies; auto: on GPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),

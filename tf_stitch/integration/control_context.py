@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from tf_stitch.frontend.tensorflow.control_flow import EXITS, MERGES, SWITCHES
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 
 Context: TypeAlias = frozenset[tuple[str, object]]
 """Frames a node is in, and (predicate, branch) pairs it depends on; nodes of equal context live and die together."""
+
+
+def frame_names(graph_def: Any) -> dict[str, str]:
+    """Frame name of every Enter of a GraphDef."""
+    return {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ENTERS}
 
 
 def control_contexts(graph: ImportedGraph, frames: dict[str, str]) -> dict[str, Context]:

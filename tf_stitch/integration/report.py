@@ -36,9 +36,19 @@ class NodeEntry:
     inputs: list[int]
 
 
+@dataclass(frozen=True)
+class LoopEntry:
+    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still."""
+
+    name: str
+    steps: int | None
+    reason: str | None
+
+
 @dataclass
 class GraphEntry:
-    """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops."""
+    """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
+    empty where loops are not unrolled."""
 
     graph: str
     device: str
@@ -47,6 +57,7 @@ class GraphEntry:
     regions: list[int]
     left_out: dict[str, int]
     milliseconds: float
+    loops: list[LoopEntry] = field(default_factory=list)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, Imported
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
-from tf_stitch.integration.control_context import control_contexts
+from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
@@ -78,8 +78,7 @@ class GraphRewriter:
             for before in node.control_inputs:
                 self._followers.setdefault(before, []).append(node.name)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
-        frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
-        self._contexts = control_contexts(imported, frames)
+        self._contexts = control_contexts(imported, frame_names(graph_def))
         self._refused: dict[str, str] = {}
         for node in imported.nodes.values():
             reason = why_not(node.name) if node.reason is None else None

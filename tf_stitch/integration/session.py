@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import device_type, import_graph
+from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
-from tf_stitch.integration.graph_item import GraphItem
+from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
+from tf_stitch.integration.loop_unrolling import Unrolled, has_loops, unroll_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
@@ -84,8 +87,11 @@ class Session:
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
-        loosen_constants(item.graph_def)
         library_on = self._libraries.devices(item.device_type)
+        unrolled = self._unrolled(item, library_on)
+        if unrolled.steps:
+            item = replace(item, graph_def=unrolled.graph_def, types=TypesOfNodes(unrolled.types_of))
+        loosen_constants(item.graph_def)
         imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
@@ -115,8 +121,16 @@ class Session:
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
         rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
-        self._seen(item, region_of, found.left_out, start, imported)
+        self._seen(item, region_of, found.left_out, start, imported, unrolled)
         return rewritten
+
+    def _unrolled(self, item: GraphItem, library_on: Scope) -> Unrolled:
+        """The graph with loops of known length unrolled, where that is asked for."""
+        wanted = item.device_type == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
+        if not wanted or not has_loops(item.graph_def):
+            return Unrolled(item.graph_def, item.output_types, {}, {})
+        imported = import_graph(item.graph_def, item.output_types, library_on)
+        return unroll_loops(item.graph_def, imported, item.output_types, item.preserved)
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:
@@ -130,7 +144,7 @@ class Session:
         return None
 
     def _seen(self, item: GraphItem, region_of: Mapping[str, int], reasons: Mapping[str, str], start: float,
-              imported: ImportedGraph | None = None) -> None:
+              imported: ImportedGraph | None = None, unrolled: Unrolled | None = None) -> None:
         """Records what became of every node of a graph."""
         nodes = node_entries(item.graph_def, region_of, reasons)
         numbers = sorted(set(region_of.values()))
@@ -138,7 +152,7 @@ class Session:
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = (time.perf_counter() - start) * 1e3
         self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
-                                   round(milliseconds, 3)))
+                                   round(milliseconds, 3), [] if unrolled is None else unrolled.entries()))
         if imported is not None:
             self._dump.imported(item.graph_id, imported, nodes)
         if self._config.verbose:

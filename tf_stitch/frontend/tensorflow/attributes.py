@@ -67,9 +67,13 @@ class NodeAttrs:
     def strings(self, name: str) -> tuple[str, ...]:
         return tuple(bytes(s).decode() for s in self._value(name).list.s)
 
+    def enum(self, name: str) -> int:
+        """A tensorflow.DataType."""
+        return int(self._value(name).type)
+
     def dtype(self, name: str) -> DType:
         """UnsupportedError for a type that the IR lacks."""
-        enum = self._value(name).type
+        enum = self.enum(name)
         dtype = of_enum(enum)
         if dtype is None:
             raise UnsupportedError(f"dtype {enum_name(enum)} is not in the IR")

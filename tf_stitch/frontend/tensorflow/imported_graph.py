@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, NEXT_ITERATIONS
 from tf_stitch.ir.graph import Node
@@ -43,13 +45,15 @@ class ImportedGraph:
     canonical name of the first TensorFlow output that has an IR value. `constant_handles` are resource variables that
     the graph reads and nothing else: all their reads give one value. `handles` maps tensors that carry a
     handle on (into a loop, a branch) to the tensor that made it. `data_sizes` are symbols of dimensions that the
-    contents of a tensor decide (Unique, Where): they differ from step to step."""
+    contents of a tensor decide (Unique, Where): they differ from step to step. `statics` holds the values of integer
+    tensors as far as they are known."""
 
     nodes: dict[str, ImportedNode] = field(default_factory=dict)
     owner: dict[Node, str] = field(default_factory=dict)
     constant_handles: frozenset[str] = frozenset()
     handles: dict[str, str] = field(default_factory=dict)
     data_sizes: frozenset[str] = frozenset()
+    statics: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def value(self, tensor: str) -> Node | None:
         """IR value of a tensor ("node:index", canonical), None if it has none."""

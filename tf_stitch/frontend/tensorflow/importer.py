@@ -22,7 +22,6 @@ from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
-    StaticValue,
     TensorSpec,
     fresh_symbol,
     is_known,
@@ -76,7 +75,7 @@ class _Importer:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
         self._types_of, self._library_on = types_of, library_on
         self._graph = ImportedGraph()
-        self._statics: dict[str, StaticValue] = {}
+        self._statics = self._graph.statics
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
         self._enums: dict[str, tuple[int, ...]] = {}
         self._handles = self._graph.handles
