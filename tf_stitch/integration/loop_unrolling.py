@@ -1,14 +1,15 @@
 """Unrolls while loops whose trip count is known: copies of the body, one a step, with no Enter, Merge, Switch or list.
 
 A loop is run as an interpreter would, with numbers where values are known (counters, conditions, indices), lists of
-tensors where TensorFlow keeps lists, and names of tensors for all else. What computes a tensor is copied as it is met, so
-that nodes which get the same in every step are there once. A loop that is not understood stays, with the reason.
+tensors where TensorFlow keeps lists, and names of tensors for all else. What computes a tensor is copied as it is met,
+so that nodes which get the same in every step are there once. A loop that is not understood stays, with the reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorflow import make_ndarray
@@ -67,7 +68,8 @@ def has_loops(graph_def: GraphDef) -> bool:
     return any(node.op in ENTERS for node in graph_def.node)
 
 
-def unroll_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str]) -> Unrolled:
+def unroll_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str]
+                 ) -> Unrolled:
     """Unrolls what can be.
 
     Args:
@@ -106,14 +108,15 @@ class _Maker:
     nodes: UnrolledNodes
     like: NodeDef
     name: str
-    types: Sequence[OutputType] = field(default_factory=list)
+    types: Sequence[OutputType]
 
     def node(self, op: str, suffix: str, inputs: Sequence[Wire], outputs: int, attrs: Mapping[str, Any]) -> list[Wire]:
         dtype, dims = self.nodes.type_of(inputs[0])
         if op == "Unpack":
             dims = None if dims is None else dims[1:]
         elif op == "Pack":
-            dims = None if dims is None else (len(inputs), *dims)
+            whole = self.types[0][1]  # an element's shape may be one that inference lost in the loop
+            dims = (len(inputs), *dims) if dims is not None else None if whole is None else (len(inputs), *whole[1:])
         return self.nodes.node(self.name + suffix, self.like, op, inputs, [(dtype, dims)] * outputs, attrs)
 
     def constant(self, value: Number, suffix: str = "") -> Wire:
@@ -163,10 +166,8 @@ class _Unroller:
             made: list[Value] = [value]
             if node.op in CREATORS:
                 operands = [self._outer(canonical_tensor(t)) for t in node.input if not t.startswith("^")]
-                try:
-                    made = RULES[node.op](ListOp(node, operands, _Maker(self._nodes, node, node.name)))
-                except UnsupportedError:
-                    pass  # a list that stays a list: its users' rules say so
+                with contextlib.suppress(UnsupportedError):  # a list that stays a list: its users' rules say so
+                    made = RULES[node.op](ListOp(node, operands, self._outer_maker(node)))
             self._outside[tensor] = made[0]
         return self._outside[tensor]
 
@@ -183,13 +184,16 @@ class _Unroller:
         self._gone.add(node.name)
         given = [self._outer(canonical_tensor(t)) for t in node.input if not t.startswith("^")]
         try:
-            outputs = RULES[node.op](ListOp(node, given, _Maker(self._nodes, node, node.name)))
+            outputs = RULES[node.op](ListOp(node, given, self._outer_maker(node)))
         except UnsupportedError as error:
             raise _Stays(frames, f"{node.name} {error.message}") from None
         for index, value in enumerate(outputs):
             self._outside[f"{node.name}:{index}"] = value
         if node.name in self._waited and node.name not in self._nodes.defs:
             self._nodes.exit(node, None, [t[1:] for t in node.input if t.startswith("^")], [])
+
+    def _outer_maker(self, node: NodeDef) -> _Maker:
+        return _Maker(self._nodes, node, node.name, self._types_of(node.name))
 
     def _number(self, tensor: str) -> Number | None:
         known = self._imported.statics.get(tensor)
@@ -283,7 +287,7 @@ class _Unroller:
         if node.op in ("Identity", "LoopCond"):
             return operands[:1]
         if node.op in RULES and (node.op in CREATORS or isinstance(operands[0], TensorList)):
-            return RULES[node.op](ListOp(node, operands, _Maker(self._nodes, node, f"{node.name}/step_{step}")))
+            return RULES[node.op](ListOp(node, operands, self._maker(node, step)))
         known = fold(node.op, operands)
         if known is not None:
             return [self._nodes.constant(f"{node.name}/step_{step}", node, known)]
@@ -293,6 +297,10 @@ class _Unroller:
         types = [self._loop_type(t) for t in self._types_of(node.name)]
         copies = self._nodes.copy(node, step, wires, after if node.op == READS_VARIABLE else (), types)
         return [replace(copies[0], number=_constant(node))] if node.op == "Const" else copies
+
+    def _maker(self, node: NodeDef, step: int) -> _Maker:
+        types = [self._loop_type(t) for t in self._types_of(node.name)]
+        return _Maker(self._nodes, node, f"{node.name}/step_{step}", types)
 
     def _loop_type(self, output: OutputType) -> OutputType:
         """The type of a node in a loop, without the unknown sizes that may differ from step to step."""

@@ -1,0 +1,194 @@
+"""Loops of known length become copies of their bodies that compute the same; others stay, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+from tensorflow.python.grappler import tf_optimizer
+
+from tests.frontend.check import types_of_graph
+from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.integration.graph_validation import validate_graph
+from tf_stitch.integration.loop_unrolling import Unrolled, unroll_loops
+
+@dataclass
+class Case:
+    """A traced function with its loops lowered, before and after unrolling."""
+
+    before: Any
+    unrolled: Unrolled
+    feeds: list[str]
+    fetches: list[str]
+
+    def run(self, graph_def: Any, arrays: tuple[Any, ...]) -> list[Any]:
+        with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+            tf.graph_util.import_graph_def(graph_def, name="")
+            return session.run(self.fetches, dict(zip(self.feeds, arrays, strict=True)))
+
+    def check(self, *arrays: Any) -> None:
+        """Both graphs give the same."""
+        validate_graph(self.before, self.unrolled.graph_def, frozenset())
+        for got, wanted in zip(self.run(self.unrolled.graph_def, arrays), self.run(self.before, arrays), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+    def ops(self) -> list[str]:
+        return [node.op for node in self.unrolled.graph_def.node]
+
+
+def folded(graph: Any, fetches: list[str]) -> Any:
+    """The graph as TensorFlow's constant folding leaves it, which comes before ours."""
+    meta = tf.compat.v1.train.export_meta_graph(graph_def=graph.as_graph_def(), graph=graph)
+    meta.collection_def["train_op"].node_list.value.extend(fetches)
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.min_graph_nodes = -1
+    config.graph_options.rewrite_options.optimizers.extend(["pruning", "constfold"])
+    return tf_optimizer.OptimizeGraph(config, meta)
+
+
+def unrolled(function: Callable[..., Any], *specs: tf.TensorSpec) -> Case:
+    concrete = tf.function(function).get_concrete_function(*specs)
+    frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=True)
+    fetches = [t.name for t in frozen.outputs]
+    graph_def = folded(frozen.graph, fetches)
+    for node in graph_def.node:
+        node.device = "/device:CPU:0"
+    preserved = frozenset(t.rpartition(":")[0] for t in fetches)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        types = types_of_graph(graph)
+        imported = import_graph(graph_def, types, {"CPU": Products.ALL})
+        result = unroll_loops(graph_def, imported, types, preserved)
+    import_graph(result.graph_def, result.types_of)  # every node has its types
+    return Case(graph_def, result, [t.name for t in frozen.inputs], fetches)
+
+
+SPEC = tf.TensorSpec([4, 3], tf.float32)
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+LOOP_OPS = {"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond"}
+
+
+def power(steps: int) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        return tf.while_loop(lambda i, y: i < steps, lambda i, y: (i + 1, tf.tanh(y) * tf.cast(i, tf.float32)), (0, x))
+
+    return function
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_counted_loop(steps: int) -> None:
+    case = unrolled(power(steps), SPEC)
+    assert list(case.unrolled.steps.values()) == [steps]
+    assert not LOOP_OPS & set(case.ops())
+    assert case.ops().count("Tanh") == steps
+    case.check(X)
+
+
+def test_copies_are_named_after_the_users_nodes(golden: Callable[[str, str], None]) -> None:
+    case = unrolled(power(2), SPEC)
+    lines = [f"{n.name} = {n.op}({', '.join(n.input)})" for n in case.unrolled.graph_def.node]
+    golden("unrolled_loop", "\n".join(lines) + "\n")
+
+
+def test_what_no_step_changes_is_there_once() -> None:
+    def function(x: Any) -> Any:
+        return tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y + tf.exp(x)), (0, x))[1]
+
+    case = unrolled(function, SPEC)
+    assert case.ops().count("Exp") == 1
+    case.check(X)
+
+
+def test_lists_become_wires() -> None:
+    def function(x: Any) -> Any:
+        total = tf.scan(lambda a, row: a + tf.tanh(row), x, initializer=tf.zeros([3]))
+        return total, tf.map_fn(lambda row: row * 2, total)
+
+    case = unrolled(function, SPEC)
+    assert sorted(case.unrolled.steps.values()) == [4, 4]
+    assert not [op for op in case.ops() if op.startswith(("TensorList", "EmptyTensorList"))]
+    case.check(X)
+
+
+def test_gradients_pop_what_the_forward_loop_pushed() -> None:
+    def function(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            y = tf.scan(lambda a, row: tf.tanh(a @ w + row[None]), x, initializer=tf.ones([1, 3]))
+            loss = tf.reduce_sum(y * y)
+        return loss, *tape.gradient(loss, [x, w])
+
+    case = unrolled(function, SPEC, tf.TensorSpec([3, 3]))
+    assert sorted(case.unrolled.steps.values()) == [4, 4]
+    assert not [op for op in case.ops() if op.startswith(("TensorList", "EmptyTensorList"))]
+    case.check(X, X[:3])
+
+
+@pytest.mark.parametrize("layer", [
+    lambda: keras.layers.LSTM(5, use_cudnn=False, return_sequences=True),
+    lambda: keras.layers.GRU(5, use_cudnn=False),
+    lambda: keras.layers.Bidirectional(keras.layers.LSTM(5, use_cudnn=False, return_sequences=True)),
+], ids=["lstm", "gru", "bidirectional"])
+def test_keras_layers(layer: Callable[[], Any]) -> None:
+    made = layer()
+    made.build((2, 6, 3))
+    case = unrolled(lambda x: made(x, training=False), tf.TensorSpec([2, 6, 3]))
+    assert set(case.unrolled.steps.values()) == {6}
+    assert not case.unrolled.stay
+    case.check(np.random.default_rng(0).standard_normal((2, 6, 3)).astype(np.float32))
+
+
+def reasons(function: Callable[..., Any], *specs: tf.TensorSpec) -> list[str]:
+    case = unrolled(function, *specs)
+    assert not case.unrolled.steps
+    assert case.unrolled.graph_def is case.before
+    return list(case.unrolled.stay.values())
+
+
+def test_a_loop_whose_end_data_decides_stays() -> None:
+    assert reasons(lambda x: tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: (y + 1,), (x,)), SPEC) == [
+        "data decides when it ends"]
+
+
+def test_a_loop_that_keeps_a_state_stays() -> None:
+    def function(x: Any) -> Any:
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + tf.random.uniform([4, 3])), (0, x))[1]
+
+    (reason,) = reasons(function, SPEC)
+    assert "(RandomUniform) keeps a state" in reason
+
+
+def test_a_loop_in_a_branch_stays() -> None:
+    def function(x: Any) -> Any:
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: power(3)(x)[1], lambda: x)
+
+    assert reasons(function, SPEC) == ["it is in a branch or in another loop"]
+
+
+def test_a_loop_in_a_loop_stays() -> None:
+    def function(x: Any) -> Any:
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, power(2)(y)[1]), (0, x))[1]
+
+    assert set(reasons(function, SPEC)) == {"a loop within it", "it is in a branch or in another loop"}
+
+
+def test_too_many_copies_stay_a_loop() -> None:
+    (reason,) = reasons(power(100_000), SPEC)
+    assert "more than 20000 nodes" in reason
+
+
+def test_a_list_that_another_loop_reads_keeps_both() -> None:
+    def function(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, 4, element_shape=[3], clear_after_read=False)
+        rows = tf.while_loop(lambda i, r: i < 4, lambda i, r: (i + 1, r.write(i, x[i])), (0, rows))[1]
+        read = tf.while_loop(lambda i, y: tf.reduce_sum(y) < 9, lambda i, y: (i, y + rows.read(i) + 1), (0, x[0]))
+        return read[1]
+
+    assert sorted(reasons(function, SPEC))[0] == "data decides when it ends"
