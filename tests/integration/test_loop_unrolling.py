@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_unrolling import Unrolled, unroll_loops
 
+
 @dataclass
 class Case:
     """A traced function with its loops lowered, before and after unrolling."""

@@ -16,6 +16,7 @@ from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.libraries import SCOPES
+from tf_stitch.integration.loops import LoopsDone, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.pattern_fuel import PatternFuel
@@ -60,8 +61,11 @@ class Analysis:
         device = "GPU" if self._device.is_gpu else "CPU"
         library_on = SCOPES[self._config.scope]
         graph_def = _placed(graph_def, device)
+        unrolls = device == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
+        loops = do_loops(graph_def, types_of, preserved, library_on) if unrolls else LoopsDone(graph_def, types_of)
+        graph_def = loops.graph_def
         loosen_constants(graph_def)
-        imported = import_graph(graph_def, types_of, library_on)
+        imported = import_graph(graph_def, loops.types_of, library_on)
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
                               {device: self._device.profile}, why_not=self._controls.why_not,
                               library_on=library_on).find()
@@ -77,7 +81,7 @@ class Analysis:
         nodes = node_entries(graph_def, region_of, found.left_out)
         left_out = Counter(n.reason for n in nodes if n.reason is not None and imported.nodes[n.name].weight)
         self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),
-                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3)))
+                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3), loops.entries))
 
     def _plan(self, number: int, region: RegionGraph) -> None:
         where = f"region {number}"

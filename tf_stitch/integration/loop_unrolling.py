@@ -28,7 +28,6 @@ from tf_stitch.frontend.tensorflow.loop_values import Number, TensorList, Value,
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
-from tf_stitch.integration.report import LoopEntry
 from tf_stitch.integration.unrolled_nodes import UnrolledNodes
 
 MAX_NUMBER = 64
@@ -51,21 +50,12 @@ class Unrolled:
     steps: dict[str, int]
     stay: dict[str, str]
 
-    def entries(self) -> list[LoopEntry]:
-        """For the report."""
-        return [*(LoopEntry(name, steps, None) for name, steps in self.steps.items()),
-                *(LoopEntry(name, None, reason) for name, reason in self.stay.items())]
-
 
 class _Stays(Exception):
     """A loop cannot be unrolled."""
 
     def __init__(self, frames: Sequence[str], reason: str) -> None:
         self.frames, self.reason = frames, reason
-
-
-def has_loops(graph_def: GraphDef) -> bool:
-    return any(node.op in ENTERS for node in graph_def.node)
 
 
 def unroll_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str]

@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.sized_loops import put_back_loops
 from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -155,6 +156,7 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
             data.append(tensor)
         controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
         node.input[:] = [*data, *controls]
+    put_back_loops(kept)
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],

@@ -38,7 +38,8 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class LoopEntry:
-    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still."""
+    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still. Neither: its
+    length is a size, and its region writes it out for each."""
 
     name: str
     steps: int | None

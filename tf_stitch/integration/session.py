@@ -29,7 +29,7 @@ from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
-from tf_stitch.integration.loop_unrolling import Unrolled, has_loops, unroll_loops
+from tf_stitch.integration.loops import LoopsDone, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
@@ -37,8 +37,9 @@ from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key, variable_key
 from tf_stitch.integration.regions import Key, RegionRegistry
-from tf_stitch.integration.report import CudaGraphs, GraphEntry, GuardEntry, RegionEntry, Report, write_report
+from tf_stitch.integration.report import CudaGraphs, GraphEntry, GuardEntry, LoopEntry, RegionEntry, Report, write_report
 from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.integration.sized_loops import put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
@@ -88,9 +89,9 @@ class Session:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
         library_on = self._libraries.devices(item.device_type)
-        unrolled = self._unrolled(item, library_on)
-        if unrolled.steps:
-            item = replace(item, graph_def=unrolled.graph_def, types=TypesOfNodes(unrolled.types_of))
+        loops = self._loops(item, library_on)
+        if loops.changed:
+            item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
         imported = import_graph(item.graph_def, item.output_types, library_on)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
@@ -121,16 +122,17 @@ class Session:
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
         rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
-        self._seen(item, region_of, found.left_out, start, imported, unrolled)
+        if rewritten is not None:
+            put_back_loops(rewritten)
+        self._seen(item, region_of, found.left_out, start, imported, loops.entries)
         return rewritten
 
-    def _unrolled(self, item: GraphItem, library_on: Scope) -> Unrolled:
-        """The graph with loops of known length unrolled, where that is asked for."""
+    def _loops(self, item: GraphItem, library_on: Scope) -> LoopsDone:
+        """The graph without the loops that need not be loops, where that is asked for."""
         wanted = item.device_type == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
-        if not wanted or not has_loops(item.graph_def):
-            return Unrolled(item.graph_def, item.output_types, {}, {})
-        imported = import_graph(item.graph_def, item.output_types, library_on)
-        return unroll_loops(item.graph_def, imported, item.output_types, item.preserved)
+        if not wanted:
+            return LoopsDone(item.graph_def, item.output_types)
+        return do_loops(item.graph_def, item.output_types, item.preserved, library_on)
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:
@@ -144,7 +146,7 @@ class Session:
         return None
 
     def _seen(self, item: GraphItem, region_of: Mapping[str, int], reasons: Mapping[str, str], start: float,
-              imported: ImportedGraph | None = None, unrolled: Unrolled | None = None) -> None:
+              imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
         """Records what became of every node of a graph."""
         nodes = node_entries(item.graph_def, region_of, reasons)
         numbers = sorted(set(region_of.values()))
@@ -152,7 +154,7 @@ class Session:
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = (time.perf_counter() - start) * 1e3
         self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
-                                   round(milliseconds, 3), [] if unrolled is None else unrolled.entries()))
+                                   round(milliseconds, 3), list(loops)))
         if imported is not None:
             self._dump.imported(item.graph_id, imported, nodes)
         if self._config.verbose:

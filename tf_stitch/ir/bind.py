@@ -10,7 +10,7 @@ from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import atoms, in_terms_of, size, solve, solve_multiple
+from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size, solve, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
@@ -106,8 +106,15 @@ def _equal(a: int, b: int) -> bool:
 
 def _bound(graph: TensorGraph, env: dict[str, int]) -> TensorGraph:
     new: dict[Node, Node] = {}
+    loops: dict[tuple[object, ...], list[Node]] = {}
     for node in graph.nodes():
         operands = tuple(new[o] for o in node.operands)
+        if isinstance(node.attrs, oa.LoopAttrs):
+            results = loops.get((node.attrs.loop, operands)) or _written_out(node, operands)
+            loops[node.attrs.loop, operands] = results
+            new[node] = results[node.attrs.output]
+            _learn(node, new[node].type, env)
+            continue
         attrs = _bind_attrs(node, operands, env)
         _relate(node.kind, operands, attrs)
         try:
@@ -116,6 +123,22 @@ def _bound(graph: TensorGraph, env: dict[str, int]) -> TensorGraph:
             raise BindError(error.message, node.loc) from None
         _learn(node, new[node].type, env)
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
+
+
+def _written_out(node: Node, operands: tuple[Node, ...]) -> list[Node]:
+    """The results of a loop for the sizes at hand."""
+    assert isinstance(node.attrs, oa.LoopAttrs)
+    if any(isinstance(d, Size) for o in operands for d in o.type.dims):
+        raise BindError("a loop is written out for one length", node.loc)
+    graph = node.attrs.loop.unrolled([o.type for o in operands])
+    new: dict[Node, Node] = {}
+    for inner in graph.nodes():
+        if isinstance(inner.attrs, oa.InputAttrs):
+            new[inner] = operands[int(inner.attrs.key.removeprefix("i"))]
+        else:
+            new[inner] = make_node(inner.kind, [new[o] for o in inner.operands], inner.attrs, inner.loc)
+    results = {key: new[result] for key, result in graph.outputs}
+    return [results[f"o{i}"] for i in range(len(results))]
 
 
 def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
@@ -137,6 +160,8 @@ def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
     known = {d.name for n in graph.inputs() for d in n.type.shape if isinstance(d, Symbol)}
     unbound: dict[str, Node] = {}
     for node in graph.nodes():
+        if isinstance(node.attrs, oa.LoopAttrs):
+            known.update(d.name for d in node.type.shape if isinstance(d, Symbol))
         missing = [d.name for d in _attr_shape(node.attrs) if isinstance(d, Symbol) and d.name not in known]
         if node.kind is OpKind.RESHAPE and len(missing) == 1:
             known.add(missing[0])

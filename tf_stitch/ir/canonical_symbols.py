@@ -19,7 +19,7 @@ def with_canonical_symbols(graph: TensorGraph) -> TensorGraph:
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         attrs = node.attrs
-        if isinstance(attrs, oa.InputAttrs | oa.VariableAttrs):
+        if isinstance(attrs, oa.InputAttrs | oa.VariableAttrs | oa.LoopAttrs):
             attrs = replace(attrs, type=TensorType(attrs.type.dtype, renamed(attrs.type.shape)))
         elif isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
             attrs = replace(attrs, shape=renamed(attrs.shape))

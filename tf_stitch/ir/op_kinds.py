@@ -94,6 +94,8 @@ class OpKind(Enum):
     CUMSUM = "cumsum"
     # contractions
     DOT = "dot"
+    # written out when sizes are known
+    LOOP = "loop"
 
 
 class Category(Enum):
@@ -106,3 +108,4 @@ class Category(Enum):
     SCAN = "scan"
     CONTRACTION = "contraction"
     EFFECT = "effect"
+    LOOP = "loop"

@@ -131,4 +131,5 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.ARGMIN: _reduction(rule.arg_reduction, ref.arg_reduce(np.less), oa.ArgReduceAttrs),
     _K.DOT: OpInfo(2, Category.CONTRACTION, rule.dot, ref.dot, oa.DotAttrs),
     _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.CumsumAttrs, 2),
+    _K.LOOP: OpInfo(-1, Category.LOOP, rule.from_attrs, ref.no_value, oa.LoopAttrs, 0),
 }

@@ -8,6 +8,7 @@ from tf_stitch.ir.dtypes import DType
 _OF_ENUM = {1: DType.F32, 2: DType.F64, 3: DType.I32, 9: DType.I64, 10: DType.BOOL, 14: DType.BF16, 19: DType.F16}
 _ENUM_OF = {dtype: enum for enum, dtype in _OF_ENUM.items()}
 DT_RESOURCE = 20
+DT_VARIANT = 21
 
 
 def of_enum(enum: int) -> DType | None:
