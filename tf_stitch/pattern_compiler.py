@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
@@ -20,6 +22,9 @@ from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
+
+MOST_COPIES = 64
+"""Of an op in front of small products that follow each other."""
 
 
 class PatternCompiler:
@@ -129,6 +134,7 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
         if not is_small_product(product):
             raise ScheduleError("a product is a library call of its own", product.loc)
     nodes_between = between(pattern)
+    _require_short_chains(nodes_between)
     new = expand_small_dots(nodes_between)
     outside = set(pattern.reads())
     elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
@@ -149,3 +155,15 @@ def _collect(node: Node, outside: set[Node], free: frozenset[Node], found: dict[
     for operand in node.operands:
         _collect(operand, outside, free, found)
     found[node] = None
+
+
+def _require_short_chains(nodes: Sequence[Node]) -> None:
+    """Raises ScheduleError for products whose operands come of products, where that multiplies: each term computes what
+    it takes anew, and the kernel of an unrolled loop would grow with a power of its steps."""
+    copies: dict[Node, int] = {}
+    for node in nodes:
+        copies[node] = max((copies.get(o, 1) for o in node.operands), default=1)
+        if node.category is Category.CONTRACTION:
+            copies[node] *= min(terms_of(node), node.type.dims[-1])
+            if copies[node] > MOST_COPIES:
+                raise ScheduleError("small products of what small products give", node.loc)

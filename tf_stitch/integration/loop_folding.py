@@ -268,12 +268,11 @@ class _Cut:
                 if isinstance(dim, Symbol):
                     where.setdefault(dim, Size(number, axis))
         found: dict[str, NDArray[np.object_]] = {}
-        for tensor, value in known.items():
-            strange = next((e for e in value.flat if not isinstance(e, int) and e not in where), None)
-            if strange is not None:
+        for tensor, elements in known.items():
+            if any(not isinstance(e, int) and e not in where for e in elements.flat):
                 raise UnsupportedError(f"{tensor} has sizes that none of its inputs have")
-            found[tensor] = np.empty(value.shape, object)
-            found[tensor].reshape(-1)[:] = [e if isinstance(e, int) else where[e] for e in value.flat]
+            found[tensor] = elements.copy()
+            found[tensor].reshape(-1)[:] = [e if isinstance(e, int) else where[e] for e in elements.flat]
         return found
 
     def _outputs(self) -> list[str]:

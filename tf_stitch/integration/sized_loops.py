@@ -1,7 +1,7 @@
 """While loops whose length is a size of some tensor: one node of the graph each, written out when a region is built.
 
-Such a loop cannot be unrolled before its sizes are known. `fold_sized_loops` puts a StitchLoop in its place, which is no
-op of TensorFlow's but holds the loop's nodes; its legalisation gives IR that `ir.bind` unrolls for the sizes at hand. What
+Such a loop cannot be unrolled before its sizes are known. `loop_folding` puts a StitchLoop in its place, which is no op
+of TensorFlow's but holds the loop's nodes; its legalisation gives IR that `ir.bind` unrolls for the sizes at hand. What
 no region took is put back by `put_back_loops`. Reads of variables are moved out of the loop.
 """
 
@@ -56,7 +56,7 @@ class SizedLoop:
     """A loop and what feeds it, cut out of a graph.
 
     Attributes:
-        nodes: the loop's nodes, the lists that it fills and reads, and their stacks. Control edges from outside are off.
+        nodes: the loop's nodes, its lists, and their stacks; without control edges from outside.
         types: of their outputs; a negative size is unknown.
         inputs: tensors that come from outside.
         sizes: further tensors from outside, of whole numbers that are known or dimensions of inputs.
@@ -155,7 +155,8 @@ def loop(ctx: NodeContext) -> list[Node]:
     operands = ctx.values(0, len(found.inputs))
     results: list[Node] = []
     for i, spec in enumerate(ctx.output_specs):
-        assert spec.dtype is not None and spec.shape is not None
+        assert spec.dtype is not None
+        assert spec.shape is not None
         results.append(make_node(OpKind.LOOP, operands, LoopAttrs(found, i, TensorType(spec.dtype, spec.shape)),
                                  ctx.b.loc))
     return results
@@ -164,7 +165,8 @@ def loop(ctx: NodeContext) -> list[Node]:
 def loop_node(name: str, found: SizedLoop, device: str, controls: Sequence[str]) -> NodeDef:
     """The node that stands for a loop."""
     _LOOPS[found.digest] = found
-    node = NodeDef(name=name, op=STITCH_LOOP, device=device, input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
+    node = NodeDef(name=name, op=STITCH_LOOP, device=device,
+                   input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
     node.attr["loop"].s = found.digest.encode()
     return node
 
