@@ -23,7 +23,7 @@ from tf_stitch.integration.sized_loops import put_back_loops
 from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.types import Dim
+from tf_stitch.ir.types import Dim, Symbol
 
 _READ_A_SHAPE = ("Shape", "Size", "Rank")
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
@@ -124,10 +124,23 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
     Args:
         on_gpu: where the region runs.
     """
+    found = _original_nodes(defs, imported, region, on_gpu, from_parts=False)
+    return found or _original_nodes(defs, imported, region, on_gpu, from_parts=True)
+
+
+def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
+                    from_parts: bool) -> OriginalNodes | None:
+    """As original_nodes.
+
+    Args:
+        from_parts: shapes of tensors that are not at hand are put together of sizes that are.
+    """
     leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
     leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
     reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
     by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
+    by_size: dict[Dim, tuple[str, int]] = {d: (t, axis) for shape, t in by_shape.items()
+                                           for axis, d in enumerate(shape) if isinstance(d, Symbol)}
     members = set(region.members)
     kept = GraphDef()
     pending, seen = list(region.members), set(region.members)
@@ -138,6 +151,10 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
         node.attr.pop("_class", None)
         if node.op in _READ_A_SHAPE and node.name not in members:
             _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
+            made = _put_together(node, imported, by_size, leaves) if from_parts else []
+            if made:
+                kept.node.extend(made)
+                continue
         data = []
         for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
             tensor = leaves.get(tensor, tensor)
@@ -183,6 +200,48 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
         same = imported.value(node.input[0])
         assert same is not None
         node.attr["T"].type = tf_dtype(same.type.dtype).as_datatype_enum
+
+
+def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, tuple[str, int]],
+                  leaves: Mapping[str, str]) -> list[NodeDef]:
+    """Lets a Shape whose tensor is not at hand be a Pack of sizes that the region's inputs have; the nodes for that."""
+    tensor = canonical_tensor(node.input[0]) if node.op == "Shape" else ""
+    value = imported.value(tensor) if tensor and tensor not in leaves and ":" in tensor else None
+    if value is None or not all(isinstance(d, int) or d in by_size for d in value.type.shape):
+        return []
+    dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
+    made: list[NodeDef] = []
+
+    def add(name: str, op: str, inputs: Sequence[str], **attrs: int) -> str:
+        made.append(NodeDef(name=f"{node.name}/{name}", op=op, input=inputs))
+        for key, enum in attrs.items():
+            made[-1].attr[key].type = enum
+        return str(made[-1].name)
+
+    def number(name: str, value: object, enum: int) -> str:
+        constant = add(name, "Const", (), dtype=enum)
+        made[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=tf.as_dtype(enum)))
+        return constant
+
+    int32 = tf.int32.as_datatype_enum
+    parts: list[str] = []
+    for i, dim in enumerate(value.type.shape):
+        if isinstance(dim, int):
+            parts.append(number(f"size_{i}", dim, dtype))
+            continue
+        given, axis = by_size[dim]
+        its_value = imported.value(given)
+        assert its_value is not None
+        shape = add(f"shape_{i}", "Shape", [leaves[given]], T=tf_dtype(its_value.type.dtype).as_datatype_enum,
+                    out_type=dtype)
+        index = number(f"axis_{i}", axis, int32)
+        first = number(f"first_{i}", 0, int32)
+        parts.append(add(f"size_{i}", "GatherV2", [shape, index, first], Tparams=dtype, Tindices=int32, Taxis=int32))
+    pack = NodeDef(name=node.name, op="Pack", input=parts)
+    pack.attr["T"].type = dtype
+    pack.attr["N"].i = len(parts)
+    node.CopyFrom(pack)
+    return made
 
 
 def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:
