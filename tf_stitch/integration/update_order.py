@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.planning.dependence import representatives
 from tf_stitch.planning.part import bits
@@ -19,13 +20,15 @@ its optimizer's state."""
 
 
 def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
-    """Adds control inputs, if there are updates among the nodes.
+    """Adds control inputs, if there are updates among the nodes, and no loops.
 
     Args:
-        nodes: without cycles; best in an order in which they could run.
+        nodes: without cycles but for loops; best in an order in which they could run.
         one_by_one: leave one order of the nodes that have inputs. Else updates wait for who holds the old value, and
             nothing else is asked for: an executor with several threads takes what is ready.
     """
+    if any(node.op in BRANCHES_OR_LOOPS for node in nodes):
+        return
     defs = {node.name: node for node in nodes}
     inputs = {name: [p for p in map(producer_of, node.input) if p in defs] for name, node in defs.items()}
     order = _operands_first(inputs)
