@@ -59,7 +59,8 @@ def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType)
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 @pytest.mark.parametrize("kind",
-                         [k for k, i in OP_TABLE.items() if i.category not in (Category.SOURCE, Category.EFFECT, Category.LOOP)])
+                         [k for k, i in OP_TABLE.items()
+                          if i.category not in (Category.SOURCE, Category.EFFECT, Category.LOOP)])
 def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> None:
     legal = [node for dtype in DType if (node := node_of(kind, dtype)) is not None]
     assert legal, f"no dtype is legal for {kind.value}"

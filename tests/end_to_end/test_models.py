@@ -29,6 +29,7 @@ class Case:
     Attributes:
         losses: largest relative difference of a loss.
         outputs: largest difference of an output, as a share of its largest value. Whole numbers have to be equal.
+        unroll: loops are unrolled on CPUs, too.
     """
 
     model: str
@@ -36,15 +37,18 @@ class Case:
     dtype: str = "float32"
     losses: float = 1e-5
     outputs: float = 1e-4
+    unroll: bool = False
 
     def __str__(self) -> str:
         return "-".join([self.model, *([self.style] if self.style != "tf2" else []),
-                         *([self.dtype] if self.dtype != "float32" else [])])  # fmt: skip
+                         *([self.dtype] if self.dtype != "float32" else []),
+                         *(["unrolled"] if self.unroll else [])])  # fmt: skip
 
 
 CASES = [
     *(Case(model) for model in NAMES),
     *(Case(model, style="tf1") for model in NAMES if "tf1" in load(model).styles),
+    *(Case(model, unroll=True) for model in ("dyn-rnn", "nmt")),  # loops of known length, and of one that is a size
     # A region rounds to half precision where it hands on a value, TensorFlow after every op.
     Case("bert", dtype="mixed_float16", losses=5e-3, outputs=3e-2),
     Case("bert", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
@@ -64,7 +68,8 @@ def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> Non
     def start(stitch: str) -> tuple[Run, Any]:
         out = tmp_path / f"results{stitch}.npz"
         done = run(MODULE, f"models.{case.model.replace('-', '_')}", "--steps", STEPS, "--style", case.style, "--dtype",
-                   case.dtype, "--out", out, stitch=stitch, NVIDIA_TF32_OVERRIDE="0")  # fmt: skip
+                   case.dtype, "--out", out, stitch=stitch, NVIDIA_TF32_OVERRIDE="0",
+                   TF_STITCH_UNROLL="1" if case.unroll else "auto")  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         return done, np.load(out)
 
@@ -85,6 +90,8 @@ def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> Non
     assert report["regions"]
     assert {region["wrap"] for region in report["regions"]} == {"native"}
     assert sum(region["runs"] for region in report["regions"]) >= STEPS
+    if case.unroll:
+        assert any(loop["reason"] is None for graph in report["graphs"] for loop in graph["loops"])
     known = KNOWN_FALLBACKS.get(case.model, {})
     assert [f for f in report["fallbacks"] if not any(reason in f["reason"] for reason in known)] == []
     assert known or sum(region["fallbacks"] for region in report["regions"]) == 0

@@ -241,9 +241,10 @@ class _Cut:
     def _edge(self, edge: str, own: set[str]) -> str:
         """An input of a node as it is inside: variables' values through an Enter, no control edges from outside."""
         name = producer_of(edge)
+        is_read = any(r.name == name for r in self.reads)
         if edge.startswith("^"):
-            return edge if name in own else ""
-        if any(r.name == name for r in self.reads):
+            return f"^{name}/tfs_enter" if is_read else edge if name in own else ""
+        if is_read:
             return f"{name}/tfs_enter"
         return self._own_name(name) if any(n.name == name for n in self._lists) else edge
 

@@ -27,18 +27,22 @@ class LoopsDone:
         return any(entry.reason is None for entry in self.entries)
 
 
-def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope
-             ) -> LoopsDone:
+def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope,
+             fold: bool = True) -> LoopsDone:
     """Unrolls the loops of known length, and folds those whose length is a size.
 
     Args:
         preserved: names of nodes that must exist afterwards.
+        fold: do the second.
     """
     if not any(node.op in ENTERS for node in graph_def.node):
         return LoopsDone(graph_def, types_of)
     unrolled = unroll_loops(graph_def, import_graph(graph_def, types_of, library_on), types_of, preserved)
     entries = [LoopEntry(name, steps, None) for name, steps in unrolled.steps.items()]
     if not unrolled.stay:
+        return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
+    if not fold:
+        entries += [LoopEntry(name, None, reason) for name, reason in unrolled.stay.items()]
         return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
     imported = import_graph(unrolled.graph_def, unrolled.types_of, library_on)
     folded = fold_sized_loops(unrolled.graph_def, imported, unrolled.types_of, preserved)

@@ -58,7 +58,7 @@ class OriginalNodes:
         """A function of the nodes, from the region's inputs and handles to its outputs.
 
         Raises:
-            UnsupportedError: TensorFlow does not know one of the ops.
+            UnsupportedError: TensorFlow does not know one of the ops, or there is a loop: `run` takes those.
         """
         nodes = GraphDef.FromString(self._nodes)
         arguments = {f"tfs_i{i}": dtype.as_datatype_enum for i, dtype in enumerate(self._inputs)}

@@ -50,11 +50,16 @@ from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
+
+
+class _NoWayBack(Exception):
+    """A region with a loop of a length that is a size cannot run as the TensorFlow nodes that it replaced."""
 
 
 class Session:
@@ -89,15 +94,26 @@ class Session:
             self.hook_error(error)
             return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
 
-    @collector_paused()
     def _rewrite(self, item: GraphItem) -> GraphDef | None:
+        try:
+            return self._rewritten(item, fold=True)
+        except _NoWayBack:
+            return self._rewritten(item, fold=False)
+
+    @collector_paused()
+    def _rewritten(self, item: GraphItem, fold: bool) -> GraphDef | None:
+        """As rewrite.
+
+        Args:
+            fold: take loops into regions whose length is a size.
+        """
         start = time.perf_counter()
         why = self._why_leave(item)
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
         library_on = self._libraries.devices(item.device_type)
-        loops = self._loops(item, library_on)
+        loops = self._loops(item, library_on, fold)
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
@@ -112,8 +128,10 @@ class Session:
         defs = {n.name: n for n in item.graph_def.node}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            number = self.registry.register(region, group)
             original = original_nodes(defs, imported, region, device_type(device) == "GPU")
+            if original is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
+                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
+            number = self.registry.register(region, group)
             if original is not None:
                 self._originals[number] = original
             elif self._config.guard:
@@ -135,12 +153,12 @@ class Session:
         self._seen(item, region_of, found.left_out, start, imported, loops.entries)
         return rewritten
 
-    def _loops(self, item: GraphItem, library_on: Scope) -> LoopsDone:
+    def _loops(self, item: GraphItem, library_on: Scope, fold: bool) -> LoopsDone:
         """The graph without the loops that need not be loops, where that is asked for."""
         wanted = item.device_type == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
         if not wanted:
             return LoopsDone(item.graph_def, item.output_types)
-        return do_loops(item.graph_def, item.output_types, item.preserved, library_on)
+        return do_loops(item.graph_def, item.output_types, item.preserved, library_on, fold)
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:
