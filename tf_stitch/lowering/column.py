@@ -22,6 +22,9 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
+MEET_IN_ORDER = 32
+"""Partial results that one thread adds up; more of them are halved first, by as many threads as there are."""
+
 
 def lower_column(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a column schedule. domain.rows counts kept elements, domain.cols reduced ones.
@@ -139,7 +142,8 @@ class _ColumnLowering:
         stores.flush()
 
     def _meet(self, sums: dict[Node, str], across: Index, down: Index) -> None:
-        """Partial results of the block's row groups are combined, in order, by the first group."""
+        """Partial results of the block's row groups: halves add to each other, then the first group takes the last few
+        in order."""
         m, out = self.mapping, self.out
         width = m.row_threads * m.vector
         column = across * m.vector + var(self.lane)
@@ -150,7 +154,17 @@ class _ColumnLowering:
                 out.emit(k.SetElement(shared[node], down * width + column,
                                       k.Element(name, var(self.lane), node.type.dtype.compute)))
         out.emit(k.Barrier())
-        other = Var("other", self.group_rows - 1)
+        groups = self.group_rows
+        while groups > MEET_IN_ORDER and groups % 2 == 0:
+            groups //= 2
+            with out.when(k.InRange(down, 0, groups)), out.loop(self.lane, k.Loop.UNROLL):
+                for node, name in sums.items():
+                    dtype = node.type.dtype.compute
+                    partial = k.Element(shared[node], (down + groups) * width + column, dtype)
+                    out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
+                    out.emit(k.SetElement(shared[node], down * width + column, k.Element(name, var(self.lane), dtype)))
+            out.emit(k.Barrier())
+        other = Var("other", groups - 1)
         with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.UNROLL), out.loop(self.lane, k.Loop.UNROLL):
             for node, name in sums.items():
                 partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
