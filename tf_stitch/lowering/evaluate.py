@@ -33,6 +33,7 @@ class Evaluator:
         self.reduced: dict[Node, tuple[k.Expr, Index]] = {}
         self.staged: dict[Node, tuple[str, Index, Index]] = {}  # node -> array, its index, flat index held there
         self.later: dict[Node, tuple[str, Index, Index]] = {}  # staged in this phase, readable from the next
+        self.fetched: dict[Node, tuple[str, Index, Index]] = {}  # as staged, in the access at hand
         self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
 
     def value(self, node: Node, index: MultiIndex) -> k.Expr:
@@ -50,10 +51,11 @@ class Evaluator:
         return value
 
     def _compute(self, node: Node, index: MultiIndex) -> k.Expr:
-        if node in self.staged:
-            array, at, held = self.staged[node]
-            if linearize(index, node.type.dims) == held:
-                return k.Element(array, at, node.type.dtype.compute)
+        for near in (self.staged, self.fetched):
+            if node in near:
+                array, at, held = near[node]
+                if linearize(index, node.type.dims) == held:
+                    return k.Element(array, at, node.type.dtype.compute)
         if not self.pattern.holds(node):
             return self.load(node, linearize(index, node.type.dims))
         if node in self.reduced:

@@ -102,6 +102,9 @@ class KernelSchedule:
             pattern, those of one tuple side by side. All have the threads of `mapping`.
         resident: blocks that a processor holds at once, where blocks wait for each other.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
+        relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
+            meeting: each sums relative to its own maximum.
+        ahead: the next row is fetched while this one is worked on (see lowering.read_ahead).
         origin: who chose the tiling.
     """
 
@@ -119,6 +122,8 @@ class KernelSchedule:
     groups: tuple[tuple[KernelSchedule, ...], ...] = ()
     resident: int = 0
     launched: int = 0
+    relative: tuple[Node, Node] | None = None
+    ahead: bool = False
     origin: Origin = Origin.RULE
 
     def text(self) -> str:
@@ -127,7 +132,8 @@ class KernelSchedule:
         d = self.domain
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
-                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")]
+                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")
+                 + " one meeting" * (self.relative is not None) + " ahead" * self.ahead]
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]

@@ -18,8 +18,8 @@ LEAST_CPU_TILE = 64
 GPU_ACROSS = 32
 GPU_THREADS = 256
 USUAL_ACROSS, MANY_ROWS, SECTOR_BYTES = 8, 8, 32
-"""Threads side by side, and bytes, of the narrowest tile of a row: the first, but where a thread would take more than so
-many rows. On an H200 the second stage of batch norm's sums, 1024x256 three times, took 11 us with tiles of 128 bytes:
+"""Threads side by side, and bytes, of the narrowest tile of a row: the first, but where a thread would take more than
+so many rows. On an H200 the second stage of batch norm's sums, 1024x256 three times, took 11 us with 128 bytes:
 few blocks, whose threads took 32 rows in turn."""
 
 
