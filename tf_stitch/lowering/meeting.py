@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -18,6 +19,20 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import first_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import WARP
+
+
+@dataclass(frozen=True)
+class OwnMaximum:
+    """A block's maximum of its part of a row.
+
+    Attributes:
+        name: the accumulator that stands for the row's maximum.
+        own: a variable that keeps the block's.
+    """
+
+    name: str
+    node: Node
+    own: str
 
 
 class Meeting:
@@ -36,22 +51,40 @@ class Meeting:
             self._take(name, node, k.Element(others[name], var(self._turn), _dtype(node)))
         self._all_reduce(accumulators)
 
-    def combine_relative(self, maximum: tuple[str, Node], total: tuple[str, Node]) -> None:
-        """The same for a maximum and a sum of exponentials that each block took relative to its own maximum (online
-        softmax, Milakov and Gimelshein). A block of -inf alone adds nothing, unless all are."""
-        (high, highest), (name, node) = maximum, total
-        others, dtype = self._exchange(dict([maximum, total])), _dtype(node)
-        theirs = k.Element(others[high], var(self._turn), dtype)
-        self._take(high, highest, theirs)
-        self._all_reduce(dict([maximum]))
+    def keep_own(self, maximum: tuple[str, Node]) -> OwnMaximum:
+        """Lets a block's maximum stand for the row's; 0 where it is -inf: exp(-inf - 0) is 0, as it is relative to any
+        number."""
+        name, node = maximum
+        dtype = _dtype(node)
+        own = self._out.fresh("own")
+        self._out.emit(k.Accumulator(own, dtype, initial(node)))
+        self._out.emit(k.Assign(own, k.Local(name, dtype)))
+        empty = k.Apply(OpKind.EQUAL, (k.Local(own, dtype), k.Literal(-math.inf, dtype)), DType.BOOL)
+        shift = k.Apply(OpKind.SELECT, (empty, k.Literal(0.0, dtype), k.Local(own, dtype)), dtype)
+        self._out.emit(k.Assign(name, shift))
+        return OwnMaximum(name, node, own)
+
+    def combine_relative(self, maximum: OwnMaximum, total: tuple[str, Node]) -> k.Expr:
+        """As combine, for a maximum and a sum of exponentials that each block took relative to its own (online softmax,
+        Milakov and Gimelshein). The factor that makes this block's exponentials relative to the row's maximum."""
+        name, node = total
+        dtype = _dtype(node)
+        others = self._exchange({maximum.own: maximum.node, name: node})
+        theirs = k.Element(others[maximum.own], var(self._turn), dtype)
+        self._take(maximum.name, maximum.node, theirs)
+        self._all_reduce({maximum.name: maximum.node})
+
+        def factor(of: k.Expr) -> k.Expr:
+            difference = k.Apply(OpKind.SUB, (of, k.Local(maximum.name, dtype)), dtype)
+            return k.Apply(OpKind.EXP, (difference,), dtype)
+
         sums = k.Element(others[name], var(self._turn), dtype)
-        factor = k.Apply(OpKind.EXP, (k.Apply(OpKind.SUB, (theirs, k.Local(high, dtype)), dtype),), dtype)
-        empty = k.Apply(OpKind.EQUAL, (theirs, k.Literal(-math.inf, dtype)), DType.BOOL)
-        scaled = k.Apply(OpKind.MUL, (sums, factor), dtype)
-        other = k.Apply(OpKind.SELECT, (empty, k.Literal(0.0, dtype), scaled), dtype)
-        same = k.Apply(OpKind.EQUAL, (theirs, k.Local(high, dtype)), DType.BOOL)
-        self._take(name, node, k.Apply(OpKind.SELECT, (same, sums, other), dtype))
-        self._all_reduce(dict([total]))
+        self._take(name, node, k.Apply(OpKind.MUL, (sums, factor(theirs)), dtype))
+        self._all_reduce({name: node})
+        scale = self._out.fresh("factor")
+        self._out.emit(k.Accumulator(scale, dtype, 0.0))
+        self._out.emit(k.Assign(scale, factor(k.Local(maximum.own, dtype))))
+        return k.Local(scale, dtype)
 
     def _exchange(self, accumulators: Mapping[str, Node]) -> dict[str, str]:
         """Arrays of what the other blocks have: of every WARPth one, by lane."""

@@ -20,13 +20,13 @@ from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.meeting import Meeting
+from tf_stitch.lowering.meeting import Meeting, OwnMaximum
 from tf_stitch.lowering.read_ahead import ReadAhead
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
-from tf_stitch.schedule.phases import Phase, split_phases
+from tf_stitch.schedule.phases import Phase, exponentials, split_phases
 
 
 def lower_row(schedule: KernelSchedule) -> LoweredKernel:
@@ -55,6 +55,7 @@ class RowLowering:
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
         self.inside: k.Expr | None = None  # whether this access is of the row, inside a pass
+        self.own: OwnMaximum | None = None  # of a block, while it stands for the row's
         self.ahead: ReadAhead | None = None  # rows of a block that follow each other may be read ahead
         self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
@@ -78,7 +79,10 @@ class RowLowering:
     def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
         """Everything about one row."""
         for staged in self.schedule.staged:
-            self._declare(staged.node, staged.scheme)
+            if staged.instead_of is None:
+                self._declare(staged.node, staged.scheme)
+            else:
+                self.arrays[staged.node] = self.arrays[staged.instead_of]
         for phase in phases:
             self._phase(phase, row, valid, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
@@ -143,11 +147,12 @@ class RowLowering:
         meeting = Meeting(self.schedule, self.out, self.buffers, row, self.part)
         relative = self.schedule.relative
         if relative is not None and relative[1] in names:
-            maximum, total = relative
-            local, _ = self.evaluator.reduced[maximum]
-            assert isinstance(local, k.Local)
-            meeting.combine_relative((local.name, maximum), (names[total], total))
-        elif relative is None or relative[0] not in names:
+            assert self.own is not None
+            factor = meeting.combine_relative(self.own, (names[relative[1]], relative[1]))
+            self.evaluator.scaled |= dict.fromkeys(exponentials(relative), factor)
+        elif relative is not None and relative[0] in names:
+            self.own = meeting.keep_own((names[relative[0]], relative[0]))
+        else:
             meeting.combine({name: node for node, name in names.items()})
 
     @contextmanager

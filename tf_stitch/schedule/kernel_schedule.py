@@ -81,10 +81,15 @@ class ThreadMapping:
 
 @dataclass(frozen=True)
 class Staged:
-    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack."""
+    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack.
+
+    Attributes:
+        instead_of: a value that was kept before, in whose place it is put: it is computed where that is read last.
+    """
 
     node: Node
     scheme: Scheme
+    instead_of: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -137,5 +142,6 @@ class KernelSchedule:
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]
-        lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]
+        lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}"
+                  + (f" instead of {s.instead_of.kind.value}" if s.instead_of else "") for s in self.staged]
         return "\n".join(lines)

@@ -83,6 +83,21 @@ def exponentials(relative: tuple[Node, Node]) -> list[Node]:
     return [exponential, *(o for o in exponential.operands if o.kind is OpKind.SUB)]
 
 
+def read_by_exponentials_alone(relative: tuple[Node, Node], phases: Sequence[Phase]) -> bool:
+    """Whether later phases need the operand of the maximum for nothing but the exponential."""
+    exponential, operand = exponentials(relative)[0], relative[0].operands[0]
+    later = phases[[relative[1] in p.reductions for p in phases].index(True) + 1:]
+    stack, seen = [root for phase in later for root in phase.roots], {exponential}
+    while stack:
+        node = stack.pop()
+        if node is operand:
+            return False
+        if node not in seen and node.type.numel == operand.type.numel:
+            seen.add(node)
+            stack.extend(node.operands)
+    return True
+
+
 def fetched_values(pattern: Pattern, kept: Sequence[Node]) -> list[Node]:
     """Of the values that are kept over the phases of a row, those that come from outside."""
     return [n for n in kept if not pattern.holds(n)]
