@@ -229,7 +229,8 @@ def test_measured_times_on_a_gpu(tmp_path: Path) -> None:
     tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.serve})
     document = load_document(tmp_path / "model", 4096, "h200")
     assert list(measure(document)) == []
-    times = [kernel.measured_us for kernel in next(graphs(document)).regions[0].kernels]
+    kernels = next(graphs(document)).regions[0].kernels
+    times = [kernel.measured_us for kernel in kernels if kernel.rule != "library"]
     assert times
     assert all(time is not None and 0 < time < 1e5 for time in times)
 
