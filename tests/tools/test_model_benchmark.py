@@ -55,6 +55,15 @@ def test_events_of_a_gpu() -> None:
     assert found == {"fused_add": kernel_counts.Events(2, 6.0, 62.5)}
 
 
+def test_kernels_of_a_gpu_are_listed_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = {"fused_add": kernel_counts.Events(4, 6.0, 62.5), "cublasLt_gemm": kernel_counts.Events(2, 80.0, 12.5),
+              "fused_mul": kernel_counts.Events(2, 8.0), "MemcpyD2D": kernel_counts.Events(2, 1.0)}  # fmt: skip
+    monkeypatch.setattr(kernel_counts, "_planes", lambda _: {"/device:GPU:0": device, "/host:CPU": {}})
+    counts = kernel_counts.profiled(lambda: None, 2)
+    assert counts["kernels"] == [["fused_mul", 1, 4, None], ["fused_add", 2, 3, 62.5]]
+    assert counts["library"] == [["cublasLt_gemm", 1, 40, 12.5]]
+
+
 def test_a_region_counts_as_its_kernels() -> None:
     kernels = [{"region": 12, "build": build} for build in (0, 0, 0, 1, 1)]
     counts = {"classes": {"memory": 1.0, "library": 2.0, "copies": 0.0}, "regions": {"12": 3.0, "5": 1.0}}
@@ -91,7 +100,7 @@ class FakeWorker:
         if what == "run":
             return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
         return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mib": 100.0,
-                "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": []}  # fmt: skip
+                "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": [], "library": []}  # fmt: skip
 
     def said(self) -> list[str]:
         return ["[tf_stitch] 1 graphs"]

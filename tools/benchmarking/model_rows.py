@@ -233,6 +233,7 @@ class RowMeasurement:
         classes = with_regions(counts, report)
         self.row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
+                     f"{backend}_library_kernels": counts["library"],
                      f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
         if report is not None and backend == "stitch":
             self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),
