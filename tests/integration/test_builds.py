@@ -80,7 +80,7 @@ def shapes(registry: RegionRegistry, number: int, length: int) -> tuple[tuple[in
     def numbers(shape: Shape) -> tuple[int, ...]:
         return tuple(length if isinstance(d, Symbol) else d for d in shape)
 
-    return tuple(numbers(s) for s in registry.region(number).argument_shapes())
+    return tuple(numbers(s) for s in registry.region(number).argument_shapes)
 
 
 @DEVICES
