@@ -78,6 +78,18 @@ for _ in range(8):  # a CUDA graph after the first ones
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 """
 
+VARIANTS = """
+import numpy as np, tensorflow as tf
+@tf.function(input_signature=[tf.TensorSpec([64, None], tf.float32)])
+def f(x): return tf.nn.softmax(tf.exp(x) * x) + x
+for length in (17, 12, 13, 16, 15, *range(18, 63)):  # multiples of 4 are loaded as vectors, others are not
+    x = np.random.default_rng(length).standard_normal((64, length)).astype(np.float32)
+    want = np.exp(x.astype(np.float64)) * x
+    want = np.exp(want - want.max(1, keepdims=True)); want = want / want.sum(1, keepdims=True) + x
+    for _ in range(2):
+        np.testing.assert_allclose(f(tf.constant(x)), want, rtol=1e-5, atol=1e-6)
+"""
+
 OUT_OF_MEMORY = """
 import numpy as np, tensorflow as tf
 gpus = tf.config.list_physical_devices("GPU")
@@ -141,6 +153,14 @@ def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> N
     assert len(calls) == 9
     for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", "transposed"):
         assert any(call.endswith(what) for call in calls), (what, calls)
+
+
+def test_lengths_with_and_without_vectors(tmp_path: Path) -> None:
+    report = run(VARIANTS, tmp_path)
+    assert not report["fallbacks"]
+    [region] = report["regions"]
+    assert (region["executables"], region["runs"]) == (50, 100)
+    assert int(str(region["builds"])) <= 2
 
 
 def test_out_of_memory_is_tensorflows_error_and_passes(tmp_path: Path) -> None:
