@@ -126,6 +126,18 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert "failed" in model_rows.table(rows, ["tf", "xla", "stitch"])
 
 
+def test_each_shape_of_a_model_is_warmed_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The guard times each for itself: turns that come before it has decided are half TensorFlow's."""
+    monkeypatch.setattr(model_rows, "Worker", FakeWorker)
+    FakeWorker.started = []
+    cases = [ModelCase("transformer", "train"), ModelCase("bert", "train")]
+    plan = replace(PLAN, seconds=20, rounds=2)
+    rows = model_rows.measure_models(cases, ["tf", "stitch"], plan, tmp_path / "rows.json")
+    assert [row["shapes"] for row in rows] == [2, 1]
+    assert [row["stitch_warm_up_steps"] for row in rows] == [2 * PLAN.warm_up, PLAN.warm_up]
+    assert {row["tf_warm_up_steps"] for row in rows} == {PLAN.warm_up}
+
+
 def test_failed_rows_are_repeated_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(model_rows, "Worker", FakeWorker)
     out = tmp_path / "rows.json"
