@@ -90,6 +90,37 @@ for length in (17, 12, 13, 16, 15, *range(18, 63)):  # multiples of 4 are loaded
         np.testing.assert_allclose(f(tf.constant(x)), want, rtol=1e-5, atol=1e-6)
 """
 
+PRECISION = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+x, w = (random.standard_normal(shape).astype(np.float32) for shape in ((256, 1024), (1024, 512)))
+want = np.maximum(x.astype(np.float64) @ w, 0.0) * 2.0
+weights = tf.Variable(w)
+def error(tf32):
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    f = tf.function(lambda x: tf.nn.relu(tf.matmul(x, weights)) * 2.0)
+    return max(np.abs(f(tf.constant(x)).numpy() - want).max() / np.abs(want).max() for _ in range(6))
+precise, allowed = error(False), error(True)
+assert precise < 2e-6 and 2e-5 < allowed < 1e-2, (precise, allowed)
+"""
+
+DETERMINISTIC = """
+import numpy as np, tensorflow as tf
+tf.random.set_seed(1)
+tf.config.experimental.enable_op_determinism()
+random = np.random.default_rng(0)
+w = tf.Variable(random.standard_normal((512, 512)).astype(np.float32) * 0.05)
+@tf.function
+def f(x):
+    with tf.GradientTape() as tape:
+        y = tf.nn.softmax(tf.nn.relu(tf.matmul(tf.matmul(x, w) + 1.0, w)))
+        loss = tf.reduce_sum(y * y * x)
+    return loss, tape.gradient(loss, w)
+x = tf.constant(random.standard_normal((128, 512)).astype(np.float32))
+results = {b"".join(value.numpy().tobytes() for value in f(x)) for _ in range(40)}
+assert len(results) == 1, len(results)
+"""
+
 OUT_OF_MEMORY = """
 import numpy as np, tensorflow as tf
 gpus = tf.config.list_physical_devices("GPU")
@@ -161,6 +192,20 @@ def test_lengths_with_and_without_vectors(tmp_path: Path) -> None:
     [region] = report["regions"]
     assert (region["executables"], region["runs"]) == (50, 100)
     assert int(str(region["builds"])) <= 2
+
+
+def test_products_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
+    report = run(PRECISION, tmp_path)
+    assert not report["fallbacks"]
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
+
+
+def test_deterministic_programs_give_the_same_bits_in_every_call(tmp_path: Path) -> None:
+    """One by one, as a CUDA graph, and where the guard would have timed TensorFlow's ops."""
+    report = run(DETERMINISTIC, tmp_path)
+    assert not report["fallbacks"]
+    assert not report["guard"]
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
 
 
 def test_out_of_memory_is_tensorflows_error_and_passes(tmp_path: Path) -> None:
