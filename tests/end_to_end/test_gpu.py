@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -149,14 +150,14 @@ np.testing.assert_allclose(f(tf.constant(other)), want(other), rtol=1e-3, atol=1
 """
 
 
-def run(source: str, tmp_path: Path) -> dict[str, list[dict[str, object]]]:
-    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path))
+def run(source: str, tmp_path: Path, **variables: str) -> dict[str, list[dict[str, Any]]]:
+    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path)) | variables
     script = tmp_path / "script.py"
     script.write_text(source)
     result = subprocess.run([sys.executable, "-m", "tf_stitch", str(script)], env=environment, capture_output=True,
                             text=True, timeout=280, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
-    report: dict[str, list[dict[str, object]]] = json.loads((tmp_path / "report.json").read_text())
+    report: dict[str, list[dict[str, Any]]] = json.loads((tmp_path / "report.json").read_text())
     return report
 
 
@@ -191,7 +192,15 @@ def test_lengths_with_and_without_vectors(tmp_path: Path) -> None:
     assert not report["fallbacks"]
     [region] = report["regions"]
     assert (region["executables"], region["runs"]) == (50, 100)
-    assert int(str(region["builds"])) <= 2
+    assert region["builds"] <= 2
+
+
+@pytest.mark.parametrize(("limit", "wanted"), [("0", False), ("", True)])
+def test_cuda_graphs_are_off_on_request(tmp_path: Path, limit: str, wanted: bool) -> None:
+    report = run(DENSE.replace("DTYPE", "float32"), tmp_path, **({"TF_STITCH_CUDA_GRAPHS": limit} if limit else {}))
+    assert not report["fallbacks"]
+    graphs = [region["cuda_graphs"] for region in report["regions"] if region["cuda_graphs"]]
+    assert (sum(counts["launches"] for counts in graphs) > 0) is wanted
 
 
 def test_products_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
