@@ -17,6 +17,7 @@ from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
+from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
@@ -82,6 +83,7 @@ class GraphRewriter:
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         frames = {n.name: n.attr["frame_name"].s.decode() for n in graph_def.node if n.op in ("Enter", "RefEnter")}
         self._contexts = control_contexts(imported, frames)
+        self._private = private_edges(imported)
         self._refused: dict[str, str] = {}
         for node in imported.nodes.values():
             reason = why_not(node.name) if node.reason is None else None
@@ -111,10 +113,21 @@ class GraphRewriter:
                     culprit = error.loc.node if error.loc and error.loc.node in members else members[-1]
                     refused[culprit] = error.message
                     unfit.update(dict.fromkeys(members, f"its region could not be cut out: {error.message}"))
+            regions = self._without_torn(regions, refused, unfit)
             if not refused:
                 break
             self._refused.update(refused)
         return Rewrite(regions, self._left_out(regions, unfit))
+
+    def _without_torn(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
+                      ) -> list[RegionGraph]:
+        """The regions but for those that cannot hand over a tensor; adds the nodes in question to `refused`."""
+        apart = torn((r.members for r in regions), self._private)
+        refused.update(dict.fromkeys(apart, TORN))
+        for region in regions:
+            if not apart.isdisjoint(region.members):
+                unfit.update(dict.fromkeys(region.members, f"its region could not be cut out: {TORN}"))
+        return [r for r in regions if apart.isdisjoint(r.members)]
 
     def _weight(self, members: Sequence[str]) -> int:
         """Working nodes; a large one by itself counts as two."""
@@ -157,8 +170,8 @@ class GraphRewriter:
             return "a constant, which regions copy or read"
         if not (node.outputs or node.writes):
             return "has no result"
-        if any(v is None for v in node.outputs):
-            return "has a result that the IR has no type for"
+        if any(v is None for v in node.outputs) and node.name in self._fetched:
+            return "has a result that the IR has no value for, and somebody asks for it"
         if node.writes and not self._allow_state:
             return "updates a variable, which regions that run in Python cannot"
         if self._is_empty(node):
@@ -241,10 +254,10 @@ class GraphRewriter:
         for node in self._imported.nodes.values():
             if node.name not in inside:
                 for tensor in node.inputs:
-                    if tensor.rpartition(":")[0] in inside:
+                    value = self._imported.value(tensor)
+                    if value is not None and tensor.rpartition(":")[0] in inside:  # without one: see _without_torn
                         wanted[tensor] = None
-                        value = self._imported.value(tensor)  # other regions ask for it by its first name
-                        owner = None if value is None else self._imported.owner.get(value)
+                        owner = self._imported.owner.get(value)  # other regions ask for it by its first name
                         if owner is not None and owner.rpartition(":")[0] in inside:
                             wanted[owner] = None
         for name in members:

@@ -139,7 +139,8 @@ class _ColumnLowering:
         stores.flush()
 
     def _meet(self, sums: dict[Node, str], across: Index, down: Index) -> None:
-        """Partial results of the block's row groups are combined, in order, by the first group."""
+        """Partial results of the block's row groups are combined, in order, by the first group: a few at a time, since
+        compilers load all that an unrolled loop reads before they add it up (248 registers for two sums)."""
         m, out = self.mapping, self.out
         width = m.row_threads * m.vector
         column = across * m.vector + var(self.lane)
@@ -151,7 +152,7 @@ class _ColumnLowering:
                                       k.Element(name, var(self.lane), node.type.dtype.compute)))
         out.emit(k.Barrier())
         other = Var("other", self.group_rows - 1)
-        with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.UNROLL), out.loop(self.lane, k.Loop.UNROLL):
+        with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.SERIAL), out.loop(self.lane, k.Loop.UNROLL):
             for node, name in sums.items():
                 partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
                 out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
