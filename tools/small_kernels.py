@@ -57,27 +57,28 @@ def main() -> int:
     return 0
 
 
-def node_us(call: Callable[[], None]) -> float:
-    """Median microseconds of what `call` enqueues, as a node of a graph of its like that wait for each other."""
+def node_us(*calls: Callable[[], None], nodes: int = NODES, launches: int = LAUNCHES) -> float:
+    """Median microseconds of what `calls` enqueue in turns, as nodes of a graph that wait for each other."""
     import cupy
 
-    call()  # loads the kernel, which a capture does not allow
+    for call in calls:
+        call()  # loads the kernel, which a capture does not allow
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     with stream:
         stream.begin_capture()
-        for _ in range(NODES):
-            call()
+        for i in range(nodes):
+            calls[i % len(calls)]()
         graph = stream.end_capture()
         graph.launch(stream)
         times = []
-        for _ in range(LAUNCHES):
+        for _ in range(launches):
             before, after = cupy.cuda.Event(), cupy.cuda.Event()
             before.record(stream)
             graph.launch(stream)
             after.record(stream)
             after.synchronize()
-            times.append(float(cupy.cuda.get_elapsed_time(before, after)) * 1e3 / NODES)
+            times.append(float(cupy.cuda.get_elapsed_time(before, after)) * 1e3 / nodes)
     return median(times)
 
 
