@@ -12,78 +12,35 @@ Matrices: each node reads another one, so that they come from memory as in a ste
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.cublas_lt import CublasLt, LtProduct, Proposal, product  # noqa: E402
+from benchmarking.cublas_lt import COLD, CublasLt, Operands, fastest_calls  # noqa: E402
+from benchmarking.graph_nodes import node_us  # noqa: E402
 from benchmarking.machine import describe_cuda  # noqa: E402
 from benchmarking.thin_cases import BuiltKernel, Case, cases  # noqa: E402
+from calibrating.few_rows import few_rows  # noqa: E402
+from calibrating.measure import rounded  # noqa: E402
 from h200_subgraphs import copy_gbps  # noqa: E402
-from small_kernels import node_us  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.ir.dtypes import DType  # noqa: E402
 from tf_stitch.planning.cost_model import predict_us  # noqa: E402
 from tf_stitch.runtime.device_run import bind_launch  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
-from tf_stitch.runtime.library_calls import Gemm  # noqa: E402
 
-GRID = ((1, 16, 256), (1, 2, 4, 8, 16), (64, 256, 1024, 4096), (64, 256, 1024, 4096, 32768))
-"""Batches, m, k and n of --grid."""
-GRID_TYPES = (DType.F32, DType.F16)
-LARGEST = 1 << 32
-"""Bytes of the matrices of a product of the grid that is timed; a larger batch takes as much longer as it is larger."""
-COLD = 1 << 28
-"""Bytes that no cache holds."""
 TOLERANCE = 1e-5
 """Largest error of a sum in float32, relative to the mean magnitude of the results."""
 
 Row = dict[str, Any]
 Calls = Sequence[Callable[[], None]]
-
-
-class Operands:
-    """Arrays of a product on the device, and matrices enough that no cache holds them."""
-
-    def __init__(self, gemm: Gemm) -> None:
-        import cupy
-
-        stored = (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n)
-        random = cupy.random.RandomState(0)
-        self.x, w = (random.standard_normal((gemm.batch, *dims), dtype=cupy.float32).astype(gemm.dtype.numpy)
-                     for dims in ((gemm.m, gemm.k), stored))  # fmt: skip
-        self.matrices = [w, *(w.copy() for _ in range(min(COLD // w.nbytes, 63)))]
-        self.y = cupy.empty((gemm.batch, gemm.m, gemm.n), gemm.dtype.numpy)
-        self._transposed = gemm.b.transposed
-
-    @cached_property
-    def _want(self) -> Any:
-        x, w = self.x.astype("float64"), self.matrices[0].astype("float64")
-        return x @ (w.swapaxes(1, 2) if self._transposed else w)
-
-    def error(self) -> float:
-        """Of the result at hand, relative to the mean magnitude of what float64 gives."""
-        return float(abs(self.y - self._want).max() / abs(self._want).mean())
-
-
-def library_calls(lt: CublasLt, gemm: Gemm, operands: Operands) -> Calls:
-    """Calls with each matrix of the library's fastest kernel, found by trying as tf_stitch does."""
-    called = LtProduct(lt, gemm)
-
-    def calls(proposal: Proposal) -> Calls:
-        x, y = operands.x.data.ptr, operands.y.data.ptr
-        return [called.call(proposal, x, w.data.ptr, y) for w in operands.matrices]
-
-    return calls(min(called.proposals(), key=lambda proposal: node_us(*calls(proposal), nodes=20, launches=3)))
 
 
 def kernel_calls(built: BuiltKernel, operands: Operands) -> Calls:
@@ -102,7 +59,7 @@ def kernel_calls(built: BuiltKernel, operands: Operands) -> Calls:
 def timed_row(case: Case, kernels: Sequence[BuiltKernel], lt: CublasLt) -> Row:
     """Microseconds by the library, by the rules' kernel and by the others."""
     operands = Operands(case.gemm)
-    library = library_calls(lt, case.gemm, operands)
+    library = fastest_calls(lt, case.gemm, operands)
     tilings = []
     for built in kernels:
         calls = kernel_calls(built, operands)
@@ -118,23 +75,6 @@ def timed_row(case: Case, kernels: Sequence[BuiltKernel], lt: CublasLt) -> Row:
             "predicted_warm_us": round(predict_us(program, H200), 3), "matrix_bytes": operands.matrices[0].nbytes,
             "tilings": sorted(tilings[1:], key=lambda t: t["us"]),
             "right": all(t["right"] for t in tilings)}  # fmt: skip
-
-
-def grid(lt: CublasLt, dtype: DType) -> Row:
-    """The library's times, as device.product_times has them."""
-    us: list[float] = []
-    known: dict[tuple[int, ...], float] = {}
-    for batch, *sizes in itertools.product(*GRID):
-        m, k, n = sizes
-        if batch * k * n * dtype.size <= LARGEST:
-            gemm = product(dtype, (batch, m, k, n), False)
-            known[batch, m, k, n] = node_us(*library_calls(lt, gemm, Operands(gemm)), nodes=20, launches=5)
-            _free()
-        else:
-            before = GRID[0][GRID[0].index(batch) - 1]
-            known[batch, m, k, n] = known[before, m, k, n] * batch / before
-        us.append(round(known[batch, m, k, n], 3))
-    return {"axes": [list(axis) for axis in GRID], "us": us}
 
 
 def table(document: Row) -> str:
@@ -187,10 +127,8 @@ def main() -> int:
         args.out.with_suffix(".md").write_text(table(document))
         print(f"{case.name}, {time.perf_counter() - start:.0f} s", flush=True)
     print(table(document), flush=True)
-    for dtype in GRID_TYPES if args.grid else ():
-        document.setdefault("products", {})[dtype.value] = grid(lt, dtype)
-        args.out.write_text(json.dumps(document, indent=1) + "\n")
-        print(f"{dtype.value}, {time.perf_counter() - start:.0f} s", flush=True)
+    if args.grid:
+        args.out.write_text(json.dumps(document | {"products": rounded(few_rows())}, indent=1) + "\n")
     return 0 if all(row["right"] for row in document["rows"]) else 1
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
+from benchmarking.graph_nodes import node_us
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import MatrixLayout
 from tf_stitch.runtime.library_calls import Gemm
@@ -20,6 +22,9 @@ COMPUTE_32, COMPUTE_TF32, REAL_32 = 68, 77, 0
 PROPOSALS = 16
 WORKSPACE = 1 << 25
 """Bytes."""
+COLD = 1 << 28
+"""Bytes that no cache holds."""
+MOST_MATRICES = 64
 
 
 class Proposal(ctypes.Structure):
@@ -114,3 +119,38 @@ def product(dtype: DType, sizes: tuple[int, int, int, int], transpose_b: bool) -
     batch, m, k, n = sizes
     b = MatrixLayout(transpose_b, k if transpose_b else n, k * n)
     return Gemm(dtype, batch, m, n, k, MatrixLayout(False, k, m * k), b, MatrixLayout(False, n, m * n))
+
+
+class Operands:
+    """Arrays of a product on the device; matrices enough that no cache holds them, as those of a model's step."""
+
+    def __init__(self, gemm: Gemm) -> None:
+        import cupy
+
+        stored = (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n)
+        random = cupy.random.RandomState(0)
+        self.x, w = (random.standard_normal((gemm.batch, *dims), dtype=cupy.float32).astype(gemm.dtype.numpy)
+                     for dims in ((gemm.m, gemm.k), stored))  # fmt: skip
+        self.matrices = [w, *(w.copy() for _ in range(min(COLD // w.nbytes, MOST_MATRICES - 1)))]
+        self.y = cupy.empty((gemm.batch, gemm.m, gemm.n), gemm.dtype.numpy)
+        self._transposed = gemm.b.transposed
+
+    @cached_property
+    def _want(self) -> Any:
+        x, w = self.x.astype("float64"), self.matrices[0].astype("float64")
+        return x @ (w.swapaxes(1, 2) if self._transposed else w)
+
+    def error(self) -> float:
+        """Of the result at hand, relative to the mean magnitude of what float64 gives."""
+        return float(abs(self.y - self._want).max() / abs(self._want).mean())
+
+
+def fastest_calls(lt: CublasLt, gemm: Gemm, operands: Operands) -> Sequence[Callable[[], None]]:
+    """Calls with each matrix of the library's fastest kernel, found by trying as tf_stitch does."""
+    called = LtProduct(lt, gemm)
+
+    def calls(proposal: Proposal) -> Sequence[Callable[[], None]]:
+        x, y = operands.x.data.ptr, operands.y.data.ptr
+        return [called.call(proposal, x, w.data.ptr, y) for w in operands.matrices]
+
+    return calls(min(called.proposals(), key=lambda proposal: node_us(*calls(proposal), nodes=20, launches=3)))
