@@ -17,6 +17,7 @@ CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype=
 
 @pytest.mark.parametrize(("kernel", "wanted"), [
     ("void Eigen::internal::EigenMetaKernel<...>", "memory"),
+    ("void Eigen::internal::EigenMetaKernel<Eigen::TensorConversionOp<int, ...>>", "memory"),
     ("loop_add_fusion_3", "memory"),
     ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32", "library"),
     ("cudnn::bn_fw_tr_1C11_kernel_NCHW", "library"),

@@ -19,7 +19,8 @@ CLASSES = ("memory", "library", "copies")
 LISTED = 100
 """Kernels that are listed one by one, the longest first."""
 
-_LIBRARY_KERNEL = re.compile(r"gemm|gemv|cublas|cudnn|cutlass|xmma|conv|splitK|dot_kernel|implicit|winograd", re.I)
+_LIBRARY_KERNEL = re.compile(r"gemm|gemv|cublas|cudnn|cutlass|xmma|conv(?!er)|splitK|dot_kernel|implicit|winograd",
+                             re.I)
 _COPY = re.compile(r"memcpy|memset|^copy", re.I)
 _LIBRARY_OP = re.compile(r"MatMul|Conv\d|Convolution|_Mkl.*(MatMul|Conv)|Einsum|CudnnRNN")
 _LIBRARY_THUNK = re.compile(r"^(dot|convolution|custom-call|MatMul|Conv|onednn|ynn)", re.I)
