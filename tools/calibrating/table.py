@@ -39,7 +39,8 @@ def _few_rows(times: ProductTimes) -> list[str]:
     """Of square matrices with few rows, in each batch."""
     batches, rows = times.axes[:2]
     sizes = sorted(set(times.axes[2]).intersection(times.axes[3]))
-    return [f"  {b:>4} x [{m},{n}] [{n},{n}] {times.at((b, m, n, n)):10.4g}" for b in batches for m in rows for n in sizes]
+    return [f"  {b:>4} x [{m},{n}] [{n},{n}] {times.at((b, m, n, n)):10.4g}"
+            for b in batches for m in rows for n in sizes]  # fmt: skip
 
 
 def _bytes(n: float) -> str:
