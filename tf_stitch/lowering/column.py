@@ -65,7 +65,7 @@ class _ColumnLowering:
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
         with out.when(inside):
             column = self._column(chunk, inside)
-            with out.loop(step, k.Loop.SERIAL), out.when(short):
+            with out.loop(step, k.Loop.SERIAL, together=self.schedule.together or k.TOGETHER), out.when(short):
                 here = row if short is None else out.clamped("row", row, self.length)
                 self._accumulate(sums, elements, here, (outer, column), limit)
         if self.group_rows > 1:
