@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def test_kernels_of_a_product() -> None:
     case = min(cases(), key=lambda case: case.gemm.nbytes)
     built = case.build(cache())
-    assert len({(one.name, one.cubin) for one in built}) == len(built) > 10
+    assert len({one.name for one in built}) == len(built) > 10
     random = np.random.default_rng(0)
     gemm = case.gemm
     x = random.standard_normal((gemm.batch, gemm.m, gemm.k)).astype(np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarking.cublas_lt import product
@@ -12,6 +12,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.stitch_plan import make_pattern, plannable
@@ -37,8 +38,8 @@ ROWS: tuple[Sizes, ...] = (
 """x W^T, W stored as [n, k]."""
 ACROSS, ROW_THREADS, BLOCKS, WAVES = (2, 4, 8, 16, 32), (4, 8, 16, 32, 64, 128), (128, 256, 512, 1024), (1, 2, 4)
 MOST_ITEMS = 16
-UNROLLED = (4, 16)
-"""Iterations of a loop over terms that are written out; the first is what tf_stitch emits."""
+TOGETHER = (4, 16)
+"""Rows of a column that a thread loads together."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,11 @@ class Case:
         return f"{batch}[{g.m},{g.k}] " + (f"[{g.n},{g.k}]^T" if g.b.transposed else f"[{g.k},{g.n}]")
 
     def build(self, cache: KernelCache) -> list[BuiltKernel]:
-        """All kernels, those with loops over terms once for each of UNROLLED."""
+        """All kernels."""
         source, kernels = timed_kernels([kernel.program for kernel in self.kernels], H200)
-        names = [str(template_of(kernel.schedule)) for kernel in self.kernels]
-        found = []
-        for unrolled in UNROLLED[:1] if self.gemm.b.transposed else UNROLLED:
-            cubin = build_cuda(source.replace("unroll 4\n", f"unroll {unrolled}\n"), H200.architecture, cache)
-            suffix = "" if unrolled == UNROLLED[0] else f" unrolled {unrolled}"
-            found += [BuiltKernel(name + suffix, cubin, timed, _arguments(kernel))
-                      for name, timed, kernel in zip(names, kernels, self.kernels, strict=True)]  # fmt: skip
-        return found
+        cubin = build_cuda(source, H200.architecture, cache)
+        return [BuiltKernel(_name(kernel), cubin, timed, _arguments(kernel))
+                for timed, kernel in zip(kernels, self.kernels, strict=True)]  # fmt: skip
 
 
 def cases() -> list[Case]:
@@ -93,12 +89,14 @@ def _kernels(gemm: Gemm) -> Iterator[LoweredKernel]:
     seen = {default.program}
     for text in _rows(default) if gemm.b.transposed else _columns(default):
         try:
-            found = templated(parse_template(text), default, H200, True)
+            tiled = templated(parse_template(text), default, H200, True)
         except ScheduleError:
             continue  # a tiling that this product cannot have
-        if found.program not in seen:
-            seen.add(found.program)
-            yield found
+        for together in (0,) if gemm.b.transposed else TOGETHER:
+            found = lower(replace(tiled.schedule, together=together))
+            if found.program not in seen:
+                seen.add(found.program)
+                yield found
 
 
 def _by_the_rules(gemm: Gemm) -> LoweredKernel:
@@ -111,6 +109,11 @@ def _by_the_rules(gemm: Gemm) -> LoweredKernel:
     nodes = plannable(graph, frozenset())
     pattern = make_pattern(nodes, users_of(graph.nodes()), frozenset({written}), frozenset())
     return PatternCompiler(H200, True).compile(pattern)
+
+
+def _name(kernel: LoweredKernel) -> str:
+    together = kernel.schedule.together
+    return f"{template_of(kernel.schedule)}{f' {together} rows together' if together else ''}"
 
 
 def _arguments(kernel: LoweredKernel) -> tuple[str, ...]:
