@@ -22,8 +22,9 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
-MEET_IN_ORDER = 32
-"""Partial results that one thread adds up; more of them are halved first, by as many threads as there are."""
+FEWEST_ROWS = 4
+"""Partial results of a column that are left when every thread of the block has combined some: fewer than that are not
+worth the barrier."""
 
 
 def lower_column(schedule: KernelSchedule) -> LoweredKernel:
@@ -64,7 +65,7 @@ class _ColumnLowering:
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
         with out.when(inside):
             column = self._column(chunk, inside)
-            with out.loop(step, k.Loop.SERIAL), out.when(short):
+            with out.loop(step, k.Loop.SERIAL, together=self.schedule.together or k.TOGETHER), out.when(short):
                 here = row if short is None else out.clamped("row", row, self.length)
                 self._accumulate(sums, elements, here, (outer, column), limit)
         if self.group_rows > 1:
@@ -142,8 +143,8 @@ class _ColumnLowering:
         stores.flush()
 
     def _meet(self, sums: dict[Node, str], across: Index, down: Index) -> None:
-        """Partial results of the block's row groups: halves add to each other, then the first group takes the last few
-        in order."""
+        """Partial results of the block's row groups are combined, in order, by the first group: a few at a time, since
+        compilers load all that an unrolled loop reads before they add it up (248 registers for two sums)."""
         m, out = self.mapping, self.out
         width = m.row_threads * m.vector
         column = across * m.vector + var(self.lane)
@@ -154,21 +155,33 @@ class _ColumnLowering:
                 out.emit(k.SetElement(shared[node], down * width + column,
                                       k.Element(name, var(self.lane), node.type.dtype.compute)))
         out.emit(k.Barrier())
-        groups = self.group_rows
-        while groups > MEET_IN_ORDER and groups % 2 == 0:
-            groups //= 2
-            with out.when(k.InRange(down, 0, groups)), out.loop(self.lane, k.Loop.UNROLL):
+        rows = self._meet_in_threads(shared, width)
+        other = Var("other", rows - 1)
+        with out.when(k.InRange(down, 0, 1)):
+            if rows < self.group_rows:
+                with out.loop(self.lane, k.Loop.UNROLL):
+                    for node, name in sums.items():
+                        first = k.Element(shared[node], column, node.type.dtype.compute)
+                        out.emit(k.SetElement(name, var(self.lane), first))
+            with out.loop(other, k.Loop.SERIAL), out.loop(self.lane, k.Loop.UNROLL):
                 for node, name in sums.items():
-                    dtype = node.type.dtype.compute
-                    partial = k.Element(shared[node], (down + groups) * width + column, dtype)
+                    partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
                     out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
-                    out.emit(k.SetElement(shared[node], down * width + column, k.Element(name, var(self.lane), dtype)))
-            out.emit(k.Barrier())
-        other = Var("other", groups - 1)
-        with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.UNROLL), out.loop(self.lane, k.Loop.UNROLL):
-            for node, name in sums.items():
-                partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
-                out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
+
+    def _meet_in_threads(self, shared: dict[Node, str], width: int) -> int:
+        """Where many groups meet, each thread of the block first combines a few partial results of one column, all of
+        which lie as many threads apart. How many are left of each column."""
+        threads, out = self.mapping.threads, self.out
+        rows = threads // width
+        if rows < FEWEST_ROWS or threads % width:
+            return self.group_rows
+        thread, other = var(Var(k.THREAD, threads)), Var("other", self.mapping.vector - 1)
+        for node, name in shared.items():
+            with out.loop(other, k.Loop.UNROLL):
+                partial = k.Element(name, thread + (var(other) + 1) * threads, node.type.dtype.compute)
+                out.emit(k.SetElement(name, thread, partial, node.kind))
+        out.emit(k.Barrier())
+        return rows
 
     def _operand_index(self, node: Node, row: Index, kept: Index) -> MultiIndex:
         assert isinstance(node.attrs, ReduceAttrs)

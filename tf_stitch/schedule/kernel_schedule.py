@@ -110,6 +110,7 @@ class KernelSchedule:
         relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
             meeting: each sums relative to its own maximum.
         ahead: the next row is fetched while this one is worked on (see lowering.read_ahead).
+        together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
     """
 
@@ -129,6 +130,7 @@ class KernelSchedule:
     launched: int = 0
     relative: tuple[Node, Node] | None = None
     ahead: bool = False
+    together: int = 0
     origin: Origin = Origin.RULE
 
     def text(self) -> str:
@@ -138,7 +140,8 @@ class KernelSchedule:
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
                  f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")
-                 + " one meeting" * (self.relative is not None) + " ahead" * self.ahead]
+                 + " one meeting" * (self.relative is not None) + " ahead" * self.ahead
+                 + (f" together={self.together}" if self.together else "")]
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]
