@@ -66,6 +66,11 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
             yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
             yield from _block(body, indent + "  ")
+        case k.Attention(shape, tiling):
+            yield f"{indent}{stmt.out} = attention {shape.queries}x{shape.keys}x{shape.depth}x{shape.width} of {stmt.q}, " \
+                  f"{stmt.k}, {stmt.v}, warps {tiling.query_warps}x{tiling.key_warps} of {tiling.warp_keys} keys; " \
+                  f"{stmt.score}[{', '.join(v.name for v in stmt.position)}]:"
+            yield from _block(stmt.body, indent + "  ")
         case k.If(condition, body, orelse):
             yield f"{indent}if {format_expr(condition)}:"
             yield from _block(body, indent + "  ")
