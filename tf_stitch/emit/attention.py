@@ -8,6 +8,8 @@ from importlib import resources
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows, shared_tiles
 
+TEMPLATE = "tfs_attention"
+"""The struct of the template."""
 _ELEMENT = {DType.F32: "tfs_tf32", DType.F16: "tfs_f16", DType.BF16: "tfs_bf16"}
 
 

@@ -19,6 +19,9 @@ SECTOR_BYTES = 32
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
 WARP = 32
+TENSOR_CORES = 4
+"""Multiplications and additions of TF32 by tensor cores in the time of an addition by a thread: an H200's attention over
+8 x 8 matrices of 512 queries and keys of 64 does 46 thousand million in a second."""
 SIMD_LANES = 8
 """Elements of a vector on a CPU."""
 
@@ -126,6 +129,8 @@ class _Counter:
             self._reduction(stmt.width, members, times)
         elif isinstance(stmt, k.Barrier):
             self._reduction(self._threads, 0, times)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt, times)
         else:
             self._scalar_statement(stmt, times, simd, serial)
 
@@ -185,6 +190,26 @@ class _Counter:
             return
         longer = max(bodies(stmt), key=lambda side: sum(not bodies(s) for s in statements(side)))
         self.body(longer, times, simd, serial)
+
+    def _attention(self, stmt: k.Attention, times: float) -> None:
+        """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and
+        their sums wait for each other."""
+        shape, tiling = stmt.shape, stmt.tiling
+        columns = shape.depth + shape.width
+        scores = times * tiling.rows * shape.keys / tiling.threads
+        own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
+        for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
+            count = times * elements / tiling.threads
+            self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
+        self.body(stmt.body, scores, None, None)
+        for kind, count in ((OpKind.ADD, scores * columns / TENSOR_CORES), (OpKind.EXP, scores), (OpKind.MAX, 2 * scores)):
+            self._op(DType.F32, _ELEMENTWISE.get(kind, kind), count, None)
+        self.work.registers += (shape.depth + 2 * shape.width + tiling.warp_keys) // 2
+        tiles = -(-shape.keys // tiling.tile)
+        self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times
+        self._loading = 1.0
+        self.close_round(times)
 
     def _array(self, stmt: k.Array) -> None:
         if stmt.space is k.Space.SHARED:

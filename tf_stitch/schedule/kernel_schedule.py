@@ -19,6 +19,7 @@ class Rule(Enum):
     ELEMENTWISE = "elementwise"
     SCAN = "scan"
     GROUPS = "groups"
+    ATTENTION = "attention"
 
 
 class Scheme(Enum):
