@@ -10,9 +10,14 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #define __device__
+#define __global__
+#define __shared__
+#define __align__(bytes)
+#define __launch_bounds__(threads, blocks)
 #define __forceinline__ inline
 #define __restrict__
 #define TFS_INF INFINITY
@@ -35,6 +40,9 @@ static ucontext_t scheduler;
 static int current;
 static bool at_once;
 static std::function<void()> body;
+static struct { int x; } blockIdx;
+alignas(16) unsigned char tfs_shared[1 << 18];
+template <int I, class... T> std::tuple_element_t<I, std::tuple<T...>> argument(void (*)(T...));
 static struct { struct Index { operator int() const { return current; } } x; } threadIdx;
 
 static void check(bool holds, const char* what) {
@@ -151,11 +159,13 @@ struct tfs_bf16 {
 
 static void enter() { body(); threads[current].done = true; swapcontext(&threads[current].context, &scheduler); }
 
-// Runs one block. Warps take their turns from the last to the first if `backwards`.
-static void run_block(int count, bool backwards, bool copies_at_once, std::function<void()> work) {
+// Runs block `number` of `count` threads. Warps take their turns from the last to the first if `backwards`.
+static void run_block(int number, int count, bool backwards, bool copies_at_once, std::function<void()> work) {
   threads = std::vector<Thread>(count);
   warps = std::vector<Warp>(count / 32);
   at_once = copies_at_once;
+  blockIdx.x = number;
+  memset(tfs_shared, 0xff, sizeof tfs_shared);
   body = std::move(work);
   constexpr int STACK = 1 << 16;
   for (Thread& thread : threads) {
