@@ -26,7 +26,7 @@ from tf_stitch.schedule.kernel_schedule import Rule
 
 B = p.B
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
-ERROR = {F32: 2e-3, F16: 2e-3, BF16: 2e-2}
+ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}
 """Of results of about 1, from operands of 11, 11 and 8 bits."""
 
 
@@ -69,7 +69,7 @@ def keras(batch: int = 1, length: int = 40, count: int = 2, size: int = 24) -> T
     """Scores as keys times queries, as Keras' einsum makes them."""
     q, k, v = (heads(name, F32, batch, length, count, size) for name in "qkv")
     scores = B.transpose(B.dot(k, B.transpose(q, [0, 1, 3, 2])), [0, 1, 3, 2])
-    return region("keras", [B.transpose(B.dot(p.softmax(padding(scores)), v), [0, 2, 1, 3])])
+    return region("keras", [B.transpose(B.dot(p.softmax(padding(scaled(scores))), v), [0, 2, 1, 3])])
 
 
 def joined(length: int = 33, count: int = 3, size: int = 24) -> TensorGraph:
@@ -93,7 +93,7 @@ def one_matrix() -> TensorGraph:
 
 
 GRAPHS = {
-    "plain": plain(), "long": plain(queries=100, keys=300, size=64, width=128), "wide": plain(size=128, width=64),
+    "plain": plain(), "long": plain(batch=8, queries=130, keys=300, count=4, size=64, width=64), "wide": plain(size=128, width=64),
     "many": plain(batch=40, count=8, queries=130, keys=60, size=24, width=24), "padding": plain(score=padding),
     "causal": plain(queries=60, keys=60, score=causal), "blocked": plain(score=blocked), "keras": keras(),
     "joined": joined(), "mixed_precision": mixed_precision(), "one_matrix": one_matrix(),
@@ -124,11 +124,11 @@ def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], tm
     want, _ = reference(graph, values)
     got = run_emulated(result, values, tmp_path, backwards, copies_at_once)
     [(key, node)] = graph.outputs
-    ran = got[~np.isnan(got)] if not np.isnan(want[key]).any() else got  # blocks that did not run left NaN
-    assert ran.size >= min(got.size, 1)
     expected = want[key].reshape(-1)
-    close = np.abs(got - expected) < ERROR[node.type.dtype]
-    assert (close | (np.isnan(got) & (np.isnan(expected) | (result.kernels[0].program.grid > BLOCKS)))).all()
+    grid = result.kernels[0].program.grid
+    ran = np.isnan(expected) | ~np.isnan(got) if grid > BLOCKS else np.ones(got.shape, np.bool_)
+    assert ran.sum() >= got.size * min(grid, BLOCKS) // (2 * grid)
+    np.testing.assert_allclose(got[ran], expected[ran], rtol=0, atol=ERROR[node.type.dtype])
 
 
 def run_emulated(result: CompiledRegion, values: Values, folder: Path, backwards: bool, copies_at_once: bool) -> np.ndarray:
