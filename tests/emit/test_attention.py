@@ -93,7 +93,7 @@ def one_matrix() -> TensorGraph:
 
 
 GRAPHS = {
-    "plain": plain(), "long": plain(batch=8, queries=130, keys=300, count=4, size=64, width=64), "wide": plain(size=128, width=64),
+    "plain": plain(), "long": plain(batch=16, queries=150, keys=300, count=8, size=64, width=64), "wide": plain(size=128, width=64),
     "many": plain(batch=40, count=8, queries=130, keys=60, size=24, width=24), "padding": plain(score=padding),
     "causal": plain(queries=60, keys=60, score=causal), "blocked": plain(score=blocked), "keras": keras(),
     "joined": joined(), "mixed_precision": mixed_precision(), "one_matrix": one_matrix(),

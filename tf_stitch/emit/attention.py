@@ -21,7 +21,7 @@ def attention_template() -> str:
 
 def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling) -> Iterator[str]:
     """The struct that the template takes, as lines."""
-    tiles = shared_tiles(shape)
+    tiles = shared_tiles((shape.depth, shape.width), shape.dtype)
     numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
                "DEPTH": shape.depth, "WIDTH": shape.width,
                "QUERY_WARPS": tiling.query_warps, "KEY_WARPS": tiling.key_warps, "WARP_KEYS": tiling.warp_keys,

@@ -95,18 +95,22 @@ class SharedTiles:
     v_stride: int
 
 
-def shared_tiles(shape: AttentionShape) -> SharedTiles:
+def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
     """k is read by lanes (g, t) at word g * stride + t * vector: vectors of four want strides of 16 modulo 32, of two, 8
-    modulo 16. v is read at 2 t * stride + g * vector, or by ldmatrix: 4 modulo 8."""
-    k_words, v_words = (columns * shape.dtype.size // WORD for columns in (shape.depth, shape.width))
+    modulo 16. v is read at 2 t * stride + g * vector, or by ldmatrix: 4 modulo 8.
+
+    Args:
+        columns: of k and v.
+    """
+    k_words, v_words = (n * dtype.size // WORD for n in columns)
     return SharedTiles(4 if k_words % 16 == 0 else 2, max(v for v in (1, 2, 4) if v_words % (8 * v) == 0),
                        k_words + 16 * (k_words % 32 == 0), v_words + 4)
 
 
-def shared_words(shape: AttentionShape, tiling: AttentionTiling) -> int:
+def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling) -> int:
     """Of a block: one stage of k and v, two if there are more tiles; later the results of all warps, and two numbers of
     each row."""
-    tiles = shared_tiles(shape)
-    stages = 2 if shape.keys > tiling.tile else 1
-    results = tiling.key_warps * tiling.rows * (shape.width + 4 + 2)
+    tiles = shared_tiles(columns, dtype)
+    stages = 2 if keys > tiling.tile else 1
+    results = tiling.key_warps * tiling.rows * (columns[1] + 4 + 2)
     return max(stages * tiling.tile * (tiles.k_stride + tiles.v_stride), results)

@@ -153,7 +153,7 @@ class _Verifier:
         _require(self.program.threads == stmt.tiling.threads, f"attention by {self.program.threads} threads")
         for name in (stmt.q, stmt.k, stmt.v, stmt.out):
             self._buffer(name, writes=name == stmt.out)
-        words = shared_words(stmt.shape, stmt.tiling)
+        words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         inner = scope.inner()
         inner.indices |= {variable.name: variable.extent for variable in stmt.position}

@@ -204,7 +204,6 @@ class _Counter:
         self.body(stmt.body, scores, None, None)
         for kind, count in ((OpKind.ADD, scores * columns / TENSOR_CORES), (OpKind.EXP, scores), (OpKind.MAX, 2 * scores)):
             self._op(DType.F32, _ELEMENTWISE.get(kind, kind), count, None)
-        self.work.registers += (shape.depth + 2 * shape.width + tiling.warp_keys) // 2
         tiles = -(-shape.keys // tiling.tile)
         self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
         self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import contiguous_strides
@@ -31,7 +32,8 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     evaluator = Evaluator(schedule, buffers, out)
     q, k_, v = (buffers.reading(memory_of(o, schedule.pattern.free)[0]) for o in attention.operands)
     shape, tiling = _shape(attention, schedule), tiling_of(schedule.mapping)
-    out.emit(k.Array(TILES, DType.F32, shared_words(shape, tiling), k.Space.SHARED))
+    words = shared_words(shape.keys, (shape.depth, shape.width), shape.dtype, tiling)
+    out.emit(k.Array(TILES, DType.F32, words, k.Space.SHARED))
     outer, head = Var("outer", shape.outer), Var("head", shape.heads)
     query, key = Var("query", shape.queries), Var("key", shape.keys)
     with out.element((outer, head, query, key), SCORE) as body:
@@ -42,17 +44,17 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
     result = buffers.writing(attention.result)
     out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
-    return finish(schedule, out, buffers)
+    kernel = finish(schedule, out, buffers)
+    return replace(kernel, program=replace(kernel.program, resident=schedule.resident))
 
 
 def _shape(attention: Attention, schedule: KernelSchedule) -> AttentionShape:
     *leading, queries, width = attention.second.type.dims
     *_, keys = attention.scores.type.dims
-    q = attention.q
-    depth = q.node.type.dims[-2 if q.exchanged else -1]
     heads = leading[-1] if leading else 1
     rows = [_rows(operand, schedule) for operand in attention.operands]
-    return AttentionShape(attention.first.type.dtype, math.prod(leading[:-1]), heads, queries, keys, depth, width,
+    return AttentionShape(attention.first.type.dtype, math.prod(leading[:-1]), heads, queries, keys,
+                          attention.depth, width,
                           rows[0], rows[1], rows[2], _result_rows(attention))
 
 

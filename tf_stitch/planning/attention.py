@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size
@@ -54,6 +55,11 @@ class Attention:
     k: Operand
     v: Operand
     keys_first: bool
+
+    @property
+    def depth(self) -> int:
+        """Columns of queries and keys."""
+        return terms_of(self.first)
 
     @property
     def operands(self) -> tuple[Operand, Operand, Operand]:
