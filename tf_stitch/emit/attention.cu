@@ -22,7 +22,6 @@ template <class C> struct tfs_attention {
   static constexpr int STAGE = TILE * (C::K_STRIDE + C::V_STRIDE), STAGES = TILES > 1 ? 2 : 1;
   static constexpr int K_WORDS = C::DEPTH / E::PER_WORD, V_WORDS = C::WIDTH / E::PER_WORD;
   static constexpr int O_STRIDE = C::WIDTH + 4;  // floats of a row of results in shared memory
-  static constexpr bool ROUNDED_ONCE = E::PER_WORD == 1 && C::QUERY_WARPS > 1;  // k and v in shared memory, not by each warp
 
   // Lane, warp, and what the thread keeps: 16 queries of q, the result so far, and for rows g and g + 8 the largest score
   // and the sum of exponentials (of the thread's own columns).
@@ -41,21 +40,6 @@ template <class C> struct tfs_attention {
     }
     tfs_copy_commit();
   }
-
-  // Makes operands of what the thread itself has copied: conversions take longer than what reading them twice does.
-  template <int WORDS, int STRIDE>
-  static __device__ __forceinline__ void round_tile(uint32_t* shared) {
-    constexpr int CHUNKS = WORDS / 4;
-    if constexpr (ROUNDED_ONCE)
-      for (int i = threadIdx.x; i < TILE * CHUNKS; i += THREADS) {
-        auto& words = *reinterpret_cast<tfs_vector<uint32_t, 4>*>(shared + i / CHUNKS * STRIDE + i % CHUNKS * 4);
-        tfs_vector<uint32_t, 4> rounded = words;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) rounded.v[j] = E::operand(rounded.v[j]);
-        words = rounded;
-      }
-  }
-  static __device__ __forceinline__ uint32_t shared_operand(uint32_t word) { return ROUNDED_ONCE ? word : E::operand(word); }
 
   __device__ __forceinline__ void read_queries(const T* rows, int first) {
     constexpr int V = C::K_VECTOR;
@@ -87,7 +71,7 @@ template <class C> struct tfs_attention {
         const auto words = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(k + (8 * n + g) * C::K_STRIDE + (4 * c + t) * V);
 #pragma unroll
         for (int i = 0; i < V; i += 2)
-          E::mma(s[n], q[c * V / 2 + i / 2], shared_operand(words.v[i]), shared_operand(words.v[i + 1]));
+          E::mma(s[n], q[c * V / 2 + i / 2], E::operand(words.v[i]), E::operand(words.v[i + 1]));
       }
     }
   }
@@ -134,7 +118,7 @@ template <class C> struct tfs_attention {
           const auto even = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + 8 * V * c);
           const auto odd = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + C::V_STRIDE + 8 * V * c);
 #pragma unroll
-          for (int j = 0; j < V; ++j) E::mma(o[c * V + j], a, shared_operand(even.v[j]), shared_operand(odd.v[j]));
+          for (int j = 0; j < V; ++j) E::mma(o[c * V + j], a, E::operand(even.v[j]), E::operand(odd.v[j]));
         }
       }
     } else {
@@ -239,8 +223,8 @@ template <class C> struct tfs_attention {
       for (int i = 0; i < 4; ++i) o[n][i] = 0.0f;
 #pragma unroll 1
     for (int tile = 0; tile < TILES; ++tile) {
-      uint32_t* k = shared + tile % STAGES * STAGE;
-      uint32_t* v = k + TILE * C::K_STRIDE;
+      const uint32_t* k = shared + tile % STAGES * STAGE;
+      const uint32_t* v = k + TILE * C::K_STRIDE;
       if constexpr (STAGES > 1) {
         if (tile + 1 < TILES) {
           const int next = (tile + 1) * TILE;
@@ -254,7 +238,6 @@ template <class C> struct tfs_attention {
         }
       }
       tfs_copy_wait<2 * (STAGES - 1) + 1>();
-      round_tile<K_WORDS, C::K_STRIDE>(k);
       __syncthreads();
       float s[C::WARP_KEYS / 8][4];
       multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
@@ -271,7 +254,6 @@ template <class C> struct tfs_attention {
       }
       take_softmax(s);
       tfs_copy_wait<2 * (STAGES - 1)>();
-      round_tile<V_WORDS, C::V_STRIDE>(v);
       __syncthreads();
       multiply_values(s, v + key_warp * C::WARP_KEYS * C::V_STRIDE);
       __syncthreads();  // nobody reads this stage any more

@@ -19,9 +19,6 @@ SECTOR_BYTES = 32
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
 WARP = 32
-TENSOR_CORES = 4
-"""Multiplications and additions of TF32 by tensor cores in the time of an addition by a thread: an H200's attention over
-8 x 8 matrices of 512 queries and keys of 64 does 46 thousand million in a second."""
 SIMD_LANES = 8
 """Elements of a vector on a CPU."""
 
@@ -65,6 +62,7 @@ class Work:
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
+        products: multiplications with additions by tensor cores, in TF32.
     """
 
     vector: dict[Op, float] = field(default_factory=dict)
@@ -77,6 +75,7 @@ class Work:
     elements: float = 0
     registers: int = 0
     shared_bytes: int = 0
+    products: float = 0
 
 
 def count_work(program: k.Program) -> Work:
@@ -195,15 +194,15 @@ class _Counter:
         """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and
         their sums wait for each other."""
         shape, tiling = stmt.shape, stmt.tiling
-        columns = shape.depth + shape.width
         scores = times * tiling.rows * shape.keys / tiling.threads
         own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
         for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
             count = times * elements / tiling.threads
             self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
         self.body(stmt.body, scores, None, None)
-        for kind, count in ((OpKind.ADD, scores * columns / TENSOR_CORES), (OpKind.EXP, scores), (OpKind.MAX, 2 * scores)):
-            self._op(DType.F32, _ELEMENTWISE.get(kind, kind), count, None)
+        self.work.products += scores * (shape.depth + shape.width) * shape.dtype.size / 4
+        for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
+            self._op(DType.F32, kind, count, None)
         tiles = -(-shape.keys // tiling.tile)
         self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
         self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times

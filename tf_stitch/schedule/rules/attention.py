@@ -17,7 +17,7 @@ WIDEST = 128
 """Columns of an operand: a thread has those of two rows of queries and results in registers."""
 LEAST_REGISTERS = 128
 """Of a thread: with fewer resident blocks, whose threads had more, kernels took a tenth longer on an H200."""
-FEW_BLOCKS = 2
+FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
 OLDEST = 80
 """Compute capability with asynchronous copies, and with TF32 and bfloat16 in mma.sync."""
@@ -62,7 +62,7 @@ def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> Attentio
     for query_warps in (8, 4):
         blocks = matrices * -(-rows // (16 * query_warps))
         if 16 * query_warps < rows + 16 and blocks >= FEW_BLOCKS * device.processors:
-            return AttentionTiling(query_warps, 1, 64 if keys > 32 else 32)
+            return AttentionTiling(query_warps, 1, 64 if query_warps == 8 and keys > 32 else 32)
     return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16)
 
 
