@@ -227,7 +227,8 @@ class _Cuda(CFamily):
         yield "  };"
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.q, stmt.shape.q), (stmt.k, stmt.shape.k), (stmt.v, stmt.shape.v), (stmt.out, stmt.shape.out))]
-        yield (f"  {TEMPLATE}<Constants>().run((int)block, {', '.join(pointers)}, (uint32_t*){stmt.tiles}, score_of);")
+        arguments = ["(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
+        yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
 
     def _load_vector(self, stmt: k.LoadVector) -> Lines:

@@ -12,8 +12,8 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are so many
-    elements.
+    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are so
+    many elements.
 
     Attributes:
         offset: of the first element.
@@ -96,8 +96,8 @@ class SharedTiles:
 
 
 def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
-    """k is read by lanes (g, t) at word g * stride + t * vector: vectors of four want strides of 16 modulo 32, of two, 8
-    modulo 16. v is read at 2 t * stride + g * vector, or by ldmatrix: 4 modulo 8.
+    """k is read by lanes (g, t) at word g * stride + t * vector: vectors of four want strides of 16 modulo 32, of two,
+    8 modulo 16. v is read at 2 t * stride + g * vector, or by ldmatrix: 4 modulo 8.
 
     Args:
         columns: of k and v.

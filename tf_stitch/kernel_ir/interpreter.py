@@ -19,8 +19,8 @@ from tf_stitch.ir.op_attrs import CastAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.array_memory import is_barrier
+from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.verifier import between_barriers

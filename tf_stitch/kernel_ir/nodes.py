@@ -367,8 +367,8 @@ class Program:
     Attributes:
         cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
         title: what it computes, from the user's node names; a comment only.
-        resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound on
-            registers. 0: not decided here.
+        resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound
+            on registers. 0: not decided here.
     """
 
     buffers: tuple[Buffer, ...]

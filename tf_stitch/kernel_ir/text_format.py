@@ -67,10 +67,11 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
             yield from _block(body, indent + "  ")
         case k.Attention(shape, tiling):
-            yield f"{indent}{stmt.out} = attention {shape.queries}x{shape.keys}x{shape.depth}x{shape.width} of {stmt.q}, " \
-                  f"{stmt.k}, {stmt.v}, warps {tiling.query_warps}x{tiling.key_warps} of {tiling.warp_keys} keys; " \
-                  f"{stmt.score}[{', '.join(v.name for v in stmt.position)}]:"
-            yield from _block(stmt.body, indent + "  ")
+            sizes = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
+            yield f"{indent}{stmt.out} = attention {sizes} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x" \
+                  f"{tiling.key_warps} warps of {tiling.warp_keys} keys:"
+            yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
+            yield from _block(stmt.body, indent + "    ")
         case k.If(condition, body, orelse):
             yield f"{indent}if {format_expr(condition)}:"
             yield from _block(body, indent + "  ")

@@ -12,7 +12,6 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
 
-
 MOST_NODES = 40
 """Of an attention; what a product leads to is not looked at any further."""
 
@@ -103,8 +102,8 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
     if inside is None or first.type.dtype is not second.type.dtype or \
             any(isinstance(d, Size) for n in (first, second, q.node) for d in n.type.dims):
         return None
-    return Attention(tuple(inside), first, second, scores, result, q, k, Operand(second.operands[1], attrs.transpose_b),
-                     keys_first)
+    v = Operand(second.operands[1], attrs.transpose_b)
+    return Attention(tuple(inside), first, second, scores, result, q, k, v, keys_first)
 
 
 def views_of(attention: Attention, users: Mapping[Node, Sequence[Node]], free: Collection[Node]) -> set[Node]:

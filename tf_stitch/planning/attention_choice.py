@@ -25,7 +25,7 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
         if not all(map(is_large_product, products)):
             continue
         softmax = [n for n in attention.nodes if n not in (*products, attention.result)]
-        apart = [times.exact(make_pattern(part, users, wanted, free)) for part in ([products[0]], softmax, [products[1]])]
+        parts = (make_pattern(part, users, wanted, free) for part in ([products[0]], softmax, [products[1]]))
         together = times.exact(make_pattern(attention.nodes, users, wanted, free | views_of(attention, users, free)))
-        if together is not None and together < sum(us or 0.0 for us in apart):
+        if together is not None and together < sum(times.exact(part) or 0.0 for part in parts):
             yield attention

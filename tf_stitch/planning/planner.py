@@ -79,8 +79,9 @@ class PartPlan(NamedTuple):
 def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
     """Covers every node that has work in it by patterns, each one kernel or one library call.
 
-    Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts (decomposition.py); parts of equal structure are planned once (F13). Library calls then
-    take over what follows their products where that pays (epilogues.py).
+    Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts
+    (decomposition.py); parts of equal structure are planned once (F13). Library calls then take over what follows their
+    products where that pays (epilogues.py).
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.

@@ -1,4 +1,4 @@
-"""Rule: attention, its scores in registers: products by a warp's tensor cores, keys and values through shared memory."""
+"""Rule: attention, its scores in registers: products by tensor cores, keys and values through shared memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ OLDEST = 80
 """Compute capability with asynchronous copies, and with TF32 and bfloat16 in mma.sync."""
 
 
-def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec, aligned: bool
+                      ) -> list[KernelSchedule]:
     """The schedule.
 
     Raises:
@@ -46,8 +47,8 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     registers = max(LEAST_REGISTERS, BASE_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
     shared = WORD * shared_words(keys, columns, dtype, tiling)
     resident = min(blocks_that_fit(tiling.threads, registers, shared, device), -(-blocks // device.processors))
-    return [KernelSchedule(Rule.ATTENTION, pattern, attention.second, Domain(matrices * rows, keys),
-                           ThreadMapping(blocks, tiling.threads, 32 * tiling.key_warps, tiling.rows, 1, tiling.warp_keys),
+    mapping = ThreadMapping(blocks, tiling.threads, 32 * tiling.key_warps, tiling.rows, 1, tiling.warp_keys)
+    return [KernelSchedule(Rule.ATTENTION, pattern, attention.second, Domain(matrices * rows, keys), mapping,
                            array_room=device.shared_bytes, resident=resident)]
 
 
