@@ -94,11 +94,19 @@ def one_matrix() -> TensorGraph:
 
 
 GRAPHS = {
-    "plain": plain(), "long": plain(batch=16, queries=150, keys=300, count=8, size=64, width=64), "wide": plain(size=128, width=64),
-    "many": plain(batch=40, count=8, queries=130, keys=60, size=24, width=24), "padding": plain(score=padding),
-    "causal": plain(queries=60, keys=60, score=causal), "blocked": plain(score=blocked), "keras": keras(),
-    "joined": joined(), "mixed_precision": mixed_precision(), "one_matrix": one_matrix(),
-    "f16": plain(F16, width=48), "bf16": plain(BF16, size=64, width=48)}
+    "plain": plain(),
+    "long": plain(batch=16, queries=150, keys=300, count=8, size=64, width=64),
+    "wide": plain(size=128, width=64),
+    "many": plain(batch=40, count=8, queries=130, keys=60, size=24, width=24),
+    "f16": plain(F16, width=48),
+    "bf16": plain(BF16, size=64, width=48),
+    "padding": plain(score=padding),
+    "causal": plain(queries=60, keys=60, score=causal),
+    "blocked": plain(score=blocked),
+    "keras": keras(),
+    "joined": joined(),
+    "mixed_precision": mixed_precision(),
+    "one_matrix": one_matrix()}
 BLOCKS = 4
 """Of a launch that are run, the last ones."""
 
@@ -133,8 +141,8 @@ def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], tm
 
 
 def emulated(result: CompiledRegion, values: Values, folder: Path) -> Callable[[bool, bool], np.ndarray]:
-    """The kernel as a function of (backwards, copies_at_once), see attention_host.h. It gives the result as float64, NaN
-    where no block ran."""
+    """The kernel as a function of (backwards, copies_at_once), see attention_host.h. It gives the result as float64,
+    NaN where no block ran."""
     [kernel] = result.kernels
     program = kernel.program
     template = (resources.files("tf_stitch.emit") / "attention.cu").read_text()

@@ -225,8 +225,9 @@ class _Cuda(CFamily):
         yield from (f"  {line}" for line in self.block(stmt.body))
         yield f"    return {stmt.score};"
         yield "  };"
+        shape = stmt.shape
         pointers = [f"{name} + {rows.offset}" for name, rows in
-                    ((stmt.q, stmt.shape.q), (stmt.k, stmt.shape.k), (stmt.v, stmt.shape.v), (stmt.out, stmt.shape.out))]
+                    ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
         arguments = ["(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
         yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"

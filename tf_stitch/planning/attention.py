@@ -229,7 +229,8 @@ def _uncast(node: Node) -> Node:
 
 def _closed(first: Node, last: Node, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]
             ) -> list[Node] | None:
-    """Nodes that use `first`, however indirectly, up to `last`, operands first; None if anything else is made of them."""
+    """Nodes that use `first`, however indirectly, up to `last`, operands first; None if anything else is made of
+    them."""
     inside, fresh = {first}, [first]
     while fresh:
         node = fresh.pop()

@@ -21,8 +21,8 @@ def fused(pattern: Pattern) -> bool:
 
 
 def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
-    """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each, and so
-    do views that only those others could read as they lie."""
+    """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each, and
+    so do views that only those others could read as they lie."""
     counted = [pattern for pattern in plan.patterns if fused(pattern)]
     kept = counted[:max(count, 0)]
     nodes = plan.graph.nodes()
