@@ -108,6 +108,13 @@ class PatternCompiler:
             self._times[key] = self._cost(pattern)
         return self._times[key]
 
+    def beats_call(self, product: Node, written: Node) -> bool:
+        """Whether a kernel takes less time for `written` than the library for `product`, which has the same value."""
+        nodes: dict[Node, None] = {}
+        _collect(written, set(product.operands), frozenset(), nodes)
+        kernel = self.exact(Pattern(tuple(nodes), (written,), frozenset()))
+        return kernel is not None and kernel < call_us(Pattern((product,), (product,), frozenset()), self._device)
+
 
 def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
     """The kernel with the outputs of the pattern before its products were written out."""

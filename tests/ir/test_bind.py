@@ -118,6 +118,20 @@ def test_what_a_broadcast_leaves_is_one_size() -> None:
     assert related_symbols(graph, {"c": (8, 1, 1), "w": (8, 5, 16)}, {"k"}) == {}
 
 
+def test_a_reshape_to_the_shape_at_hand_leaves_axes_as_they_are() -> None:
+    """A gradient's way back: its shape is that of another tensor, and the product of two axes tells neither."""
+    x, y = (B.input(key, DType.F32, (4, Symbol(key + "0"), Symbol(key + "1"))) for key in "xy")
+    graph = TensorGraph("g", [("o", B.mul(B.reshape(x, y.type.shape), y))])
+    shapes = {"x": (4, 17, 9), "y": (4, 17, 9)}
+    changing = {"x0", "x1", "y0", "y1"}
+    related = related_symbols(graph, shapes, changing)
+    assert sorted({n[1:] for n in related}) == ["0", "1"]
+    bound = bind_changing(graph, shapes, changing)
+    assert len({n.type.dims for n in bound.inputs()}) == 1
+    with pytest.raises(BindError):  # 9 * 17 elements, too, but other axes: compiled for these numbers
+        bind_changing(graph, {"x": (4, 9, 17), "y": (4, 17, 9)}, changing)
+
+
 def test_symbols_are_named_by_order() -> None:
     def graph(name: str) -> TensorGraph:
         x = B.input("x", DType.F32, (Symbol(name), 64))

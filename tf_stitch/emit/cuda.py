@@ -166,7 +166,7 @@ class _Cuda(CFamily):
         if stmt.loop is k.Loop.UNROLL:
             yield "#pragma unroll"
         elif stmt.loop is k.Loop.SERIAL:
-            yield "#pragma unroll 4"
+            yield f"#pragma unroll {stmt.together}"
         limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
         yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
         yield from self.block(stmt.body)

@@ -25,6 +25,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Dim
 
 _READ_A_SHAPE = ("Shape", "Size", "Rank")
+_NOTHING = "tfs_nothing"  # in place of inputs that are ignored
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
 
@@ -139,7 +140,7 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
             _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
         data = []
         for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
-            tensor = leaves.get(tensor, tensor)
+            tensor = leaves.get(tensor) or leaves.get(_first_name(tensor, imported), tensor)
             name = tensor.rpartition(":")[0]
             if tensor not in leaves.values() and name not in seen:
                 source = defs[name]
@@ -147,6 +148,8 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
                 same = reads.get(imported.handles.get(handle, handle))
                 if same is not None:  # another read of a variable that nobody writes
                     tensor = same
+                elif node.name in members and tensor in imported.nodes[node.name].ignored:
+                    tensor = f"{_NOTHING}:0"
                 elif not _can_recompute(source) or len(seen) > len(members) + _MAX_RECOMPUTED:
                     return None
                 else:
@@ -155,6 +158,8 @@ def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region:
             data.append(tensor)
         controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
         node.input[:] = [*data, *controls]
+    if any(f"{_NOTHING}:0" in node.input for node in kept.node):
+        kept.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
@@ -170,17 +175,26 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
     if tensor in at_hand or value is None:
         return
     if value.type.is_static:
-        dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
         result = {"Shape": value.type.dims, "Size": value.type.numel, "Rank": value.type.rank}[node.op]
-        constant = NodeDef(name=node.name, op="Const")
-        constant.attr["dtype"].type = dtype
-        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(result, dtype=tf.as_dtype(dtype)))
-        node.CopyFrom(constant)
+        node.CopyFrom(_constant(node.name, result, tf.as_dtype(node.attr["out_type"].type or tf.int32)))
     elif value.type.shape in by_shape:
         node.input[0] = by_shape[value.type.shape]
         same = imported.value(node.input[0])
         assert same is not None
         node.attr["T"].type = tf_dtype(same.type.dtype).as_datatype_enum
+
+
+def _constant(name: str, value: Any, dtype: tf.DType) -> NodeDef:
+    node = NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=dtype))
+    return node
+
+
+def _first_name(tensor: str, imported: ImportedGraph) -> str:
+    """What regions call the value of a tensor, which others may have, too."""
+    value = imported.value(tensor)
+    return tensor if value is None else imported.owner.get(value, tensor)
 
 
 def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:

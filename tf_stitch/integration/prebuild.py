@@ -79,7 +79,7 @@ def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, in
     """Symbols that the shapes of a region's inputs and variables decide; empty if they contradict it."""
     sizes: dict[str, int] = {}
     try:
-        for shape, actual in zip(region.argument_shapes(), shapes, strict=True):
+        for shape, actual in zip(region.argument_shapes, shapes, strict=True):
             unify(shape, actual, sizes)
     except StitchError:
         return {}
@@ -88,7 +88,7 @@ def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, in
 
 def _shapes(region: RegionGraph, sizes: dict[str, int]) -> Shapes | None:
     """Shapes of a region's inputs and variables, if the sizes decide all of them."""
-    shapes = [substitute(shape, sizes) for shape in region.argument_shapes()]
+    shapes = [substitute(shape, sizes) for shape in region.argument_shapes]
     if not all(isinstance(d, int) for shape in shapes for d in shape):
         return None
     return tuple(static_shape(shape) for shape in shapes)

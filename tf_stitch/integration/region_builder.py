@@ -90,7 +90,7 @@ class PlacedRegion:
         """Shapes of other sizes that the region may meet."""
         related = related_symbols(self.region.graph, self.by_name(shapes), changing)
         for sizes in expected_sizes(self.sizes(shapes), changing, related, GPU_LENGTHS if is_gpu else CPU_LENGTHS):
-            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes())
+            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes)
 
 
 @dataclass

@@ -132,6 +132,14 @@ def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
                 _equal(have, want)
 
 
+def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    """A reshape that changes no axis of the shape at hand is taken to change none. Their product alone would not tell
+    which of several sizes are one."""
+    if [int(d) for d in old] == [int(d) for d in new]:
+        for a, b in zip(old, new, strict=True):
+            _equal(a, b)
+
+
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
     """Symbols that no input decides, each with the first node that needs it."""
     known = {d.name for n in graph.inputs() for d in n.type.shape if isinstance(d, Symbol)}
@@ -168,6 +176,7 @@ def _bind_attrs(node: Node, operands: tuple[Node, ...], env: dict[str, int]) -> 
         if node.kind is OpKind.RESHAPE:
             shape = _infer_reshape(shape, operands[0].type.numel, env, node)
             if all(isinstance(d, int) for d in shape):
+                _relate_axes(operands[0].type.dims, static_shape(shape))
                 _equal(operands[0].type.numel, math.prod(static_shape(shape)))
         return replace(attrs, shape=_require_static(shape, node))
     return attrs

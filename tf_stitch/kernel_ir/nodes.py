@@ -215,14 +215,24 @@ class Loop(Enum):
     UNROLL = "unroll"
 
 
+TOGETHER = 4
+"""Iterations of a GPU's loop whose loads are under way together, if nothing else is asked for."""
+
+
 @dataclass(frozen=True)
 class For:
-    """var from 0 to extent - 1, and below `limit` where given."""
+    """var from 0 to extent - 1, and below `limit` where given.
+
+    Attributes:
+        together: iterations of a serial loop that are written out on a GPU, so that their loads do not wait for each
+            other.
+    """
 
     var: Var
     body: tuple[Stmt, ...]
     loop: Loop = Loop.SERIAL
     limit: Index | None = None
+    together: int = TOGETHER
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.walk import bodies, statements
 
-UNROLLED = 4
-"""Iterations of a serial loop whose loads are under way together (`#pragma unroll 4`)."""
 SECTOR_BYTES = 32
 """What memory moves at least."""
 LINE_BYTES = 64
@@ -171,7 +169,7 @@ class _Counter:
         self._loops.pop()
         inside = self._loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
-            self._loading = before + inside * max(1.0, extent / UNROLLED)
+            self._loading = before + inside * max(1.0, extent / stmt.together)
 
     def _still(self, condition: k.Expr) -> float:
         """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""

@@ -115,7 +115,7 @@ class ScopedEmitter:
         return element.array
 
     @contextmanager
-    def loop(self, over: Var, kind: k.Loop, limit: Index | None = None) -> Iterator[None]:
+    def loop(self, over: Var, kind: k.Loop, limit: Index | None = None, together: int = k.TOGETHER) -> Iterator[None]:
         """Statements inside become the body of a For; a loop of one iteration leaves no trace."""
         if over.extent == 1 and limit is None:
             yield
@@ -124,7 +124,7 @@ class ScopedEmitter:
         with self._scope(guarded=over.extent == 0 or (limit is not None and kind is not k.Loop.SIMD)) as scope:
             self._depth_of[over.name] = len(self._scopes) - 1
             yield
-        self.emit(k.For(over, tuple(scope.statements), kind, limit))
+        self.emit(k.For(over, tuple(scope.statements), kind, limit, together))
 
     @contextmanager
     def element(self, position: Sequence[Var], scalar: str) -> Iterator[list[k.Stmt]]:

@@ -103,6 +103,7 @@ class KernelSchedule:
             pattern, those of one tuple side by side. All have the threads of `mapping`.
         resident: blocks that a processor holds at once, where blocks wait for each other, or the rule knows; else 0.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
+        together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
     """
 
@@ -120,6 +121,7 @@ class KernelSchedule:
     groups: tuple[tuple[KernelSchedule, ...], ...] = ()
     resident: int = 0
     launched: int = 0
+    together: int = 0
     origin: Origin = Origin.RULE
 
     def text(self) -> str:
@@ -128,7 +130,8 @@ class KernelSchedule:
         d = self.domain
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
-                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")]
+                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")
+                 + (f" together={self.together}" if self.together else "")]
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]
