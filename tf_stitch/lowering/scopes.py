@@ -129,6 +129,13 @@ class ScopedEmitter:
         self.emit(k.For(over, tuple(scope.statements), kind, limit, together))
 
     @contextmanager
+    def element(self, position: Sequence[Var], scalar: str) -> Iterator[list[k.Stmt]]:
+        """Statements inside are collected: what becomes of one element, a mutable scalar, at any position."""
+        with self._scope(guarded=False) as scope:
+            self._depth_of |= dict.fromkeys((scalar, *(v.name for v in position)), len(self._scopes) - 1)
+            yield scope.statements
+
+    @contextmanager
     def when(self, condition: k.Expr | None) -> Iterator[None]:
         """Statements inside run if the condition holds; None always holds."""
         if condition is None:
