@@ -20,6 +20,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
+from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.verifier import between_barriers
@@ -124,9 +125,37 @@ class _Block:
             self.epoch += is_barrier(stmt) and len(active) == self.threads
         elif isinstance(stmt, k.Array):
             self._array(stmt, active)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt)
         else:
             for thread in active:
                 self._per_thread(stmt, thread)
+
+    def _attention(self, stmt: k.Attention) -> None:
+        """The block's queries, by the first thread."""
+        shape, rows = stmt.shape, stmt.tiling.rows
+        matrix, part = divmod(self.block, -(-shape.queries // rows))
+        outer, head = divmod(matrix, shape.heads)
+
+        def matrix_of(name: str, place: Rows, count: int, columns: int) -> NDArray[Any]:
+            first = place.offset + outer * place.outer + head * place.head
+            at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
+            return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
+
+        q = matrix_of(stmt.q, shape.q, shape.queries, shape.depth)
+        keys = matrix_of(stmt.k, shape.k, shape.keys, shape.depth)
+        v = matrix_of(stmt.v, shape.v, shape.keys, shape.width)
+        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
+            scores = keys @ q[query]
+            for key in range(shape.keys):
+                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, query, key), strict=True)
+                self.scalars[0][stmt.score] = scores[key]
+                self._run(stmt.body, [0])
+                scores[key] = self.scalars[0][stmt.score]
+            weights = np.exp(scores - scores.max())
+            for column, value in enumerate(weights @ v / weights.sum()):
+                place = shape.out.offset + outer * shape.out.outer + head * shape.out.head + query * shape.out.row
+                self._store(stmt.out, place + column, value)
 
     def _for(self, stmt: k.For, active: list[int]) -> None:
         for i in range(stmt.var.extent):

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
 from tf_stitch.kernel_ir.index import Index, Var
 
 
@@ -306,9 +307,40 @@ class GroupBarrier:
     """As GridBarrier for the blocks of a group. Stands at the top of a grid loop's body: no thread can miss it."""
 
 
+@dataclass(frozen=True)
+class Attention:
+    """out = softmax(score(q k^T)) v, all threads of the block together, each block its queries of one head. See
+    kernel_ir.attention.
+
+    Attributes:
+        q, k, v, out: buffers.
+        tiles: a shared array of `shared_words` elements.
+        outer, head, query, key: variables of `body`: where a score stands.
+        score: a scalar of `body`: the product of the query and the key, which `body` makes what softmax gets.
+    """
+
+    shape: AttentionShape
+    tiling: AttentionTiling
+    q: str
+    k: str
+    v: str
+    out: str
+    tiles: str
+    outer: Var
+    head: Var
+    query: Var
+    key: Var
+    score: str
+    body: tuple[Stmt, ...]
+
+    @property
+    def position(self) -> tuple[Var, Var, Var, Var]:
+        return self.outer, self.head, self.query, self.key
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
                    | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier | GroupBarrier)
+                   | GridBarrier | GroupBarrier | Attention)
 
 
 class Mode(Enum):
@@ -345,7 +377,8 @@ class Program:
     Attributes:
         cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
         title: what it computes, from the user's node names; a comment only.
-        resident: where blocks wait for each other, how many of them a processor has to hold; a bound on registers.
+        resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound
+            on registers. 0: not decided here.
     """
 
     buffers: tuple[Buffer, ...]

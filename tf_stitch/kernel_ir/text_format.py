@@ -67,6 +67,12 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
             yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
             yield from _block(body, indent + "  ")
+        case k.Attention(shape, tiling):
+            form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
+            yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x" \
+                  f"{tiling.key_warps} warps of {tiling.warp_keys} keys:"
+            yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
+            yield from _block(stmt.body, indent + "    ")
         case k.If(condition, body, orelse):
             yield f"{indent}if {format_expr(condition)}:"
             yield from _block(body, indent + "  ")

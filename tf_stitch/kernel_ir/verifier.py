@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
+from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses, arrays, operands
 
@@ -112,6 +113,8 @@ class _Verifier:
         elif isinstance(stmt, k.If):
             for side in (stmt.body, stmt.orelse):
                 self.body(side, scope.inner(), parted=True)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt, scope, parted)
         elif isinstance(stmt, k.Let):
             scope.scalars[stmt.name] = False
         elif isinstance(stmt, k.Accumulator):
@@ -144,6 +147,18 @@ class _Verifier:
         if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
             _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
                      f"a reduction over {stmt.width} of {self.program.threads} threads")
+
+    def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:
+        _require(not parted, "attention where threads part")
+        _require(self.program.threads == stmt.tiling.threads, f"attention by {self.program.threads} threads")
+        for name in (stmt.q, stmt.k, stmt.v, stmt.out):
+            self._buffer(name, writes=name == stmt.out)
+        words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
+        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
+        inner = scope.inner()
+        inner.indices |= {variable.name: variable.extent for variable in stmt.position}
+        inner.scalars[stmt.score] = True
+        self.body(stmt.body, inner, parted=True)
 
     def _differs(self, index: Index) -> bool:
         """Whether threads of one block may see different values."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.index import Index, constant
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class BufferAccess:
 
 def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
     """The bodies inside a statement."""
-    if isinstance(stmt, k.For | k.GridLoop):
+    if isinstance(stmt, k.For | k.GridLoop | k.Attention):
         return (stmt.body,)
     return (stmt.body, stmt.orelse) if isinstance(stmt, k.If) else ()
 
@@ -78,6 +78,8 @@ def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
     if isinstance(stmt, k.LoadVector | k.Store | k.StoreVector):
         yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector))
+    elif isinstance(stmt, k.Attention):  # many elements each; here the first
+        yield from (BufferAccess(name, constant(0), name == stmt.out) for name in (stmt.q, stmt.k, stmt.v, stmt.out))
 
 
 def accesses(body: Sequence[k.Stmt]) -> Iterator[BufferAccess]:
@@ -98,13 +100,15 @@ def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
         yield stmt.array
     elif isinstance(stmt, k.Array) and stmt.init is not None:
         yield stmt.name
+    elif isinstance(stmt, k.Attention):
+        yield stmt.tiles
 
 
 def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
     """The body with every statement changed, those inside another first."""
     out: list[k.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop):
+        if isinstance(stmt, k.For | k.GridLoop | k.Attention):
             stmt = replace(stmt, body=rewritten(stmt.body, change))
         elif isinstance(stmt, k.If):
             stmt = replace(stmt, body=rewritten(stmt.body, change), orelse=rewritten(stmt.orelse, change))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -125,6 +125,13 @@ class ScopedEmitter:
             self._depth_of[over.name] = len(self._scopes) - 1
             yield
         self.emit(k.For(over, tuple(scope.statements), kind, limit, together))
+
+    @contextmanager
+    def element(self, position: Sequence[Var], scalar: str) -> Iterator[list[k.Stmt]]:
+        """Statements inside are collected: what becomes of one element, a mutable scalar, at any position."""
+        with self._scope(guarded=False) as scope:
+            self._depth_of |= dict.fromkeys((scalar, *(v.name for v in position)), len(self._scopes) - 1)
+            yield scope.statements
 
     @contextmanager
     def when(self, condition: k.Expr | None) -> Iterator[None]:

@@ -19,6 +19,7 @@ class Rule(Enum):
     ELEMENTWISE = "elementwise"
     SCAN = "scan"
     GROUPS = "groups"
+    ATTENTION = "attention"
 
 
 class Scheme(Enum):
@@ -100,7 +101,7 @@ class KernelSchedule:
         schemes: the scheme of each value that one node of the pattern hands to another.
         groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
             pattern, those of one tuple side by side. All have the threads of `mapping`.
-        resident: blocks that a processor holds at once, where blocks wait for each other.
+        resident: blocks that a processor holds at once, where blocks wait for each other, or the rule knows; else 0.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
         together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
