@@ -34,7 +34,14 @@ from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import SMALL_PRODUCT, Pattern, StitchPlan, between, is_library_call
+from tf_stitch.planning.stitch_plan import (
+    SMALL_PRODUCT,
+    Pattern,
+    StitchPlan,
+    between,
+    is_large_product,
+    is_library_call,
+)
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.kernel_resources import KernelResources
@@ -134,7 +141,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
 
 def _thin_products(device: DeviceSpec) -> SumThinProducts:
     """By times of matrices that no cache holds, as those of a model are when their turn comes again."""
-    return SumThinProducts(PatternCompiler(device, True, LARGE).beats_call, SMALL_PRODUCT + 1)
+    return SumThinProducts(PatternCompiler(device, True, LARGE).beats_call, SMALL_PRODUCT + 1, is_large_product)
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],

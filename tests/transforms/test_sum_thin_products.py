@@ -19,8 +19,8 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.transforms.sum_thin_products import MOST_ROWS, SumThinProducts
 
 B, F32 = Builder(), DType.F32
-ALWAYS = SumThinProducts(lambda product, written: True, fewest_terms=1)
-NEVER = SumThinProducts(lambda product, written: False, fewest_terms=1)
+ALWAYS = SumThinProducts(lambda product, written: True, 1, lambda product: True)
+NEVER = SumThinProducts(lambda product, written: False, 1, lambda product: True)
 
 
 def product(x: Sequence[int], y: Sequence[int], transpose_a: bool = False, transpose_b: bool = False,
@@ -70,8 +70,8 @@ def test_the_value_stays(case: tuple[tuple[int, ...], tuple[int, ...], bool, boo
 
 def test_the_matrix_is_reduced_as_it_lies() -> None:
     """Along its columns, neighbouring threads read neighbours; along its rows, one row is read by neighbours."""
-    assert reductions(summed(product(ROW, (20, 30)))) == [((1, 20, 30), (1,))]
-    assert reductions(summed(product(ROW, (30, 20), False, True))) == [((1, 30, 20), (2,))]
+    assert reductions(summed(product(ROW, (20, 30)))) == [((20, 30), (0,))]
+    assert reductions(summed(product(ROW, (30, 20), False, True))) == [((30, 20), (1,))]
 
 
 def test_what_a_library_does_faster_stays() -> None:
@@ -80,21 +80,31 @@ def test_what_a_library_does_faster_stays() -> None:
 
 def test_many_rows_are_not_asked_about() -> None:
     graph = region("g", [product((MOST_ROWS + 1, 20), (20, 30))])
-    asked = SumThinProducts(lambda product, written: pytest.fail("asked"), fewest_terms=1)
+    asked = SumThinProducts(lambda product, written: pytest.fail("asked"), 1, lambda product: True)
     assert not asked.run(graph).modified
     assert summed(product((MOST_ROWS, 20), (20, 30))).outputs[0][1].kind is not OpKind.DOT
 
 
-def test_a_few_terms_stay_a_product() -> None:
-    by = SumThinProducts(lambda product, written: True, fewest_terms=21)
-    assert not by.run(region("g", [product(ROW, (20, 30))])).modified
+def test_small_products_are_left_to_planning() -> None:
+    """Those of few terms, and of one column if planning can write it out."""
+    by = SumThinProducts(lambda product, written: True, 20, lambda product: False)
+    left = [product((1, 19), (19, 30)), product((40, 20), COLUMN)]
+    assert not by.run(region("g", left)).modified
+    assert by.run(region("g", [product(ROW, (20, 30))])).modified
+
+
+def test_the_matrix_is_not_reshaped() -> None:
+    """Kernels that share a reshape of it would have it copied."""
+    for x in (ROW, (3, 20)):
+        nodes = summed(product(x, (20, 30))).nodes()
+        assert all(n.operands[0].type.numel < 20 * 30 for n in nodes if n.kind is OpKind.RESHAPE)
 
 
 def test_sizes_that_change_are_not_asked_about() -> None:
     """One row is a sum for every size; more rows, and rows whose number changes, are products for every size."""
     n = size("n", 37)
-    assert reductions(summed(product(ROW, (20, n)), NEVER)) == [((1, 20, n), (1,))]
-    assert reductions(summed(product((1, n), (n, 30)), NEVER)) == [((1, n, 30), (1,))]
-    assert reductions(summed(product((n, 20), COLUMN), NEVER)) == [((1, n, 20), (2,))]
+    assert reductions(summed(product(ROW, (20, n)), NEVER)) == [((20, n), (0,))]
+    assert reductions(summed(product((1, n), (n, 30)), NEVER)) == [((n, 30), (0,))]
+    assert reductions(summed(product((n, 20), COLUMN), NEVER)) == [((n, 20), (1,))]
     for rows in (2, size("m", 1)):
         assert not ALWAYS.run(region("g", [product((rows, 20), (20, n))])).modified

@@ -150,7 +150,8 @@ class GraphRewriter:
 
     def _region_nodes(self) -> list[RegionNode]:
         return [RegionNode(n.name, self._producers(n), n.control_inputs,
-                           self._place(n), n.weight, bool(n.writes), _nbytes(n))
+                           self._place(n), n.weight, bool(n.writes),
+                           0 if n.op in _ALLOCATES_NOTHING else _nbytes(n), _nbytes(n))
                 for n in self._imported.nodes.values()]
 
     def _producers(self, node: ImportedNode) -> tuple[str, ...]:
@@ -371,9 +372,7 @@ def _is_large(node: ImportedNode) -> bool:
 
 
 def _nbytes(node: ImportedNode) -> int:
-    """Bytes that come to be when the node runs, 0 if unknown."""
-    if node.op in _ALLOCATES_NOTHING:
-        return 0
+    """Bytes of its results, 0 if unknown."""
     return sum(v.type.nbytes for v in (*node.outputs, *node.writes.values()) if v is not None and v.type.is_static)
 
 

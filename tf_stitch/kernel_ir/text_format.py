@@ -57,9 +57,9 @@ def _block(body: Sequence[k.Stmt], indent: str) -> Iterator[str]:
 
 def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
     match stmt:
-        case k.For(var, body, loop, limit, together):
+        case k.For(var, body, loop, limit, at_once):
             until = f" while {var.name} < {limit}" if limit is not None else ""
-            by = f" by {together}" if loop is k.Loop.SERIAL and together != k.TOGETHER else ""
+            by = f" by {at_once}" if loop is k.Loop.SERIAL and at_once != k.TOGETHER else ""
             yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{by}{until}:"
             yield from _block(body, indent + "  ")
         case k.GridLoop(blocks, body, backwards, group):

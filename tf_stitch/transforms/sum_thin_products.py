@@ -33,10 +33,12 @@ class SumThinProducts:
     Attributes:
         is_faster: asked for products of sizes that do not change.
         fewest_terms: shorter sums stay products, which planning can write out term by term.
+        is_large: whether planning cannot write out a product of one column itself.
     """
 
     is_faster: IsFaster
     fewest_terms: int
+    is_large: Callable[[Node], bool]
     name: str = "sum_thin_products"
 
     def run(self, graph: TensorGraph) -> PassResult:
@@ -46,9 +48,11 @@ class SumThinProducts:
         if not isinstance(node.attrs, DotAttrs) or not node.type.is_static or not node.type.numel:
             return None
         terms = terms_of(node)
-        changes = any(isinstance(d, Size) for d in (*node.type.dims, terms))
         if not isinstance(terms, Size) and terms < self.fewest_terms:
             return None
+        if node.type.dims[-2] > MOST_ROWS and not self.is_large(node):
+            return None
+        changes = any(isinstance(d, Size) for d in (*node.type.dims, terms))
         written = as_sum(node, 1 if changes else MOST_ROWS)
         return written if written is not None and (changes or self.is_faster(node, written)) else None
 
@@ -71,7 +75,8 @@ def as_sum(product: Node, most_rows: int) -> Node | None:
 
 
 def _summed(product: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
-    """sum over k of thin[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it.
+    """sum over k of thin[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it. The
+    matrix stays as it is where it can: a reshape of it that several kernels read would be a copy.
 
     Args:
         lies_down: thin is [..., k, i].
@@ -81,8 +86,9 @@ def _summed(product: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool
     count, terms = (last, first) if lies_down else (first, last)
     if lies_down and count != 1:
         thin = b.transpose(thin, [*range(len(batch)), len(batch) + 1, len(batch)])
-    x = b.reshape(thin, (*batch, count, 1, terms) if rows else (*batch, count, terms, 1))
-    y = b.reshape(matrix, (*batch, 1, *matrix.type.shape[-2:]))
-    terms_of_sums = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
-    total = b.sum(terms_of_sums, [len(batch) + (2 if rows else 1)])
+    several = () if count == 1 else (count,)
+    x = b.reshape(thin, (*batch, *several, 1, terms) if rows else (*batch, *several, terms, 1))
+    y = b.reshape(matrix, (*batch, 1, *matrix.type.shape[-2:])) if batch and several else matrix
+    wide = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
+    total = b.sum(wide, [wide.type.rank - (1 if rows else 2)])
     return b.reshape(b.cast(total, dtype), product.type.shape)
