@@ -206,7 +206,7 @@ def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> N
     attentions = [k for k in report["kernels"] if k["rule"] == "attention"]
     assert len(calls) + 2 * len(attentions) == 9
     assert len(attentions) == (dtype == "float16"), "float32 has no tensor cores where TF32 is not allowed"
-    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", *(["transposed"] if not attentions else [])):
+    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", *(["transposed"] * (not attentions))):
         assert any(call.endswith(what) for call in calls), (what, calls)
 
 
