@@ -114,6 +114,11 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
         case k.ArgAllReduce(best, at, kind, width):
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
+        case k.Fetch(array, at, buffer, index, width, inside):
+            where = f" if {format_expr(inside)}" if inside is not None else ""
+            return f"fetch {array}[{at}:+{width}] = {buffer}[{index}:+{width}]{where}"
+        case k.AwaitFetches(pending):
+            return f"await all fetches but {pending}"
         case k.Barrier():
             return "barrier"
         case k.GridBarrier():
