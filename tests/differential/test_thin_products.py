@@ -8,6 +8,7 @@ from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import (
     Values,
     cache,
+    check_all,
     compare,
     compiled,
     random_values,
@@ -23,6 +24,7 @@ from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.transforms.sum_thin_products import as_sum
 
 B = Builder()
 Shape = tuple[tuple[int, ...], tuple[int, ...], bool, bool]
@@ -67,6 +69,14 @@ def test_kernels_by_the_interpreter(shape: Shape, dtype: DType) -> None:
     compiled_region, values = built(graph)
     compare(graph, run_kernel_ir(graph, compiled_region, values), *reference(graph, values), "kernel IR")
     build_cuda(compiled_region.source, H200.architecture, cache())
+
+
+def test_compiled_cpu_code() -> None:
+    """What the pass makes, of all shapes, on the target that it is not made for."""
+    sums = [as_sum(B.dot(*(B.input(f"{key}{i}", DType.F32, dims) for key, dims in zip("xw", shape[:2], strict=True)),
+                         *shape[2:]), 4) for i, shape in enumerate(SMALL)]  # fmt: skip
+    check_all(region("sums", [one for one in sums if one is not None]), solver="greedy")
+    assert None not in sums
 
 
 @pytest.mark.gpu

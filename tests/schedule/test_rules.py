@@ -120,7 +120,8 @@ def test_text_of_a_schedule() -> None:
 def test_columns_of_few_blocks(length: int, columns: int, row_threads: int, threads: int, together: int) -> None:
     """Narrow tiles, many threads of a column and many rows under way together, as measured for products of one row."""
     schedule = propose_column(whole(B.sum(x(length, columns), [0])), H200, True)[0]
-    assert (schedule.mapping.row_threads, schedule.mapping.threads, schedule.together) == (row_threads, threads, together)
+    mapping = schedule.mapping
+    assert (mapping.row_threads, mapping.threads, schedule.together) == (row_threads, threads, together)
 
 
 def test_rows_under_way_together_fit_registers() -> None:

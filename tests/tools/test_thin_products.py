@@ -24,7 +24,7 @@ def test_kernels_of_a_product() -> None:
     x = random.standard_normal((gemm.batch, gemm.m, gemm.k)).astype(np.float32)
     w = random.standard_normal((gemm.batch, gemm.k, gemm.n)).astype(np.float32)
     assert not gemm.b.transposed
-    for kernel, one in zip(case.kernels, built, strict=False):
+    for kernel, one in list(zip(case.kernels, built, strict=True))[::6]:
         y = np.full(gemm.batch * gemm.m * gemm.n, np.nan, np.float32)
         arrays = {"x": x.reshape(-1), "w": w.reshape(-1), "y": y}
         interpret_program(kernel.program, {b.name: arrays[key] for b, key in

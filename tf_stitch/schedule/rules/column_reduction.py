@@ -20,11 +20,11 @@ GPU_THREADS = 256
 NARROW, NARROWEST = 8, 4
 """Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
 FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
-"""Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads where
-each would take more rows."""
+"""Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads
+where each would take more rows."""
 MOST_TOGETHER, LEAST_TOGETHER = 64, 4
-"""Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took 3.0 us
-on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/thin_products.md)."""
+"""Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
+3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/thin_products.md)."""
 
 
 def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
