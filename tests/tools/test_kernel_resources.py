@@ -16,9 +16,10 @@ from tf_stitch.kernel_ir.nodes import Program
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.parametrize("name", ["dyn-rnn", "word2vec", "perceptron"])
+@pytest.mark.parametrize("name", ["dyn-rnn", "word2vec", "perceptron", "dien"])
 def test_a_models_kernels_do_not_spill(name: str) -> None:
-    """Of dyn-rnn's two spilled with vectors of four: products written out take hundreds of registers so."""
+    """Of dyn-rnn's two spilled with vectors of four: products written out take hundreds of registers so. Of dien's one
+    did whose blocks read all partial sums of two columns before they added them up."""
     launches: dict[tuple[Program, ...], str] = {}
     collect(name, program_regions(H200, name), launches)
     rows = measured(launches, H200, cache())
@@ -30,7 +31,6 @@ def test_a_models_kernels_do_not_spill(name: str) -> None:
 def test_the_committed_table() -> None:
     document = json.loads((BENCHMARKS / "kernel_resources.json").read_text())
     assert document["summary"] == summary(document["launches"])
-    spilling = {row["program"]: row["grid"] for row in document["launches"] if row["spilled_bytes"]}
-    assert spilling == {"subgraphs": 528, "dien": 6}  # two joined by grid barriers; their grid leaves no more registers
+    assert [row for row in document["launches"] if row["spilled_bytes"]] == []
     assert document["summary"]["all"]["launches"] > 700
     assert (BENCHMARKS / "kernel_resources.md").read_text() == markdown(document)

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from tf_stitch.device.profile import DeviceProfile, shipped_profile
 
+FETCH_BYTES = 16
+"""What a thread copies at a time to shared memory beside other work."""
+FETCHING_ARCHITECTURE = 80
+"""Compute capability from which it can."""
+
 
 @dataclass(frozen=True)
 class DeviceSpec:
@@ -18,6 +23,7 @@ class DeviceSpec:
         shared_bytes: shared memory one block may use.
         row_buffer_bytes: CPU: a row up to this size is staged on the stack.
         architecture: compute capability ("90"), or the C compiler's -march.
+        tf32: products of float32 may be taken in TF32.
     """
 
     name: str
@@ -27,16 +33,22 @@ class DeviceSpec:
     shared_bytes: int = 0
     row_buffer_bytes: int = 0
     architecture: str = ""
+    tf32: bool = False
 
     @property
     def is_gpu(self) -> bool:
         return self.target == "cuda"
 
+    @property
+    def fetches(self) -> bool:
+        """Whether threads can copy to shared memory beside other work."""
+        return self.is_gpu and int(self.architecture) >= FETCHING_ARCHITECTURE
+
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
     """A GPU of that profile and compute capability."""
     return DeviceSpec(profile.name, "cuda", profile.processors, profile, shared_bytes=profile.shared_bytes,
-                      architecture=architecture)
+                      architecture=architecture, tf32=True)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

@@ -19,9 +19,11 @@ static inline int32_t tfs_bits_of(float f) { int32_t i; memcpy(&i, &f, 4); retur
 #define tfs_max(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define tfs_min(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-// exp(x) is the result times 2^n; x between -104 and 89.
-static inline float tfs_exp_parts(float x, int32_t* n) {
-  float whole = __builtin_rintf(x * 1.44269504088896341f);
+// exp(x) is the result times 2^n; the low bits of *n are those of n + bias: floats of the size of 1.5 * 2^23 have no
+// fraction. For x between -104 and 89; others give some number, NaN gives NaN.
+static inline float tfs_exp_parts(float x, float bias, uint32_t* n) {
+  float shifted = __builtin_fmaf(x, 1.44269504088896341f, 12582912.0f + bias);
+  float whole = shifted - (12582912.0f + bias);
   float r = __builtin_fmaf(whole, -0.693359375f, x);
   r = __builtin_fmaf(whole, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
@@ -30,22 +32,27 @@ static inline float tfs_exp_parts(float x, int32_t* n) {
   p = __builtin_fmaf(p, r, 4.1665795894e-2f);
   p = __builtin_fmaf(p, r, 1.6666665459e-1f);
   p = __builtin_fmaf(p, r, 5.0000001201e-1f);
-  *n = (int32_t)whole;
+  *n = (uint32_t)tfs_bits_of(shifted);
   return __builtin_fmaf(p, r * r, r + 1.0f);
 }
 
-static inline float tfs_power_of_2(int32_t n) { return tfs_float_of((int32_t)((uint32_t)(n + 127) << 23)); }
+// 2^(n - 127), of the low bits of n.
+static inline float tfs_power_of_2(uint32_t n) { return tfs_float_of((int32_t)(n << 23)); }
 
+// Two factors, down to denormals and up to infinity. What is beyond is put right in the end: the arithmetic need not
+// wait for comparisons.
 static inline float tfs_expf(float x) {
-  int32_t n;
-  float p = tfs_exp_parts(x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x), &n);
-  return p * tfs_power_of_2(n >> 1) * tfs_power_of_2(n - (n >> 1));  // two factors: down to denormals, up to infinity
+  uint32_t n;
+  float p = tfs_exp_parts(x, 254.0f, &n);
+  float y = p * tfs_power_of_2(n >> 1) * tfs_power_of_2(n - (n >> 1));
+  y = x < -104.0f ? 0.0f : y;
+  return x > 89.0f ? TFS_INF : y;
 }
 
 // exp of -87 to 0.
 static inline float tfs_exp_negative(float x) {
-  int32_t n;
-  float p = tfs_exp_parts(x, &n);
+  uint32_t n;
+  float p = tfs_exp_parts(x, 127.0f, &n);
   return p * tfs_power_of_2(n);
 }
 

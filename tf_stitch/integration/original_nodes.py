@@ -26,6 +26,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Dim, Symbol
 
 _READ_A_SHAPE = ("Shape", "Size", "Rank")
+_NOTHING = "tfs_nothing"  # in place of inputs that are ignored
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
 
@@ -157,7 +158,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
                 continue
         data = []
         for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
-            tensor = leaves.get(tensor, tensor)
+            tensor = leaves.get(tensor) or leaves.get(_first_name(tensor, imported), tensor)
             name = tensor.rpartition(":")[0]
             if tensor not in leaves.values() and name not in seen:
                 source = defs[name]
@@ -165,6 +166,8 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
                 same = reads.get(imported.handles.get(handle, handle))
                 if same is not None:  # another read of a variable that nobody writes
                     tensor = same
+                elif node.name in members and tensor in imported.nodes[node.name].ignored:
+                    tensor = f"{_NOTHING}:0"
                 elif not _can_recompute(source) or len(seen) > len(members) + _MAX_RECOMPUTED:
                     return None
                 else:
@@ -174,6 +177,8 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
         controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
         node.input[:] = [*data, *controls]
     put_back_loops(kept)
+    if any(f"{_NOTHING}:0" in node.input for node in kept.node):
+        kept.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
@@ -189,12 +194,8 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
     if tensor in at_hand or value is None:
         return
     if value.type.is_static:
-        dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
         result = {"Shape": value.type.dims, "Size": value.type.numel, "Rank": value.type.rank}[node.op]
-        constant = NodeDef(name=node.name, op="Const")
-        constant.attr["dtype"].type = dtype
-        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(result, dtype=tf.as_dtype(dtype)))
-        node.CopyFrom(constant)
+        node.CopyFrom(_constant(node.name, result, tf.as_dtype(node.attr["out_type"].type or tf.int32)))
     elif value.type.shape in by_shape:
         node.input[0] = by_shape[value.type.shape]
         same = imported.value(node.input[0])
@@ -218,10 +219,9 @@ def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, 
             made[-1].attr[key].type = enum
         return str(made[-1].name)
 
-    def number(name: str, value: object, enum: int) -> str:
-        constant = add(name, "Const", (), dtype=enum)
-        made[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=tf.as_dtype(enum)))
-        return constant
+    def number(name: str, value: int, enum: int) -> str:
+        made.append(_constant(f"{node.name}/{name}", value, tf.as_dtype(enum)))
+        return str(made[-1].name)
 
     int32 = tf.int32.as_datatype_enum
     parts: list[str] = []
@@ -242,6 +242,19 @@ def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, 
     pack.attr["N"].i = len(parts)
     node.CopyFrom(pack)
     return made
+
+
+def _constant(name: str, value: Any, dtype: tf.DType) -> NodeDef:
+    node = NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=dtype))
+    return node
+
+
+def _first_name(tensor: str, imported: ImportedGraph) -> str:
+    """What regions call the value of a tensor, which others may have, too."""
+    value = imported.value(tensor)
+    return tensor if value is None else imported.owner.get(value, tensor)
 
 
 def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:

@@ -13,9 +13,11 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts, frame_names
+from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.ir.dtypes import DType
@@ -72,6 +74,7 @@ class GraphRewriter:
         self._fetched = frozenset[str]() if is_function else preserved
         self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
         self._profiles = profiles
+        self._defs = {n.name: n for n in graph_def.node}
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
@@ -79,6 +82,7 @@ class GraphRewriter:
                 self._followers.setdefault(before, []).append(node.name)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         self._contexts = control_contexts(imported, frame_names(graph_def))
+        self._private = private_edges(imported)
         self._refused: dict[str, str] = {}
         for node in imported.nodes.values():
             reason = why_not(node.name) if node.reason is None else None
@@ -108,10 +112,21 @@ class GraphRewriter:
                     culprit = error.loc.node if error.loc and error.loc.node in members else members[-1]
                     refused[culprit] = error.message
                     unfit.update(dict.fromkeys(members, f"its region could not be cut out: {error.message}"))
+            regions = self._without_torn(regions, refused, unfit)
             if not refused:
                 break
             self._refused.update(refused)
         return Rewrite(regions, self._left_out(regions, unfit))
+
+    def _without_torn(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
+                      ) -> list[RegionGraph]:
+        """The regions but for those that cannot hand over a tensor; adds the nodes in question to `refused`."""
+        apart = torn((r.members for r in regions), self._private)
+        refused.update(dict.fromkeys(apart, TORN))
+        for region in regions:
+            if not apart.isdisjoint(region.members):
+                unfit.update(dict.fromkeys(region.members, f"its region could not be cut out: {TORN}"))
+        return [r for r in regions if apart.isdisjoint(r.members)]
 
     def _weight(self, members: Sequence[str]) -> int:
         """Working nodes; a large one by itself counts as two."""
@@ -134,7 +149,8 @@ class GraphRewriter:
 
     def _region_nodes(self) -> list[RegionNode]:
         return [RegionNode(n.name, self._producers(n), n.control_inputs,
-                           self._place(n), n.weight, bool(n.writes), _nbytes(n))
+                           self._place(n), n.weight, bool(n.writes),
+                           0 if n.op in _ALLOCATES_NOTHING else _nbytes(n), _nbytes(n))
                 for n in self._imported.nodes.values()]
 
     def _producers(self, node: ImportedNode) -> tuple[str, ...]:
@@ -154,8 +170,8 @@ class GraphRewriter:
             return "a constant, which regions copy or read"
         if not (node.outputs or node.writes):
             return "has no result"
-        if any(v is None for v in node.outputs):
-            return "has a result that the IR has no type for"
+        if any(v is None for v in node.outputs) and node.name in self._fetched:
+            return "has a result that the IR has no value for, and somebody asks for it"
         if node.writes and not self._allow_state:
             return "updates a variable, which regions that run in Python cannot"
         if self._is_empty(node):
@@ -165,8 +181,9 @@ class GraphRewriter:
             return self._refused[node.name]
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
             return "reads a variable that no region updates: regions take its result"
-        if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
-            return "TensorFlow keeps small integers in host memory"
+        if device_type(node.device) == "GPU" and any(_is_small_integer(v) for v in node.outputs if v is not None) \
+                and results_on_host(self._defs[node.name]):
+            return "TensorFlow has this small integer in host memory"
         return None
 
     def _is_empty(self, node: ImportedNode) -> bool:
@@ -237,10 +254,10 @@ class GraphRewriter:
         for node in self._imported.nodes.values():
             if node.name not in inside:
                 for tensor in node.inputs:
-                    if tensor.rpartition(":")[0] in inside:
+                    value = self._imported.value(tensor)
+                    if value is not None and tensor.rpartition(":")[0] in inside:  # without one: see _without_torn
                         wanted[tensor] = None
-                        value = self._imported.value(tensor)  # other regions ask for it by its first name
-                        owner = None if value is None else self._imported.owner.get(value)
+                        owner = self._imported.owner.get(value)  # other regions ask for it by its first name
                         if owner is not None and owner.rpartition(":")[0] in inside:
                             wanted[owner] = None
         for name in members:
@@ -304,7 +321,7 @@ class GraphRewriter:
         if not node.outputs or node.name not in self._fetched:
             return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
         inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]
-        original = next(n for n in self._graph_def.node if n.name == node.name)
+        original = self._defs[node.name]
         stand_in = NodeDef(name=node.name, op="Identity" if len(inputs) == 1 else "IdentityN", device=node.device,
                            input=inputs)
         types = [tf_enum(v.type.dtype) for v in node.outputs if v is not None]
@@ -336,8 +353,8 @@ def _users(imported: ImportedGraph) -> dict[str, set[str]]:
     return users
 
 
-def _lives_on_host(value: Node) -> bool:
-    """TensorFlow keeps small int32 tensors of GPU graphs in host memory."""
+def _is_small_integer(value: Node) -> bool:
+    """Sizes, positions, counters: what TensorFlow's kernels for GPUs compute on the host."""
     return value.type.dtype is DType.I32 and value.type.rank <= 1
 
 
@@ -354,9 +371,7 @@ def _is_large(node: ImportedNode) -> bool:
 
 
 def _nbytes(node: ImportedNode) -> int:
-    """Bytes that come to be when the node runs, 0 if unknown."""
-    if node.op in _ALLOCATES_NOTHING:
-        return 0
+    """Bytes of its results, 0 if unknown."""
     return sum(v.type.nbytes for v in (*node.outputs, *node.writes.values()) if v is not None and v.type.is_static)
 
 

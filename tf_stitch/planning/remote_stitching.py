@@ -32,6 +32,7 @@ class RegionNode:
         weight: 0 for a node that costs nothing by itself.
         sink: an update of state: nobody waits for its data.
         nbytes: bytes that its results take, 0 if unknown or none (a variable that is read, a constant).
+        result_bytes: bytes of its results, whoever has them; 0 if unknown.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RegionNode:
     weight: int
     sink: bool = False
     nbytes: int = 0
+    result_bytes: int = 0
 
 
 Profiles = Mapping[str, DeviceProfile]
@@ -52,13 +54,23 @@ def saved_us(profile: DeviceProfile) -> float:
     return profile.op_us + profile.handover_us
 
 
+def profile_of(place: tuple[object, ...] | None, profiles: Profiles) -> DeviceProfile:
+    """Of the device that a place names."""
+    return profiles["GPU" if place is not None and "GPU" in str(place[0]) else "CPU"]
+
+
+def memory_us(profile: DeviceProfile, nbytes: int) -> float:
+    """What reading or writing values takes that no cache holds."""
+    rate = profile.bandwidth[-1][1]  # of a CPU: of one core
+    return nbytes / (rate * profile.all_cores if profile.target == "cpu" else rate) / 1e3
+
+
 def late_us(profile: DeviceProfile, nbytes: int) -> float:
     """What reading a value from memory takes longer than from the cache that it fits in."""
-    memory = profile.bandwidth[-1][1]
-    cache = max((rate for size, rate in profile.bandwidth if size >= nbytes), default=memory)
+    cache = max((rate for size, rate in profile.bandwidth if size >= nbytes), default=profile.bandwidth[-1][1])
     if profile.target == "cpu":  # rates are one core's
-        memory, cache = memory * profile.all_cores, cache * profile.processors
-    return max(nbytes / memory - nbytes / cache, 0.0) / 1e3
+        cache *= profile.processors
+    return max(memory_us(profile, nbytes) - nbytes / cache / 1e3, 0.0)
 
 
 def stitch_remote(nodes: Sequence[RegionNode], groups: AcyclicContraction[str], profiles: Profiles) -> None:
@@ -113,8 +125,7 @@ def _depths(nodes: Sequence[RegionNode]) -> dict[str, int]:
 
 def _pays(members: Sequence[str], by_name: dict[str, RegionNode], readers: Counter[str], profiles: Profiles) -> bool:
     """Whether an op less saves more than it costs to read late what nothing but this region reads."""
-    place = by_name[members[0]].place
-    profile = profiles["GPU" if place is not None and "GPU" in str(place[0]) else "CPU"]
+    profile = profile_of(by_name[members[0]].place, profiles)
     inside = set(members)
     read = {p for m in members for p in by_name[m].inputs if p not in inside}
     late = sum(late_us(profile, by_name[p].nbytes) for p in read if readers[p] == 1)

@@ -19,6 +19,7 @@ from tf_stitch.schedule.rules.row_reduction import (
     REGISTER_ELEMENTS,
     SHARING_BLOCKS,
     SHARING_THREADS,
+    keep_parts,
 )
 from tf_stitch.schedule.schemes import WARP
 
@@ -44,9 +45,11 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
     mapping = _mapping(schedule, numbers)
     staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
               else tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n)))
-    tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0)
+    tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0,
+                    relative=None)
     if mapping.row_blocks > 1:
-        return _shared_by_blocks(tiled, device)
+        scheme = Scheme.LOCAL if mapping.items else Scheme.REGIONAL
+        return _shared_by_blocks(keep_parts(tiled, [s.node for s in staged], scheme), device)
     if mapping.items:
         return replace(tiled, array_room=0)
     if staged and mapping.rows_per_block > 1:
@@ -117,4 +120,4 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
 
 def _bytes(staged: tuple[Staged, ...]) -> int:
     """Of one column of the kept values."""
-    return sum(s.node.type.dtype.compute.size for s in staged)
+    return sum(s.node.type.dtype.compute.size for s in staged if s.instead_of is None)

@@ -25,6 +25,8 @@ class ImportedNode:
         reads: handles of the resource variables whose values it reads (names of handle tensors).
         writes: handle -> the value the variable gets.
         weight: 0 for a node that costs nothing, else 1.
+        private: data inputs that TensorFlow's op reads and the IR has no value for.
+        ignored: float32 inputs that TensorFlow's op takes and does not look into.
     """
 
     name: str
@@ -37,6 +39,8 @@ class ImportedNode:
     reads: tuple[str, ...] = ()
     writes: dict[str, Node] = field(default_factory=dict)
     weight: int = 1
+    private: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass

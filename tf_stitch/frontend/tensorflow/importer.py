@@ -161,7 +161,8 @@ class _Importer:
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
-                            tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs))
+                            tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
+                            tuple(ctx.private), tuple(ctx.ignored))
 
     def _context(self, node: Any, inputs: tuple[str, ...]) -> NodeContext:
         operands = tuple(

@@ -61,7 +61,8 @@ def is_fixed(value: StaticValue | None) -> bool:
 
 @dataclass
 class NodeContext:
-    """One TensorFlow node while it is legalised. `b` builds IR that carries the node's location."""
+    """One TensorFlow node while it is legalised. `b` builds IR that carries the node's location. What is noted of it
+    (reads, writes, private, ignored): see ImportedNode."""
 
     name: str
     op: str
@@ -73,6 +74,8 @@ class NodeContext:
     variable_shape: Callable[[str], Shape | None]
     reads: list[str] = field(default_factory=list)
     writes: dict[str, Node] = field(default_factory=dict)
+    private: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.operands)

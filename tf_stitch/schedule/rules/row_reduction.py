@@ -13,7 +13,13 @@ from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.phases import (
+    exponentials,
+    read_by_exponentials_alone,
+    relative_sum,
+    split_phases,
+    values_to_stage,
+)
 from tf_stitch.schedule.vector_width import vector_width
 
 ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
@@ -131,10 +137,14 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     if any(isinstance(n, Size) for n in (domain.rows, domain.cols)) or any(n.kind in ARG_KINDS for n in reductions):
         return None
     elements = domain.rows * domain.cols
-    kept = values_to_stage(single.pattern, split_phases(single.pattern, elements), elements, loads=True)
+    phases = split_phases(single.pattern, elements)
+    kept = values_to_stage(single.pattern, phases, elements, loads=True)
     has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
     if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
+    relative = relative_sum(single.pattern, phases)
+    if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
+        kept = [n for n in kept if n not in exponentials(relative)]
     slots, threads = SHARING_BLOCKS * device.processors, SHARING_THREADS
     chunks = ceil_div(domain.cols, mapping.vector)
     fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
@@ -152,8 +162,24 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector, items if in_registers else 0,
                            blocks)
     scheme = Scheme.LOCAL if in_registers else Scheme.REGIONAL
-    return replace(single, mapping=shared, staged=tuple(Staged(n, scheme) for n in kept),
+    return replace(keep_parts(single, kept, scheme), mapping=shared,
                    row_room=items * threads * mapping.vector, resident=SHARING_BLOCKS, launched=at_once * blocks)
+
+
+def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -> KernelSchedule:
+    """The schedule of a row that blocks share, with what each keeps of its part. The exponentials of a softmax take the
+    place of their operands; kept without these, they are relative to the row's maximum, which takes a meeting more."""
+    phases = split_phases(schedule.pattern, schedule.domain.rows * schedule.domain.cols)
+    relative = relative_sum(schedule.pattern, phases)
+    over = exponentials(relative) if relative is not None else []
+    operand = relative[0].operands[0] if relative is not None else None
+    in_place = relative is not None and operand in kept and read_by_exponentials_alone(relative, phases)
+    if relative is None or (not in_place and set(over) & set(kept)):
+        return replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)
+    staged = [Staged(n, scheme) for n in kept if n not in over]
+    if in_place:
+        staged.append(Staged(over[0], scheme, operand))
+    return replace(schedule, staged=tuple(staged), relative=relative)
 
 
 def _power_of_two(n: int) -> int:

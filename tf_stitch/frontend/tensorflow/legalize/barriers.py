@@ -8,6 +8,8 @@ barrier("{op} is a library call",
         "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
         "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3",
         "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr", "TopKV2", "Unique")
+barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormEx",
+        "_FusedBatchNormGradEx")
 barrier("{op} is a pooling library call",
         "MaxPool", "MaxPoolV2", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad",
         "MaxPool3DGrad", "AvgPool3DGrad", "MaxPoolWithArgmax", "MaxPoolGradGrad")

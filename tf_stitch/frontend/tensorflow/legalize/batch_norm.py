@@ -20,7 +20,7 @@ def _rsqrt(b: Builder, variance: Node, epsilon: float) -> Node:
     return b.op(K.RSQRT, b.add(variance, b.scalar_like(epsilon, variance)))
 
 
-def _forward(ctx: NodeContext, side: Node | None = None, activation: str = "Identity") -> list[Node | None]:
+def _forward(ctx: NodeContext) -> list[Node | None]:
     b, x = ctx.b, ctx.value(0)
     scale, offset, old_mean, old_variance = ctx.values(1, 5)
     rank, axis = x.type.rank, channel_axis(ctx, x.type.rank)
@@ -41,10 +41,6 @@ def _forward(ctx: NodeContext, side: Node | None = None, activation: str = "Iden
         saved = [mean, variance]
     factor = b.mul(_rsqrt(b, variance, epsilon), scale)
     y = b.add(b.mul(centered, per_channel(b, factor, rank, axis)), per_channel(b, offset, rank, axis))
-    if side is not None:
-        y = b.add(y, b.cast(side, DType.F32))
-    if activation == "Relu":
-        y = b.maximum(y, b.scalar_like(0, y))
     return [b.cast(y, x.type.dtype), *running, *saved]
 
 
@@ -71,6 +67,11 @@ def _running(ctx: NodeContext, mean: Node, variance: Node, old_mean: Node, old_v
             for before, now in ((old_mean, mean), (old_variance, unbiased))]
 
 
+def _for_cudnn(ctx: NodeContext) -> bool:
+    """Whether the third reserve space holds what only cuDNN knows. Other kernels do not look into it."""
+    return ctx.on_gpu and ctx.attrs.flag("is_training")
+
+
 @legalize("FusedBatchNorm", "FusedBatchNormV2")
 def batch_norm(ctx: NodeContext) -> list[Node | None]:
     return _forward(ctx)
@@ -78,24 +79,16 @@ def batch_norm(ctx: NodeContext) -> list[Node | None]:
 
 @legalize("FusedBatchNormV3")
 def batch_norm_v3(ctx: NodeContext) -> list[Node | None]:
-    """The third reserve space is cuDNN's own: the gradient here does not read it."""
-    return [*_forward(ctx), None]
-
-
-@legalize("_FusedBatchNormEx")
-def batch_norm_ex(ctx: NodeContext) -> list[Node | None]:
-    """What the remapper makes of a batch norm, an addition and a relu."""
-    activation = ctx.attrs.string("activation_mode")
-    if activation not in ("Identity", "Relu"):
-        raise UnsupportedError(f"activation {activation}")
-    side = ctx.value(5) if ctx.attrs.integer("num_side_inputs") else None
-    return [*_forward(ctx, side, activation), None]
+    """TensorFlow's Eigen kernel makes the third reserve space a zero, too, where nobody looks into it."""
+    return [*_forward(ctx), None if _for_cudnn(ctx) else ctx.b.constant(0, DType.F32)]
 
 
 @legalize("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 def batch_norm_grad(ctx: NodeContext) -> list[Node | None]:
     """Training: dx = scale r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))), r = 1 / sqrt(var + epsilon).
     Inference: the statistics are constants. The last two outputs are placeholders that nobody reads."""
+    for reserve in ctx.operands[5:]:
+        (ctx.private if _for_cudnn(ctx) else ctx.ignored).append(reserve.tensor)
     b, dy, x = ctx.b, ctx.value(0), ctx.value(1)
     scale, mean, spread = ctx.values(2, 5)
     rank, axis = x.type.rank, channel_axis(ctx, x.type.rank)
