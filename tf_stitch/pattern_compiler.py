@@ -24,8 +24,8 @@ from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
 
 MOST_COPIES = 255
-"""Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM are,
-planning took minutes."""
+"""Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
+are, planning took minutes."""
 
 
 class PatternCompiler:
