@@ -105,6 +105,27 @@ precise, allowed = error(False), error(True)
 assert precise < 2e-6 and 2e-5 < allowed < 1e-2, (precise, allowed)
 """
 
+ATTENTION = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+q, k, v = (random.standard_normal((BATCH, 128, 8, 64)).astype(np.float32) for _ in range(3))
+mask = np.where(random.random((BATCH, 1, 1, 128)) < 0.8, 0.0, -1e9).astype(np.float32)
+scores = np.einsum("bqhd,bkhd->bhqk", q.astype(np.float64), k) / 8 + mask
+weights = np.exp(scores - scores.max(-1, keepdims=True))
+want = np.einsum("bhqk,bkhd->bqhd", weights / weights.sum(-1, keepdims=True), v)
+def error(tf32, stitched=True):
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    def attention(q, k, v, mask):
+        q, k, v = (tf.transpose(x, [0, 2, 1, 3]) for x in (q, k, v))
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.125 + mask)
+        return tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3])
+    f = tf.function(attention) if stitched else attention
+    return max(np.abs(f(*map(tf.constant, (q, k, v, mask))).numpy() - want).max() for _ in range(6))
+precise, allowed, library = error(False), error(True), error(True, stitched=False)
+print(precise, allowed, library)
+assert precise < 1e-5 < allowed < 2 * library, (precise, allowed, library)
+"""
+
 DETERMINISTIC = """
 import numpy as np, tensorflow as tf
 tf.random.set_seed(1)
@@ -182,8 +203,10 @@ def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> N
     report = run(DENSE.replace("DTYPE", dtype), tmp_path)
     assert not report["fallbacks"]
     calls = [str(k["symbol"]) for k in report["kernels"] if k["rule"] == "library"]
-    assert len(calls) == 9
-    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", "transposed"):
+    attentions = [k for k in report["kernels"] if k["rule"] == "attention"]
+    assert len(calls) + 2 * len(attentions) == 9
+    assert len(attentions) == (dtype == "float16"), "float32 has no tensor cores where TF32 is not allowed"
+    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", *(["transposed"] * (not attentions))):
         assert any(call.endswith(what) for call in calls), (what, calls)
 
 
@@ -206,6 +229,15 @@ def test_cuda_graphs_are_off_on_request(tmp_path: Path, limit: str, wanted: bool
 def test_products_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
     report = run(PRECISION, tmp_path)
     assert not report["fallbacks"]
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
+
+
+@pytest.mark.parametrize("batch", [1, 24])
+def test_attention_is_as_precise_as_products_in_tf32(tmp_path: Path, batch: int) -> None:
+    """Of the same function, where TF32 is allowed and where it is not: one kernel, and library calls."""
+    report = run(ATTENTION.replace("BATCH", str(batch)), tmp_path)
+    assert not report["fallbacks"]
+    assert [k["rule"] for k in report["kernels"]].count("attention") == 1
     assert [k for k in report["kernels"] if k["rule"] == "library"]
 
 

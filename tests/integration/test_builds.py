@@ -122,6 +122,18 @@ def test_each_length_takes_its_variant_at_run_time(registry: RegionRegistry, dev
         assert "tfs_vector<float, 4> t" in registry._report.sources()[f"region_{number}_1.cu"], "that of 12"
 
 
+@DEVICES
+def test_a_product_of_sizes_may_stay_the_same(registry: RegionRegistry, device: int) -> None:
+    """Sentences are batched by length: batch and length change, and the number of words does not."""
+    x, flat = B.input("i0", DType.F32, (Symbol("b"), N, 64)), B.input("i1", DType.F32, (Symbol("rows"), 64))
+    graph = TensorGraph("region", [("o0", B.add(p.softmax(x), B.reshape(flat, (Symbol("b"), N, 64))))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
+    for batch, length in ((8, 8), (4, 16), (16, 4), (2, 32), (3, 7), (5, 11)):
+        registry.build(number, device, Key(True, ((batch, length, 64), (batch * length, 64))))
+    assert registry._report.document(None)["remarks"] == []
+    assert registry.builds(number) == 2
+
+
 def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch
                                                              ) -> None:
     number = register(registry, columns)

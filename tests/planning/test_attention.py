@@ -108,6 +108,14 @@ def test_layers_that_follow_each_other() -> None:
     check_all(graph, interpret_gpu=True)
 
 
+def test_a_product_reads_the_transposed_result_as_it_lies() -> None:
+    q, k, v = (B.input(name, F32, (50, 40, SIZE)) for name in "qkv")
+    moved = B.transpose(B.dot(weights(q, k), v), [1, 0, 2])
+    graph = region("product", [B.dot(moved, B.input("w", F32, (40, SIZE, 32)))])
+    assert rules(graph) == [Rule.ATTENTION]
+    check_all(graph, interpret_gpu=True)
+
+
 def test_a_plan_is_stored_and_read_back() -> None:
     plan = compiled(layer(), H200).plan
     again = plan_of(plan.graph, groups_of(plan), plan.solver)

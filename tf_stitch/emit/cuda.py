@@ -208,6 +208,12 @@ class _Cuda(CFamily):
         elif isinstance(stmt, k.GroupBarrier):  # each group has a counter
             n = self._group
             yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
+        elif isinstance(stmt, k.Fetch):
+            inside = "true" if stmt.inside is None else self.expr(stmt.inside)
+            yield (f"tfs_fetch({stmt.array} + ({self.index(stmt.at)}), {stmt.buffer} + ({self.index(stmt.index)}), "
+                   f"{inside});")
+        elif isinstance(stmt, k.AwaitFetches):
+            yield f"tfs_await_fetches<{stmt.pending}>();"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
         elif isinstance(stmt, k.StoreVector):

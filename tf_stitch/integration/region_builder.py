@@ -170,8 +170,12 @@ class RegionBuilder:
         try:
             wanted = compiled(shapes)
         except StitchError as error:
-            self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
-            return None
+            try:  # a size that has not changed so far may be a product of some that have
+                family.changing = frozenset(place.sizes(shapes))
+                wanted = compiled(shapes)
+            except StitchError:
+                self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
+                return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
             return self._shared(place, graph, wanted, options)

@@ -133,11 +133,20 @@ def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
 
 
 def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
-    """A reshape that changes no axis of the shape at hand is taken to change none. Their product alone would not tell
-    which of several sizes are one."""
-    if [int(d) for d in old] == [int(d) for d in new]:
-        for a, b in zip(old, new, strict=True):
-            _equal(a, b)
+    """Axes that a reshape of the shape at hand keeps, splits or merges are taken to be kept, split or merged by it
+    whatever the shape: the number of all elements alone would not tell which of several sizes are one."""
+    i = j = 0
+    while i < len(old) and j < len(new):
+        a, b = old[i], new[j]
+        i, j = i + 1, j + 1
+        while int(a) != int(b):
+            if int(a) < int(b) and i < len(old):
+                a, i = a * old[i], i + 1
+            elif int(a) > int(b) and j < len(new):
+                b, j = b * new[j], j + 1
+            else:
+                return  # of different sizes, or without elements
+        _equal(a, b)
 
 
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:

@@ -73,6 +73,7 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
 
 _Writers: TypeAlias = dict[tuple[str, int], tuple[int, Any]]
 """Elements written since the last grid barrier, by whom and with what."""
+_Elements: TypeAlias = dict[tuple[str, int], Any]
 
 
 def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int | None]) -> None:
@@ -98,6 +99,7 @@ class _Block:
         self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
         self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
         self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
+        self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # those of each fetch, by thread
         self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
 
     def run(self, part: Sequence[k.Stmt]) -> None:
@@ -202,11 +204,29 @@ class _Block:
         elif isinstance(stmt, k.StoreVector):
             for i in range(stmt.width):
                 self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
+        elif isinstance(stmt, k.Fetch):
+            self._fetch(stmt, t)
+        elif isinstance(stmt, k.AwaitFetches):
+            while len(self.under_way[t]) > stmt.pending:
+                for (array, at), value in self.under_way[t].pop(0).items():
+                    self._set(array, at, value, t)
         elif isinstance(stmt, k.Fail):
             if not self._value(stmt.unless, t):
                 raise KernelFailure("an index is out of range")
         elif not isinstance(stmt, k.Comment):
             raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
+
+    def _fetch(self, stmt: k.Fetch, t: int) -> None:
+        """What the elements held is lost at once; what comes can be read when it was awaited."""
+        at = self._index(stmt.at, t)
+        for i in range(at, at + stmt.width):
+            self._check_race(stmt.array, i, t, "writes")
+            self.arrays[t][stmt.array].pop(i, None)
+        elements: _Elements = {}
+        if stmt.inside is None or self._value(stmt.inside, t):
+            index = self._aligned(stmt.index, stmt.width, t)
+            elements = {(stmt.array, at + i): self._load(stmt.buffer, index + i) for i in range(stmt.width)}
+        self.under_way[t].append(elements)
 
     def _all_reduce(self, stmt: k.AllReduce | k.ArgAllReduce, active: list[int]) -> None:
         if self.threads % stmt.width or len(active) % stmt.width:

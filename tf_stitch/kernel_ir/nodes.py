@@ -82,6 +82,13 @@ class Apply:
 Expr: TypeAlias = Literal | Local | FromIndex | Load | Element | InRange | Apply
 
 
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """The condition that both hold; None always holds."""
+    if a is None or b is None:
+        return a or b
+    return Apply(OpKind.AND, (a, b), DType.BOOL)
+
+
 # Statements.
 @dataclass(frozen=True)
 class Let:
@@ -267,6 +274,26 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Begins array[at : at+width] = buffer[index : index+width] where `inside` holds (None: everywhere): 16 bytes that
+    come while the thread does something else. The array is shared; no other thread touches these elements."""
+
+    array: str
+    at: Index
+    buffer: str
+    index: Index
+    width: int
+    inside: Expr | None = None
+
+
+@dataclass(frozen=True)
+class AwaitFetches:
+    """All that this thread has begun to fetch is there, but for the last `pending` fetches."""
+
+    pending: int
+
+
+@dataclass(frozen=True)
 class Fail:
     """Unless the condition holds, the kernel reports failure (CPU; a GPU kernel has no such way)."""
 
@@ -339,8 +366,8 @@ class Attention:
 
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
-                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier | GroupBarrier | Attention)
+                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fetch | AwaitFetches | Fail | Comment
+                   | GridLoop | GridBarrier | GroupBarrier | Attention)
 
 
 class Mode(Enum):

@@ -63,9 +63,9 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{by}{until}:"
             yield from _block(body, indent + "  ")
         case k.GridLoop(blocks, body, backwards, group):
-            together = f", {group} blocks together" if group > 1 else ""
+            meeting = f", {group} blocks together" if group > 1 else ""
             order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
-            yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
+            yield f"{indent}for {k.BLOCK} in {order} over the grid{meeting}:"
             yield from _block(body, indent + "  ")
         case k.Attention(shape, tiling):
             form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
@@ -114,6 +114,11 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
         case k.ArgAllReduce(best, at, kind, width):
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
+        case k.Fetch(array, at, buffer, index, width, inside):
+            where = f" if {format_expr(inside)}" if inside is not None else ""
+            return f"fetch {array}[{at}:+{width}] = {buffer}[{index}:+{width}]{where}"
+        case k.AwaitFetches(pending):
+            return f"await all fetches but {pending}"
         case k.Barrier():
             return "barrier"
         case k.GridBarrier():

@@ -12,6 +12,9 @@ from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses, arrays, operands
 
+FETCH_BYTES = 16
+"""Of a fetch."""
+
 
 def verify_program(program: k.Program) -> None:
     """Checks that names are declared before use and in scope, that buffers are used as declared, that arrays and
@@ -140,6 +143,8 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
+        elif isinstance(stmt, k.Fetch):
+            self._fetch(stmt, scope)
         _require(not isinstance(stmt, k.GridLoop | k.GridBarrier | k.GroupBarrier),
                  f"{type(stmt).__name__} inside a grid loop")
         if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
@@ -174,6 +179,16 @@ class _Verifier:
                  f"a vector of {stmt.width} at {stmt.index}")
         _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
+
+    def _fetch(self, stmt: k.Fetch, scope: _Scope) -> None:
+        self._buffer(stmt.buffer, writes=False)
+        buffer = self.buffers[stmt.buffer]
+        _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is fetched")
+        _require(stmt.width * buffer.dtype.size == FETCH_BYTES, f"a fetch of {stmt.width} elements")
+        _require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
+        for index in (stmt.at, stmt.index):
+            _require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),
+                     f"a fetch of {stmt.width} at {index}, which is not a multiple of it")
 
     def _buffer(self, name: str, writes: bool) -> None:
         _require(name in self.buffers, f"buffer {name} is not declared")

@@ -119,6 +119,10 @@ class _Counter:
             store = isinstance(stmt, k.StoreVector)
             self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
+        elif isinstance(stmt, k.Fetch):  # nothing waits for it
+            rounds = self._loading
+            self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
+            self._loading = rounds
         elif isinstance(stmt, k.Array):
             self._array(stmt)
         elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):

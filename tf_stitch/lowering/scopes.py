@@ -57,7 +57,9 @@ class ScopedEmitter:
         if known is not None:
             return known
         name = self.fresh("v")
-        self._scopes[depth].statements.append(k.Let(name, value))
+        statements = self._scopes[depth].statements
+        at = _before_loops(statements, value.index) if isinstance(value, k.Load) else len(statements)
+        statements.insert(at, k.Let(name, value))
         self._depth_of[name] = depth
         local = k.Local(name, value.dtype)
         self._scopes[depth].memo[key] = local
@@ -191,3 +193,15 @@ class ScopedEmitter:
 
     def _index_depth(self, index: Index) -> int:
         return max((self._depth_of[v.name] for v in index.variables()), default=0)
+
+
+def _before_loops(statements: Sequence[k.Stmt], index: Index) -> int:
+    """Where a load of `index` goes: before the first loop or barrier behind what it reads, so that it is under way
+    together with theirs, not waited for after them."""
+    names = {v.name for v in index.variables()}
+    first = 0
+    for at, stmt in enumerate(statements):
+        if isinstance(stmt, k.LetIndex) and stmt.var.name in names:
+            first = at + 1
+    waits = (at for at in range(first, len(statements)) if isinstance(statements[at], k.For | k.AllReduce | k.Barrier))
+    return next(waits, len(statements))

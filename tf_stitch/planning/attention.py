@@ -96,7 +96,7 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
     if keys_first:
         q, k = k, q
     result = second
-    if second not in wanted and len(users[second]) == 1 and _exchanges_heads(users[second][0]):
+    if second not in wanted and len(users[second]) == 1 and _is_stored_so(users[second][0], users):
         result = users[second][0]
     inside = _closed(first, result, users, wanted)
     if inside is None or first.type.dtype is not second.type.dtype or \
@@ -218,9 +218,11 @@ def _exchanges_last(node: Node) -> bool:
     return isinstance(node.attrs, TransposeAttrs) and node.attrs.perm == (*range(last - 1), last, last - 1)
 
 
-def _exchanges_heads(node: Node) -> bool:
-    """Whether matrices [..., rows, columns] stay at equal distances."""
-    return isinstance(node.attrs, TransposeAttrs) and node.attrs.perm in ((1, 0, 2), (0, 2, 1, 3))
+def _is_stored_so(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a user of matrices [..., rows, columns] is what the kernel may as well store: their transpose that leaves
+    them at equal distances, and that somebody else than products reads, which could read it as it lies."""
+    moved = isinstance(node.attrs, TransposeAttrs) and node.attrs.perm in ((1, 0, 2), (0, 2, 1, 3))
+    return moved and (not users[node] or any(user.kind is not OpKind.DOT for user in users[node]))
 
 
 def _uncast(node: Node) -> Node:

@@ -8,15 +8,16 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.attention import WORD, AttentionTiling, shared_words
-from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
+from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.planning.attention import Attention, memory_of, reads_rows
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 
 WIDEST = 128
 """Columns of an operand: a thread has those of two rows of queries and results in registers."""
-LEAST_REGISTERS = 128
-"""Of a thread: with fewer resident blocks, whose threads had more, kernels took a tenth longer on an H200."""
+LEAST_REGISTERS, OWN_REGISTERS = 128, 48
+"""Of a thread: with fewer resident blocks, whose threads had more, kernels took a tenth longer on an H200. And beside
+its queries, results and scores: with less, kernels spilled."""
 FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
 OLDEST = 80
@@ -44,7 +45,7 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     matrices = math.prod(batch)
     tiling = _tiling(matrices, rows, keys, device)
     blocks = matrices * -(-rows // tiling.rows)
-    registers = max(LEAST_REGISTERS, BASE_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
+    registers = max(LEAST_REGISTERS, OWN_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
     shared = WORD * shared_words(keys, columns, dtype, tiling)
     resident = min(blocks_that_fit(tiling.threads, registers, shared, device), -(-blocks // device.processors))
     mapping = ThreadMapping(blocks, tiling.threads, 32 * tiling.key_warps, tiling.rows, 1, tiling.warp_keys)
@@ -63,7 +64,7 @@ def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> Attentio
     for query_warps in (8, 4):
         blocks = matrices * -(-rows // (16 * query_warps))
         if 16 * query_warps < rows + 16 and blocks >= FEW_BLOCKS * device.processors:
-            return AttentionTiling(query_warps, 1, 64 if query_warps == 8 and keys > 32 else 32)
+            return AttentionTiling(query_warps, 1, 32)
     return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16)
 
 
