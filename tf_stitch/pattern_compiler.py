@@ -15,7 +15,7 @@ from tf_stitch.lowering.retarget import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern, between, is_library_call, is_small_product
+from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_product
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.template_choice import TemplateChoice
@@ -108,6 +108,13 @@ class PatternCompiler:
             self._times[key] = self._cost(pattern)
         return self._times[key]
 
+    def beats_call(self, product: Node, written: Node) -> bool:
+        """Whether a kernel takes less time for `written` than the library for `product`, which has the same value."""
+        nodes: dict[Node, None] = {}
+        _collect(written, set(product.operands), frozenset(), nodes)
+        kernel = self.exact(Pattern(tuple(nodes), (written,), frozenset()))
+        return kernel is not None and kernel < call_us(Pattern((product,), (product,), frozenset()), self._device)
+
 
 def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
     """The kernel with the outputs of the pattern before its products were written out."""
@@ -123,7 +130,7 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
         ScheduleError: a product too large for that.
     """
     products = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
-    if not products:
+    if not products or attention_of(pattern) is not None:
         return pattern, {}
     for product in products:
         if not is_small_product(product):

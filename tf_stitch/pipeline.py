@@ -34,7 +34,14 @@ from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
+from tf_stitch.planning.stitch_plan import (
+    SMALL_PRODUCT,
+    Pattern,
+    StitchPlan,
+    between,
+    is_large_product,
+    is_library_call,
+)
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.kernel_resources import KernelResources
@@ -52,6 +59,7 @@ from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
 from tf_stitch.transforms.split_reductions import SplitReductions
+from tf_stitch.transforms.sum_thin_products import SumThinProducts
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
@@ -123,11 +131,17 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
+        *([_thin_products(device)] if device.is_gpu else []),  # after splitting: a block's threads share the terms
         SimplifyAlgebra(),
-        SimplifyMovement(),  # splitting reshapes
+        SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
     )
+
+
+def _thin_products(device: DeviceSpec) -> SumThinProducts:
+    """By times of matrices that no cache holds, as those of a model are when their turn comes again."""
+    return SumThinProducts(PatternCompiler(device, True, LARGE).beats_call, SMALL_PRODUCT + 1, is_large_product)
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],

@@ -51,7 +51,7 @@ _CONFIG = flags.DEFINE_string("config", "small", "sizes of the models")
 _PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the profiler")
 _SECONDS = flags.DEFINE_float("seconds", 60, "of a model's turns, all backends together, and of a backend's warm-up")
 _LIMIT = flags.DEFINE_float("compile_limit", 300, "seconds of a call before the turns, or the backend is left out")
-_STITCHED = flags.DEFINE_integer("stitched_warm_up", 96, "steps of a stitched model before the first turn")
+_STITCHED = flags.DEFINE_integer("stitched_warm_up", 96, "steps of each shape, stitched, before the first turn")
 _TOGETHER = flags.DEFINE_integer("together", 1, "models that compile at the same time, before their turns")
 _JSON = flags.DEFINE_string("json", None, "where rows of models go")
 

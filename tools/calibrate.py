@@ -2,7 +2,7 @@
 
     python tools/calibrate.py                  the CPU, in a few minutes; leave the machine alone meanwhile
     python tools/calibrate.py --target=cuda    the first GPU; needs CuPy, and a TensorFlow that sees the GPU
-    python tools/calibrate.py --parts=executor matrix products and ops alone, the rest as in the profile so far
+    python tools/calibrate.py --parts=executor ops and a CPU's matrix products alone, the rest as in the profile so far
     python tools/calibrate.py --parts=kernels  kernels alone: without TensorFlow
     python tools/calibrate.py --print=FILE     a profile as a table
 
@@ -36,7 +36,8 @@ from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 PARTS = ("kernels", "executor")
 
 _TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to measure")
-_PARTS = flags.DEFINE_list("parts", list(PARTS), "what to measure: kernels (the device), executor (products, ops)")
+_PARTS = flags.DEFINE_list("parts", list(PARTS), "what to measure: kernels (the device; a GPU's products of few rows), "
+                           "executor (ops, a CPU's products)")
 _OUT = flags.DEFINE_string("out", None, "the file to write, rather than the one in the cache folder")
 _NAME = flags.DEFINE_string("name", None, "the device's name in the profile")
 _PRINT = flags.DEFINE_string("print", None, "print this profile as a table and stop")

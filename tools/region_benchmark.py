@@ -38,7 +38,7 @@ _MODES = flags.DEFINE_list("modes", ["infer", "train"], "infer, train")
 _BACKENDS = flags.DEFINE_list("backends", list(SHORT), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn")
-_WARM_UP = flags.DEFINE_integer("warm_up", 70, "calls before the first turn: CUDA graphs are made, the guard decides")
+_WARM_UP = flags.DEFINE_integer("warm_up", 120, "calls before the first turn: CUDA graphs are made; the guard decides")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_regions.json"), "the result; a .md goes beside it")
 
 BACKENDS = list(workers.BACKENDS.values())

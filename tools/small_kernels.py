@@ -12,22 +12,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.graph_nodes import node_us  # noqa: E402
 from benchmarking.machine import describe_cuda  # noqa: E402
 from costing.exported import load  # noqa: E402
 from h200_subgraphs import copy_gbps  # noqa: E402
 from profiling.tables import LARGE, small_result, small_summary, small_table  # noqa: E402
 from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
-
-NODES, LAUNCHES = 100, 11
-"""Nodes of a graph, and how often it is launched."""
 
 
 def main() -> int:
@@ -55,30 +51,6 @@ def main() -> int:
     for kernel in sorted(rows, key=lambda r: -r["excess_us"])[:20]:
         print(f"{kernel['excess_us']:.2f}  {kernel['name']}")
     return 0
-
-
-def node_us(call: Callable[[], None]) -> float:
-    """Median microseconds of what `call` enqueues, as a node of a graph of its like that wait for each other."""
-    import cupy
-
-    call()  # loads the kernel, which a capture does not allow
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.Device().synchronize()
-    with stream:
-        stream.begin_capture()
-        for _ in range(NODES):
-            call()
-        graph = stream.end_capture()
-        graph.launch(stream)
-        times = []
-        for _ in range(LAUNCHES):
-            before, after = cupy.cuda.Event(), cupy.cuda.Event()
-            before.record(stream)
-            graph.launch(stream)
-            after.record(stream)
-            after.synchronize()
-            times.append(float(cupy.cuda.get_elapsed_time(before, after)) * 1e3 / NODES)
-    return median(times)
 
 
 def row(name: str, labels: dict[str, Any], us: float, floor_us: float) -> dict[str, Any]:

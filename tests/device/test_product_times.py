@@ -53,3 +53,12 @@ def test_half_types_share_times() -> None:
     sizes = (1, 32, 64, 4)
     assert profile.product_us("float16", sizes) == profile.product_us("bfloat16", sizes) == TIMES.at(sizes)
     assert profile.product_us("float32", sizes) is None
+
+
+def test_on_a_gpu_few_rows_say_nothing_of_many() -> None:
+    document = H200.profile.document() | {"products": {"float32": TIMES.document()}}
+    profile = parse_profile(document)
+    assert profile.product_us("float32", (1, 1024, 64, 4096)) == TIMES.at((1, 1024, 64, 4096))
+    assert profile.product_us("float32", (1, 4096, 64, 1024)) == TIMES.at((1, 1024, 64, 4096))
+    assert profile.product_us("float32", (1, 4096, 64, 1025)) is None
+    assert parse_profile(document | {"target": "cpu"}).product_us("float32", (1, 4096, 64, 1025)) is not None

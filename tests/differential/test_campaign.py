@@ -51,8 +51,11 @@ def test_what_is_wrong_is_counted(run: object, failure: str) -> None:
         failure == "mismatch", failure == "redzone", failure == "error"]  # fmt: skip
 
 
-WANTED = {*(f"rule {rule.value}" for rule in Rule), "rows shared by blocks", "global values", "regional values",
+WANTED = {*(f"rule {rule.value}" for rule in Rule if rule is not Rule.ATTENTION),
+          "rows shared by blocks", "global values", "regional values",
           "kernels of other sizes", "launches of several kernels"}  # fmt: skip
+"""Not attention: it multiplies in half or TF32 precision, which comparing with float64 has no bounds for here
+(test_gpu.py and tests/emit/test_attention.py have)."""
 
 
 def test_a_campaign_soon_reaches_every_rule() -> None:

@@ -79,8 +79,8 @@ def test_variables_that_products_read_are_updated_in_place(device: DeviceSpec) -
 
 
 def test_reshapes_beside_products_move_nothing() -> None:
-    first = B.dot(B.input("x", F32, (32, 64)), B.input("y", F32, (64, 32)))
-    second = B.dot(B.reshape(first, (16, 64)), B.input("z", F32, (64, 32)))
+    first = B.dot(B.input("x", F32, (64, 64)), B.input("y", F32, (64, 64)))
+    second = B.dot(B.reshape(first, (32, 128)), B.input("z", F32, (128, 32)))
     steps = compiled(region("chain", [second]), H200).executable.steps
     assert [type(s) for s in steps] == [GemmStep, GemmStep]
 

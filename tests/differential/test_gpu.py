@@ -11,6 +11,8 @@ from tests.differential import patterns as p
 from tests.differential.generator import make_case
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
+from tests.emit.test_attention import ERROR
+from tests.emit.test_attention import GRAPHS as ATTENTIONS
 from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
@@ -136,3 +138,14 @@ def test_many_column_sums() -> None:
 def test_random_graphs(seed: int) -> None:
     case = make_case(random.Random(seed), 14, 3000)
     check(case.graph, case.values, aligned=seed % 2 == 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention(name: str) -> None:
+    graph = ATTENTIONS[name]
+    values = random_values(graph)
+    want, _ = reference(graph, values)
+    [(key, node)] = graph.outputs
+    got = [run_gpu(graph, compiled(graph, H200), values)[key] for _ in range(2)]
+    np.testing.assert_allclose(got[0].astype(np.float64), want[key], rtol=0, atol=ERROR[node.type.dtype])
+    np.testing.assert_array_equal(got[0], got[1])

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.differential.generator import values_for
+from tests.differential.patterns import softmax
 from tests.differential.runner import (
     Values,
     add_written,
@@ -137,3 +138,24 @@ def test_library_calls_take_over_alike_for_all_sizes() -> None:
         values = random_values(graph)
         outs, _ = HostExecutable(region.executable).run(values, values)
         compare(graph, results_by_key(graph, outs, {}), *reference(graph, values), f"{rows} rows")
+
+
+def attention(length: int) -> TensorGraph:
+    """One row of queries looks at a cache."""
+    queries = B.input("q", DType.F32, (3, 1, 32))
+    keys, values = (B.input(key, DType.F32, (3, length, 32)) for key in "kv")
+    return graph_of("attention", [B.dot(softmax(B.dot(queries, keys, False, True)), values)])
+
+
+def test_products_of_one_row_have_the_same_kernels_for_all_sizes() -> None:
+    plans, programs = PlanMemory(), dict[str, tuple[Program, ...]]()
+    for length in (37, 45, 61):  # softmax has others below 33
+        graph, changing = attention(length), attention(size("n", length))
+        region = compile_region(changing, *keys_of(changing), CompileOptions(H200, plans=plans))
+        assert not region.calls
+        programs = programs or dict(region.programs)
+        assert set(region.programs) == set(programs)
+        for symbol, known in programs.items():
+            region.programs[symbol] = tuple(map(with_numbers_of, known, region.programs[symbol]))
+        values = random_values(graph)
+        compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{length} rows")

@@ -61,6 +61,17 @@ def test_two_processes_with_one_cold_cache(run: Runner, expected: list[float], c
     assert not list((cache / "kernels").glob(".tmp_*"))
 
 
+@pytest.mark.parametrize("scope", ["auto", "region"])
+def test_many_threads_while_regions_are_built(run: Runner, cache: Path, scope: str) -> None:
+    done = run(PROGRAMS / "many_threads.py", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout) < 1e-5
+    assert done.reasons() == ""
+    assert done.report is not None
+    assert done.report["regions"]
+    assert all(region["builds"] <= 2 for region in done.report["regions"])
+
+
 def test_a_process_that_is_killed_while_it_builds(run: Runner, expected: list[float], cache: Path,
                                                   compiler: Compiler) -> None:
     killed = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $PPID; exit 1"))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -78,6 +79,70 @@ for _ in range(8):  # a CUDA graph after the first ones
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 """
 
+VARIANTS = """
+import numpy as np, tensorflow as tf
+@tf.function(input_signature=[tf.TensorSpec([64, None], tf.float32)])
+def f(x): return tf.nn.softmax(tf.exp(x) * x) + x
+for length in (17, 12, 13, 16, 15, *range(18, 63)):  # multiples of 4 are loaded as vectors, others are not
+    x = np.random.default_rng(length).standard_normal((64, length)).astype(np.float32)
+    want = np.exp(x.astype(np.float64)) * x
+    want = np.exp(want - want.max(1, keepdims=True)); want = want / want.sum(1, keepdims=True) + x
+    for _ in range(2):
+        np.testing.assert_allclose(f(tf.constant(x)), want, rtol=1e-5, atol=1e-6)
+"""
+
+PRECISION = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+x, w = (random.standard_normal(shape).astype(np.float32) for shape in ((256, 1024), (1024, 512)))
+want = np.maximum(x.astype(np.float64) @ w, 0.0) * 2.0
+weights = tf.Variable(w)
+def error(tf32):
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    f = tf.function(lambda x: tf.nn.relu(tf.matmul(x, weights)) * 2.0)
+    return max(np.abs(f(tf.constant(x)).numpy() - want).max() / np.abs(want).max() for _ in range(6))
+precise, allowed = error(False), error(True)
+assert precise < 2e-6 and 2e-5 < allowed < 1e-2, (precise, allowed)
+"""
+
+ATTENTION = """
+import numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+q, k, v = (random.standard_normal((BATCH, 128, 8, 64)).astype(np.float32) for _ in range(3))
+mask = np.where(random.random((BATCH, 1, 1, 128)) < 0.8, 0.0, -1e9).astype(np.float32)
+scores = np.einsum("bqhd,bkhd->bhqk", q.astype(np.float64), k) / 8 + mask
+weights = np.exp(scores - scores.max(-1, keepdims=True))
+want = np.einsum("bhqk,bkhd->bqhd", weights / weights.sum(-1, keepdims=True), v)
+def error(tf32, stitched=True):
+    tf.config.experimental.enable_tensor_float_32_execution(tf32)
+    def attention(q, k, v, mask):
+        q, k, v = (tf.transpose(x, [0, 2, 1, 3]) for x in (q, k, v))
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.125 + mask)
+        return tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3])
+    f = tf.function(attention) if stitched else attention
+    return max(np.abs(f(*map(tf.constant, (q, k, v, mask))).numpy() - want).max() for _ in range(6))
+precise, allowed, library = error(False), error(True), error(True, stitched=False)
+print(precise, allowed, library)
+assert precise < 1e-5 < allowed < 2 * library, (precise, allowed, library)
+"""
+
+DETERMINISTIC = """
+import numpy as np, tensorflow as tf
+tf.random.set_seed(1)
+tf.config.experimental.enable_op_determinism()
+random = np.random.default_rng(0)
+w = tf.Variable(random.standard_normal((512, 512)).astype(np.float32) * 0.05)
+@tf.function
+def f(x):
+    with tf.GradientTape() as tape:
+        y = tf.nn.softmax(tf.nn.relu(tf.matmul(tf.matmul(x, w) + 1.0, w)))
+        loss = tf.reduce_sum(y * y * x)
+    return loss, tape.gradient(loss, w)
+x = tf.constant(random.standard_normal((128, 512)).astype(np.float32))
+results = {b"".join(value.numpy().tobytes() for value in f(x)) for _ in range(40)}
+assert len(results) == 1, len(results)
+"""
+
 OUT_OF_MEMORY = """
 import numpy as np, tensorflow as tf
 gpus = tf.config.list_physical_devices("GPU")
@@ -106,14 +171,14 @@ np.testing.assert_allclose(f(tf.constant(other)), want(other), rtol=1e-3, atol=1
 """
 
 
-def run(source: str, tmp_path: Path) -> dict[str, list[dict[str, object]]]:
-    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path))
+def run(source: str, tmp_path: Path, **variables: str) -> dict[str, list[dict[str, Any]]]:
+    environment = dict(os.environ, TF_STITCH="1", TF_STITCH_REPORT=str(tmp_path)) | variables
     script = tmp_path / "script.py"
     script.write_text(source)
     result = subprocess.run([sys.executable, "-m", "tf_stitch", str(script)], env=environment, capture_output=True,
                             text=True, timeout=280, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
-    report: dict[str, list[dict[str, object]]] = json.loads((tmp_path / "report.json").read_text())
+    report: dict[str, list[dict[str, Any]]] = json.loads((tmp_path / "report.json").read_text())
     return report
 
 
@@ -138,9 +203,50 @@ def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> N
     report = run(DENSE.replace("DTYPE", dtype), tmp_path)
     assert not report["fallbacks"]
     calls = [str(k["symbol"]) for k in report["kernels"] if k["rule"] == "library"]
-    assert len(calls) == 9
-    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", "transposed"):
+    attentions = [k for k in report["kernels"] if k["rule"] == "attention"]
+    assert len(calls) + 2 * len(attentions) == 9
+    assert len(attentions) == (dtype == "float16"), "float32 has no tensor cores where TF32 is not allowed"
+    for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", *(["transposed"] * (not attentions))):
         assert any(call.endswith(what) for call in calls), (what, calls)
+
+
+def test_lengths_with_and_without_vectors(tmp_path: Path) -> None:
+    report = run(VARIANTS, tmp_path)
+    assert not report["fallbacks"]
+    [region] = report["regions"]
+    assert (region["executables"], region["runs"]) == (50, 100)
+    assert region["builds"] <= 2
+
+
+@pytest.mark.parametrize(("limit", "wanted"), [("0", False), ("", True)])
+def test_cuda_graphs_are_off_on_request(tmp_path: Path, limit: str, wanted: bool) -> None:
+    report = run(DENSE.replace("DTYPE", "float32"), tmp_path, **({"TF_STITCH_CUDA_GRAPHS": limit} if limit else {}))
+    assert not report["fallbacks"]
+    graphs = [region["cuda_graphs"] for region in report["regions"] if region["cuda_graphs"]]
+    assert (sum(counts["launches"] for counts in graphs) > 0) is wanted
+
+
+def test_products_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
+    report = run(PRECISION, tmp_path)
+    assert not report["fallbacks"]
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
+
+
+@pytest.mark.parametrize("batch", [1, 24])
+def test_attention_is_as_precise_as_products_in_tf32(tmp_path: Path, batch: int) -> None:
+    """Of the same function, where TF32 is allowed and where it is not: one kernel, and library calls."""
+    report = run(ATTENTION.replace("BATCH", str(batch)), tmp_path)
+    assert not report["fallbacks"]
+    assert [k["rule"] for k in report["kernels"]].count("attention") == 1
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
+
+
+def test_deterministic_programs_give_the_same_bits_in_every_call(tmp_path: Path) -> None:
+    """One by one, as a CUDA graph, and where the guard would have timed TensorFlow's ops."""
+    report = run(DETERMINISTIC, tmp_path)
+    assert not report["fallbacks"]
+    assert not report["guard"]
+    assert [k for k in report["kernels"] if k["rule"] == "library"]
 
 
 def test_out_of_memory_is_tensorflows_error_and_passes(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
 from tf_stitch.runtime.host_builder import compiler
 from tf_stitch.runtime.nvrtc_builder import _nvrtc
 
@@ -80,7 +81,7 @@ def shapes(registry: RegionRegistry, number: int, length: int) -> tuple[tuple[in
     def numbers(shape: Shape) -> tuple[int, ...]:
         return tuple(length if isinstance(d, Symbol) else d for d in shape)
 
-    return tuple(numbers(s) for s in registry.region(number).argument_shapes())
+    return tuple(numbers(s) for s in registry.region(number).argument_shapes)
 
 
 @DEVICES
@@ -91,6 +92,46 @@ def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 2
     assert registry.executables(number) == len(LENGTHS)
+
+
+def rows(x: Node) -> Node:
+    """The changing length is that of the rows: whether vectors can be loaded depends on it."""
+    return B.mul(B.exp(x), x)
+
+
+@DEVICES
+def test_each_length_takes_its_variant_at_run_time(registry: RegionRegistry, device: int) -> None:
+    x = B.input("i0", DType.F32, (64, N))
+    graph = TensorGraph("region", [("o0", rows(x))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0",), (), {"b:0": 0}))
+    launches: dict[int, HostLaunch | DeviceLaunch] = {}
+    for length in (17, 12, 13, 16, 15, *range(18, 63)):
+        [launch] = registry.build(number, device, Key(True, ((64, length),))).executable.steps
+        assert isinstance(launch, HostLaunch | DeviceLaunch)
+        launches[length] = launch
+    assert registry.executables(number) == 50
+    assert registry.builds(number) == 2
+    del launches[17]  # came first, and is compiled for its number
+    vectors, elements = ({v.symbol for n, v in launches.items() if (n % 4 == 0) is whole} for whole in (True, False))
+    assert len(vectors) == len(elements) == 1
+    if device == CPU_ORDINAL:
+        assert vectors == elements, "a CPU's vectors need no multiples"
+    else:
+        assert vectors != elements
+        assert {n: launches[n].sizes[0] for n in (12, 13, 16, 15)} == {12: 12 // 4, 13: 13, 16: 16 // 4, 15: 15}
+        assert "tfs_vector<float, 4> t" in registry._report.sources()[f"region_{number}_1.cu"], "that of 12"
+
+
+@DEVICES
+def test_a_product_of_sizes_may_stay_the_same(registry: RegionRegistry, device: int) -> None:
+    """Sentences are batched by length: batch and length change, and the number of words does not."""
+    x, flat = B.input("i0", DType.F32, (Symbol("b"), N, 64)), B.input("i1", DType.F32, (Symbol("rows"), 64))
+    graph = TensorGraph("region", [("o0", B.add(p.softmax(x), B.reshape(flat, (Symbol("b"), N, 64))))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
+    for batch, length in ((8, 8), (4, 16), (16, 4), (2, 32), (3, 7), (5, 11)):
+        registry.build(number, device, Key(True, ((batch, length, 64), (batch * length, 64))))
+    assert registry._report.document(None)["remarks"] == []
+    assert registry.builds(number) == 2
 
 
 def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch

@@ -118,6 +118,37 @@ def test_what_a_broadcast_leaves_is_one_size() -> None:
     assert related_symbols(graph, {"c": (8, 1, 1), "w": (8, 5, 16)}, {"k"}) == {}
 
 
+SHAPES = ((4, 17, 9), (4, 9, 17)), ((4, 17, 9), (4, 17, 9)), ((4, 6, 6), (4, 6, 6)), ((4, 6, 6), (4, 4, 9))
+
+
+@pytest.mark.parametrize(("old", "new"), SHAPES)
+def test_axes_that_a_reshape_keeps_are_one_size(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    """A gradient's way back: its shape is that of another tensor, and the product of two axes tells neither."""
+    x, y = (B.input(key, DType.F32, (4, Symbol(key + "0"), Symbol(key + "1"))) for key in "xy")
+    graph = TensorGraph("g", [("o", B.mul(B.reshape(x, y.type.shape), y))])
+    changing = {"x0", "x1", "y0", "y1"}
+    if new == (4, 4, 9):
+        with pytest.raises(BindError):  # which sizes are one cannot be told: compiled for its numbers
+            bind_changing(graph, {"x": old, "y": new}, changing)
+        return
+    bound = bind_changing(graph, {"x": old, "y": new}, changing)
+    assert [tuple(map(int, n.type.dims)) for n in bound.inputs()] == [old, new]
+    assert len({d for n in bound.inputs() for d in n.type.dims[1:]}) == 2
+
+
+def test_axes_that_a_reshape_splits_and_merges() -> None:
+    """A dense layer's gradient: [batch, length, 4, 8] to [batch, length, 32] and to [rows, 32]."""
+    heads, wide = B.input("h", DType.F32, (Symbol("a"), Symbol("b"), 4, 8)), B.input("w", DType.F32, (N, M, 32))
+    rows = B.input("r", DType.F32, (K, 32))
+    graph = TensorGraph("g", [("o", B.add(B.reshape(B.add(B.reshape(heads, (N, M, 32)), wide), (K, 32)), rows))])
+    shapes = {"h": (6, 5, 4, 8), "w": (6, 5, 32), "r": (30, 32)}
+    related = related_symbols(graph, shapes, {"a", "b", "n", "m", "k"})
+    assert sorted(related) in (["a", "b", "k"], ["k", "m", "n"])
+    bound = bind_changing(graph, shapes, {"a", "b", "n", "m", "k"})
+    assert [tuple(map(int, n.type.dims)) for n in bound.inputs()] == list(shapes.values())
+    assert len({d for n in bound.inputs() for d in n.type.dims if isinstance(d, Size)}) == 3
+
+
 def test_symbols_are_named_by_order() -> None:
     def graph(name: str) -> TensorGraph:
         x = B.input("x", DType.F32, (Symbol(name), 64))

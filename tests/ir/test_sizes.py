@@ -76,6 +76,10 @@ def test_relations() -> None:
     assert solve(rows * 64, n * m * 64) == ("rows", n * m)
     assert solve(n, 17) == ("n", 17)
     assert solve(n * m, rows * n) is not None
+    k, other = size("k", 3), size("other", 17)
+    assert solve(n * m, k * other) in [("n", other), ("m", k)]
+    assert solve(n * m, size("a", 51) * size("b", 1)) is None, "none of equal value"
+    assert solve(n * m * 2, k * other) is None
     name, value = solve_multiple(size("rows", 68) * 256, 1024) or ("", 0)
     assert name == "rows"
     assert int(value) == 68

@@ -115,3 +115,13 @@ def test_the_outermost_axis_that_counts_takes_no_remainder() -> None:
 
 def test_empty_axes_delinearise_to_zero() -> None:
     assert delinearize(constant(0), (3, 0, 2)) == (constant(0),) * 3
+
+
+def test_steps_of_a_division_that_would_undo_each_other_are_one() -> None:
+    """floor(i / 8) does not simplify here, and floor(floor(i / 8) / 8) is floor(i / 64) again (seen by the fuzzer)."""
+    chunk = Var("chunk", 52)
+    index = constant(770) - var(chunk) % 4 + (var(chunk) // 4) * 40
+    for divisor in (8, 64):
+        for value in range(chunk.extent):
+            wanted = (770 - value % 4 + value // 4 * 40) // divisor
+            assert evaluate(index // divisor, {"chunk": value}) == wanted

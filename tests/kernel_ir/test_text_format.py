@@ -15,6 +15,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
 from tf_stitch.kernel_ir.index import Var, constant, var
 from tf_stitch.kernel_ir.text_format import format_expr, format_program
 
@@ -38,6 +39,10 @@ def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: C
     golden(f"kernel_{graph.__name__}_{device.target}", "\n".join(texts))
 
 
+ROWS = Rows(64, 32, 8)
+ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16),
+                        "q", "k", "v", "out", "tiles", Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4), "s",
+                        (k.Assign("s", ONE),))
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
     (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
@@ -59,12 +64,18 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.AllReduce((("s", OpKind.SUM), ("m", OpKind.MAX)), 32), ["all_reduce over 32 threads: sum s, max m"]),
     (k.ArgAllReduce("b", "at", OpKind.ARGMIN, 32, F32), ["all_reduce over 32 threads: argmin (b, at)"]),
     (k.Barrier(), ["barrier"]),
+    (k.Fetch("t", constant(0), "x", var(I) * 4, 4), ["fetch t[0:+4] = x[i*4:+4]"]),
+    (k.Fetch("t", constant(0), "x", var(I) * 4, 4, k.InRange(var(I), 1, 3)),
+     ["fetch t[0:+4] = x[i*4:+4] if (1 <= i < 3)"]),
+    (k.AwaitFetches(2), ["await all fetches but 2"]),
     (k.Fail(k.Literal(True, DType.BOOL)), ["fail unless true:bool"]),
     (k.Comment("two\nlines"), ["// two lines"]),
     (k.GridLoop(3, (k.Barrier(),)), ["for block in 0..2 over the grid:", "  barrier"]),
     (k.GridLoop(3, (k.Barrier(),), backwards=True), ["for block in 2..0 over the grid:", "  barrier"]),
     (k.GridLoop(4, (k.GroupBarrier(),), group=2),
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
+    (ATTENTION, ["out = attention 4x4x8x8 of q, k, v by 1x2 warps of 16 keys:", "  s at a, b, c, d:",
+                 "    s = 1:float32"]),
     (k.GridBarrier(), ["grid barrier"]),
     (k.GroupBarrier(), ["group barrier"]),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.differential import patterns as p
@@ -134,6 +135,25 @@ def test_blocks_share_long_rows(name: str) -> None:
     want, allowed = reference(graph, values)
     compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
     build_cubin(built)
+
+
+@pytest.mark.parametrize("what", ["a block of -inf", "all -inf", "inf", "nan"])
+def test_blocks_of_a_softmax_meet_once(what: str) -> None:
+    """Each sums relative to its own maximum."""
+    graph = region("softmax", [p.softmax(x(2, 16400))])
+    built = compiled(graph, SMALL)
+    (kernel,) = built.kernels
+    (loop,) = (s for s in kernel.program.body if isinstance(s, k.GridLoop))
+    assert sum(isinstance(s, k.GroupBarrier) for s in loop.body) == 1
+    values = random_values(graph)
+    row, m = values["x:0"][0], kernel.schedule.mapping
+    of_block = np.arange(row.size) // (m.threads * m.vector) % m.row_blocks
+    if what.endswith("-inf"):
+        row[of_block == 1 if what.startswith("a block") else slice(None)] = -np.inf
+    else:
+        row[9000] = float(what)
+    want, allowed = reference(graph, values)
+    compare(graph, run_kernel_ir(graph, built, values), want, allowed, "kernel IR")
 
 
 def test_rows_too_long_for_all_registers_are_split() -> None:

@@ -106,9 +106,25 @@ def test_grids_cover_the_domain(shape: tuple[int, int]) -> None:
     column = propose_column(whole(B.sum(x(*shape), [0])), H200, True)[0].mapping
     tile = column.row_threads * column.vector
     assert (column.grid - 1) * tile < shape[1] <= column.grid * tile
-    assert column.threads <= 256
+    assert column.threads <= 512
 
 
 def test_text_of_a_schedule() -> None:
     assert gpu_row(1000).text().splitlines()[0] == "row_reduction rows=512 cols=1000 dominant=max"
     assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].rule is Rule.SCAN
+
+
+@pytest.mark.parametrize(("length", "columns", "row_threads", "threads", "together"), [
+    (512, 512, 4, 256, 16), (512, 2048, 8, 256, 16), (2048, 512, 4, 512, 16), (4096, 4096, 8, 512, 16),
+    (512, 30_000, 32, 512, 16), (40, 64, 8, 256, 16), (40, 100_000, 32, 256, 0)])
+def test_columns_of_few_blocks(length: int, columns: int, row_threads: int, threads: int, together: int) -> None:
+    """Narrow tiles, many threads of a column and many rows under way together, as measured for products of one row."""
+    schedule = propose_column(whole(B.sum(x(length, columns), [0])), H200, True)[0]
+    mapping = schedule.mapping
+    assert (mapping.row_threads, mapping.threads, schedule.together) == (row_threads, threads, together)
+
+
+def test_rows_under_way_together_fit_registers() -> None:
+    several = [B.input(f"x{i}", F32, (512, 512)) for i in range(3)]
+    schedule = propose_column(whole(*(B.sum(one, [0]) for one in several)), H200, True)[0]
+    assert schedule.together == 4

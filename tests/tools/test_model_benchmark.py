@@ -17,6 +17,7 @@ CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype=
 
 @pytest.mark.parametrize(("kernel", "wanted"), [
     ("void Eigen::internal::EigenMetaKernel<...>", "memory"),
+    ("void Eigen::internal::EigenMetaKernel<Eigen::TensorConversionOp<int, ...>>", "memory"),
     ("loop_add_fusion_3", "memory"),
     ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32", "library"),
     ("cudnn::bn_fw_tr_1C11_kernel_NCHW", "library"),
@@ -55,6 +56,15 @@ def test_events_of_a_gpu() -> None:
     assert found == {"fused_add": kernel_counts.Events(2, 6.0, 62.5)}
 
 
+def test_kernels_of_a_gpu_are_listed_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = {"fused_add": kernel_counts.Events(4, 6.0, 62.5), "cublasLt_gemm": kernel_counts.Events(2, 80.0, 12.5),
+              "fused_mul": kernel_counts.Events(2, 8.0), "MemcpyD2D": kernel_counts.Events(2, 1.0)}  # fmt: skip
+    monkeypatch.setattr(kernel_counts, "_planes", lambda _: {"/device:GPU:0": device, "/host:CPU": {}})
+    counts = kernel_counts.profiled(lambda: None, 2)
+    assert counts["kernels"] == [["fused_mul", 1, 4, None], ["fused_add", 2, 3, 62.5]]
+    assert counts["library"] == [["cublasLt_gemm", 1, 40, 12.5]]
+
+
 def test_a_region_counts_as_its_kernels() -> None:
     kernels = [{"region": 12, "build": build} for build in (0, 0, 0, 1, 1)]
     counts = {"classes": {"memory": 1.0, "library": 2.0, "copies": 0.0}, "regions": {"12": 3.0, "5": 1.0}}
@@ -91,7 +101,7 @@ class FakeWorker:
         if what == "run":
             return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
         return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mib": 100.0,
-                "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": []}  # fmt: skip
+                "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": [], "library": []}  # fmt: skip
 
     def said(self) -> list[str]:
         return ["[tf_stitch] 1 graphs"]
@@ -115,6 +125,18 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert "dynamic sizes" in row["failures"]["xla"]
     assert "xla_us" not in row
     assert "failed" in model_rows.table(rows, ["tf", "xla", "stitch"])
+
+
+def test_each_shape_of_a_model_is_warmed_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The guard times each for itself: turns that come before it has decided are half TensorFlow's."""
+    monkeypatch.setattr(model_rows, "Worker", FakeWorker)
+    FakeWorker.started = []
+    cases = [ModelCase("transformer", "train"), ModelCase("bert", "train")]
+    plan = replace(PLAN, seconds=20, rounds=2)
+    rows = model_rows.measure_models(cases, ["tf", "stitch"], plan, tmp_path / "rows.json")
+    assert [row["shapes"] for row in rows] == [2, 1]
+    assert [row["stitch_warm_up_steps"] for row in rows] == [2 * PLAN.warm_up, PLAN.warm_up]
+    assert {row["tf_warm_up_steps"] for row in rows} == {PLAN.warm_up}
 
 
 def test_failed_rows_are_repeated_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def row(model: str, mode: str, dtype: str = "float32", gpu: bool = False, **more
                  f"{backend}_first_us": 1e6, f"{backend}_memory": {"host_mib": 10.0},
                  f"{backend}_kernels_by_class": {"memory": 9.0 * times, "library": 1.0 * times, "copies": 3.0 * times},
                  f"{backend}_class_us": {"memory": 45.0 * times, "library": 5.0 * times, "copies": 2.0 * times},
-                 f"{backend}_top_kernels": [["a", 1, 80.0, 50.0], ["b", 1, 20.0, 100.0]] if gpu else []}  # fmt: skip
+                 f"{backend}_top_kernels": [["a", 1, 80.0, 50.0], ["b", 1, 20.0, 100.0]] if gpu else [],
+                 f"{backend}_library_kernels": [["gemm_64x64", 3, 5.0, None]] if gpu else []}  # fmt: skip
     shared = {"kernels": 2, "predicted_us": 3.0, "largest_bytes": 2048, "bytes": 3072,
               "scratch_bytes": 3072, "requested_bytes": 4096}
     made["patterns"] = {"number": {"elementwise": 6, "reduction": 3, "gemm": 1},
@@ -149,7 +150,8 @@ def test_a_page_with_a_gpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     text = (tmp_path / "README.md").read_text()
     assert "### Models (NVIDIA H200)" in text
-    assert "| crnn | train | float32 | 0.50 | 90, 45 | 10, 5 | 4, 2 | 0, 48 | time between them: +48 us |" in text
+    assert ("| crnn | train | float32 | 0.50 | 90, 45 | 10, 5 | 4, 2 | 0, 48 | time between them: +48 us "
+            "| a: 1 in 80 us | gemm_64x64: 3 in 5 us |") in text
     assert "in h200_models.json" not in text, "no table asks for a row that is not there"
     pictures = {path.name for path in (tmp_path / "figures").glob("*.png")}
     drawn = (*(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 15, 16)),

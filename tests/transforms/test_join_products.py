@@ -60,6 +60,24 @@ def test_one_product_gives_what_three_gave(transpose: bool) -> None:
         np.testing.assert_allclose(got[key], value, rtol=1e-5)
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_biases_are_joined_too_if_every_product_has_one(joins: bool) -> None:
+    biases = [matrix(f"b{n}", n) for n in (20, 30, 40)]
+    sums = [B.add(product, bias) for product, bias in zip(three(), biases, strict=True)]
+    if not joins:
+        sums[1] = B.add(three()[1], B.exp(biases[1]))  # made in the region: products would wait for it
+    before = region("g", [B.exp(s) for s in sums])
+    after = EAGER.run(before).graph
+    assert products(after) == [(ROWS, 90)]
+    assert [n.type.dims for n in after.nodes() if n.kind is OpKind.ADD] == ([(ROWS, 90)] if joins else
+                                                                            [(ROWS, n) for n in (20, 30, 40)])
+    random = np.random.default_rng(1)
+    values = {str(n.attrs.key): random.standard_normal(n.type.dims).astype(np.float32) / 64 for n in before.inputs()}
+    want, got = interpret(before, values), interpret(after, values)
+    for key, value in want.items():
+        np.testing.assert_allclose(got[key], value, rtol=1e-5)
+
+
 def test_each_slice_keeps_its_nodes_name() -> None:
     locs = [SourceLoc(name, "MatMul") for name in ("query", "key", "value")]
     graph = joined(*(Builder(loc).dot(X, matrix(loc.node, TERMS, 30)) for loc in locs))

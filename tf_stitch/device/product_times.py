@@ -27,6 +27,11 @@ class ProductTimes:
     axes: tuple[tuple[int, ...], ...]
     us: tuple[float, ...]
 
+    @property
+    def most_rows(self) -> int:
+        """Of the measured products."""
+        return self.axes[1][-1]
+
     def at(self, sizes: Sizes) -> float:
         """Microseconds, by straight lines over the logarithms of sizes and times. Sizes below the grid take as long as
         its first; beyond its last, time grows with the size."""

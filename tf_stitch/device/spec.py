@@ -18,6 +18,7 @@ class DeviceSpec:
         shared_bytes: shared memory one block may use.
         row_buffer_bytes: CPU: a row up to this size is staged on the stack.
         architecture: compute capability ("90"), or the C compiler's -march.
+        tf32: products of float32 may be taken in TF32.
     """
 
     name: str
@@ -27,6 +28,7 @@ class DeviceSpec:
     shared_bytes: int = 0
     row_buffer_bytes: int = 0
     architecture: str = ""
+    tf32: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -36,7 +38,7 @@ class DeviceSpec:
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
     """A GPU of that profile and compute capability."""
     return DeviceSpec(profile.name, "cuda", profile.processors, profile, shared_bytes=profile.shared_bytes,
-                      architecture=architecture)
+                      architecture=architecture, tf32=True)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import ClassVar
 
+from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
@@ -41,14 +42,14 @@ class Packed:
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
     """One translation unit. Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the
     members' parameters in order."""
-    lines = [_prelude()]
+    lines: list[str] = []
     emitters = [_Cuda(program) for _, program in programs]
     for emitter, (name, program) in zip(emitters, programs, strict=True):
         lines += ["", f"// {safe_comment(program.title)}", *emitter.function(name)]
     for launch in launches:
         members = [(programs[i][0], emitters[i]) for i in launch.members]
         lines += ["", *_launch(launch.name, members, launch.resident)]
-    return "\n".join(lines) + "\n"
+    return _with_prelude("\n".join(lines) + "\n")
 
 
 def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
@@ -72,11 +73,13 @@ def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
 
 def join_cuda(parts: Mapping[str, str]) -> str:
     """A translation unit of rendered functions."""
-    return "\n".join([_prelude(), *parts.values()])
+    return _with_prelude("\n".join(parts.values()))
 
 
-def _prelude() -> str:
-    return (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
+def _with_prelude(text: str) -> str:
+    """The text after what it needs."""
+    prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
+    return "\n".join([prelude, *([attention_template()] if TEMPLATE in text else []), text])
 
 
 def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) -> Lines:
@@ -163,7 +166,7 @@ class _Cuda(CFamily):
         if stmt.loop is k.Loop.UNROLL:
             yield "#pragma unroll"
         elif stmt.loop is k.Loop.SERIAL:
-            yield "#pragma unroll 4"
+            yield f"#pragma unroll {stmt.together}"
         limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
         yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
         yield from self.block(stmt.body)
@@ -205,12 +208,35 @@ class _Cuda(CFamily):
         elif isinstance(stmt, k.GroupBarrier):  # each group has a counter
             n = self._group
             yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
+        elif isinstance(stmt, k.Fetch):
+            inside = "true" if stmt.inside is None else self.expr(stmt.inside)
+            yield (f"tfs_fetch({stmt.array} + ({self.index(stmt.at)}), {stmt.buffer} + ({self.index(stmt.index)}), "
+                   f"{inside});")
+        elif isinstance(stmt, k.AwaitFetches):
+            yield f"tfs_await_fetches<{stmt.pending}>();"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
         elif isinstance(stmt, k.StoreVector):
             yield from self._store_vector(stmt)
+        elif isinstance(stmt, k.Attention):
+            yield from self._attention(stmt)
         elif not isinstance(stmt, k.Fail):  # a GPU kernel cannot fail: TensorFlow's do not either
             raise VerifyError(f"no CUDA for {type(stmt).__name__}")
+
+    def _attention(self, stmt: k.Attention) -> Lines:
+        yield "{"
+        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling))
+        position = ", ".join(f"{self.index_type} {v.name}" for v in stmt.position)
+        yield f"  const auto score_of = [&](float {stmt.score}, {position}) {{"
+        yield from (f"  {line}" for line in self.block(stmt.body))
+        yield f"    return {stmt.score};"
+        yield "  };"
+        shape = stmt.shape
+        pointers = [f"{name} + {rows.offset}" for name, rows in
+                    ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
+        arguments = ["(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
+        yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
+        yield "}"
 
     def _load_vector(self, stmt: k.LoadVector) -> Lines:
         dtype = self.dtype_of[stmt.buffer]

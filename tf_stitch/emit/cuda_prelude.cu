@@ -150,3 +150,18 @@ __device__ __forceinline__ void tfs_grid_barrier(unsigned int* counter, unsigned
   }
   __syncthreads();
 }
+
+#if __CUDA_ARCH__ >= 800
+// Begins a copy of 16 bytes into memory of the block, if wanted; it counts as a fetch in any case.
+__device__ __forceinline__ void tfs_fetch(void* to, const void* from, bool wanted) {
+  if (wanted) {
+    const unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// All fetches of this thread but the last Pending are there.
+template <int Pending> __device__ __forceinline__ void tfs_await_fetches() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(Pending) : "memory");
+}
+#endif

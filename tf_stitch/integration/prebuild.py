@@ -14,14 +14,16 @@ from tf_stitch.ir.types import static_shape, substitute, unify
 
 T = TypeVar("T")
 Shapes = tuple[tuple[int, ...], ...]
-Prepare = Callable[[int, int, Shapes, bool], None]
+Traits = tuple[bool, bool]
+"""What a signature says beside shapes: every buffer is aligned, products of float32 may be taken in TF32."""
+Prepare = Callable[[int, int, Shapes, Traits], None]
 
 
 class Prebuilder:
     """Background builds, at most `workers` at once.
 
     Args:
-        prepare: builds (region, device, shapes, aligned) and keeps the result where the region's first run finds it.
+        prepare: builds (region, device, shapes, traits) and keeps the result where the region's first run finds it.
     """
 
     def __init__(self, prepare: Prepare, workers: int) -> None:
@@ -42,29 +44,29 @@ class Prebuilder:
             self._groups.setdefault(group, {})[number] = region
             self._group_of[number] = group
 
-    def runs(self, number: int, device: int, shapes: Shapes, aligned: bool) -> None:
+    def runs(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
         """A region is about to run with these shapes: the others of its graph whose sizes follow are built."""
         with self._lock:
             group = self._group_of.get(number)
             if group is None:
                 return
             sizes = _sizes(self._groups[group][number], shapes)
-            key = (group, device, aligned, tuple(sorted(sizes.items())))
+            key = (group, device, traits, tuple(sorted(sizes.items())))
             if key in self._seen:
                 return
             self._seen.add(key)
             others = [(n, s) for n, region in self._groups[group].items()
                       if n != number and (s := _shapes(region, sizes)) is not None]
         for other, its_shapes in others:
-            self._pool.submit(self._build, other, device, its_shapes, aligned)
+            self._pool.submit(self._build, other, device, its_shapes, traits)
 
     def submit(self, build: Callable[[], T]) -> Future[T]:
         """Runs `build` beside the program, after what was submitted before."""
         return self._pool.submit(build)
 
-    def _build(self, number: int, device: int, shapes: Shapes, aligned: bool) -> None:
+    def _build(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
         try:
-            self._prepare(number, device, shapes, aligned)
+            self._prepare(number, device, shapes, traits)
         except StitchError:
             return  # the region's own run meets it again, falls back and reports it
 
@@ -77,7 +79,7 @@ def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, in
     """Symbols that the shapes of a region's inputs and variables decide; empty if they contradict it."""
     sizes: dict[str, int] = {}
     try:
-        for shape, actual in zip(region.argument_shapes(), shapes, strict=True):
+        for shape, actual in zip(region.argument_shapes, shapes, strict=True):
             unify(shape, actual, sizes)
     except StitchError:
         return {}
@@ -86,7 +88,7 @@ def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, in
 
 def _shapes(region: RegionGraph, sizes: dict[str, int]) -> Shapes | None:
     """Shapes of a region's inputs and variables, if the sizes decide all of them."""
-    shapes = [substitute(shape, sizes) for shape in region.argument_shapes()]
+    shapes = [substitute(shape, sizes) for shape in region.argument_shapes]
     if not all(isinstance(d, int) for shape in shapes for d in shape):
         return None
     return tuple(static_shape(shape) for shape in shapes)

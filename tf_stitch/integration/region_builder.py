@@ -51,6 +51,7 @@ class PlacedRegion:
         number: names the region in its op.
         aligned: every buffer starts at a multiple of 16 bytes.
         patterns: how many patterns of more than one node are kept; None: all.
+        tf32: products of float32 may be taken in TF32.
     """
 
     number: int
@@ -58,6 +59,7 @@ class PlacedRegion:
     device: int
     aligned: bool
     patterns: int | None = None
+    tf32: bool = False
 
     def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the region's inputs and variables."""
@@ -88,7 +90,7 @@ class PlacedRegion:
         """Shapes of other sizes that the region may meet."""
         related = related_symbols(self.region.graph, self.by_name(shapes), changing)
         for sizes in expected_sizes(self.sizes(shapes), changing, related, GPU_LENGTHS if is_gpu else CPU_LENGTHS):
-            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes())
+            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes)
 
 
 @dataclass
@@ -139,7 +141,7 @@ class RegionBuilder:
 
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
         """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
-        identity = (self.text(graph), place.device, place.aligned, place.patterns)
+        identity = (self.text(graph), place.device, place.aligned, place.tf32, place.patterns)
         with self._lock:
             lock = self._locks.setdefault(identity, threading.Lock())
         with lock:
@@ -168,8 +170,12 @@ class RegionBuilder:
         try:
             wanted = compiled(shapes)
         except StitchError as error:
-            self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
-            return None
+            try:  # a size that has not changed so far may be a product of some that have
+                family.changing = frozenset(place.sizes(shapes))
+                wanted = compiled(shapes)
+            except StitchError:
+                self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
+                return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
             return self._shared(place, graph, wanted, options)
@@ -201,7 +207,7 @@ class RegionBuilder:
                      self._templates(place.device), names_of(graph), "", compiled.seconds)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
-        device, times = self._spec(place.device), self._times(place.device)
+        device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
         plan = PlanOptions(self._config.planner, self._config.ilp_seconds)
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))

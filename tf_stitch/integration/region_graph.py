@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
@@ -47,10 +48,11 @@ class RegionGraph:
         """Keys of the graph's variables, in the op's order."""
         return tuple(variable_key(i) for i in range(len(self.handles)))
 
-    def argument_shapes(self) -> list[Shape]:
+    @cached_property
+    def argument_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the inputs, then of the variables, in the op's order."""
         shapes = {_key(n): n.type.shape for n in self.graph.inputs()}
-        return [shapes[key] for key in (*self.input_keys, *self.variable_keys)]
+        return tuple(shapes[key] for key in (*self.input_keys, *self.variable_keys))
 
 
 def input_key(number: int) -> str:

@@ -14,7 +14,7 @@ from tf_stitch.integration.build_entries import Place, build_entries, names_of, 
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.pattern_fuel import PatternFuel
-from tf_stitch.integration.prebuild import Prebuilder
+from tf_stitch.integration.prebuild import Prebuilder, Traits
 from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import BuildEntry, Report
@@ -33,10 +33,16 @@ fifteen in a program of many regions whose first step had not ended after 50 s."
 
 @dataclass(frozen=True)
 class Key:
-    """A shape signature as the native op gives it: alignment, then the shape of every input and variable."""
+    """A signature as the native op gives it: whether every buffer is aligned, the shape of every input and variable,
+    and whether products of float32 may be taken in TF32."""
 
     aligned: bool
     shapes: tuple[tuple[int, ...], ...]
+    tf32: bool = False
+
+    @property
+    def traits(self) -> Traits:
+        return self.aligned, self.tf32
 
     @staticmethod
     def parse(words: Sequence[int]) -> Key:
@@ -46,7 +52,7 @@ class Key:
             rank = words[at]
             shapes.append(tuple(words[at + 1:at + 1 + rank]))
             at += 1 + rank
-        return Key(bool(words[0] & 1), tuple(shapes))
+        return Key(bool(words[0] & 1), tuple(shapes), bool(words[0] & 2))
 
 
 class RegionRegistry:
@@ -113,7 +119,7 @@ class RegionRegistry:
         Raises:
             StitchError: it cannot be built; the message says why.
         """
-        self._prebuilder.runs(number, device, key.shapes, key.aligned)
+        self._prebuilder.runs(number, device, key.shapes, key.traits)
         built, known = self._find(number, device, key)
         self._record(number, device, key, built, known)
         return built
@@ -132,7 +138,7 @@ class RegionRegistry:
                 future = self._prebuilder.submit(lambda: self._find(number, device, key))
                 self._pending[number, device, key] = future
         if new:
-            self._prebuilder.runs(number, device, key.shapes, key.aligned)
+            self._prebuilder.runs(number, device, key.shapes, key.traits)
         if not future.done():
             raise BuildPending
         with self._lock:
@@ -140,8 +146,9 @@ class RegionRegistry:
         self._record(number, device, key, *future.result())
         return future.result()[0]
 
-    def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], aligned: bool) -> None:
-        self._find(number, device, Key(aligned, shapes))
+    def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
+        aligned, tf32 = traits
+        self._find(number, device, Key(aligned, shapes, tf32))
 
     def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
         """The executable, and whether it was there already."""
@@ -156,9 +163,9 @@ class RegionRegistry:
 
     def _find_within(self, number: int, device: int, key: Key, patterns: int | None) -> tuple[Built, bool]:
         region, text = self._form(number)
-        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns)
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns, key.tf32)
         with self._lock:
-            family = self._families.setdefault((text, device, place.aligned, patterns), ShapeFamily())
+            family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:

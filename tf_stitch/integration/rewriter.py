@@ -13,6 +13,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts
@@ -73,6 +74,7 @@ class GraphRewriter:
         self._fetched = frozenset[str]() if is_function else preserved
         self._min_weight, self._allow_state, self._library_on = min_weight, allow_state, library_on
         self._profiles = profiles
+        self._defs = {n.name: n for n in graph_def.node}
         self._users = _users(imported)
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
@@ -180,8 +182,9 @@ class GraphRewriter:
             return self._refused[node.name]
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
             return "reads a variable that no region updates: regions take its result"
-        if "GPU" in node.device and any(_lives_on_host(v) for v in node.outputs if v is not None):
-            return "TensorFlow keeps small integers in host memory"
+        if device_type(node.device) == "GPU" and any(_is_small_integer(v) for v in node.outputs if v is not None) \
+                and results_on_host(self._defs[node.name]):
+            return "TensorFlow has this small integer in host memory"
         return None
 
     def _is_empty(self, node: ImportedNode) -> bool:
@@ -319,7 +322,7 @@ class GraphRewriter:
         if not node.outputs or node.name not in self._fetched:
             return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
         inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]
-        original = next(n for n in self._graph_def.node if n.name == node.name)
+        original = self._defs[node.name]
         stand_in = NodeDef(name=node.name, op="Identity" if len(inputs) == 1 else "IdentityN", device=node.device,
                            input=inputs)
         types = [tf_enum(v.type.dtype) for v in node.outputs if v is not None]
@@ -351,8 +354,8 @@ def _users(imported: ImportedGraph) -> dict[str, set[str]]:
     return users
 
 
-def _lives_on_host(value: Node) -> bool:
-    """TensorFlow keeps small int32 tensors of GPU graphs in host memory."""
+def _is_small_integer(value: Node) -> bool:
+    """Sizes, positions, counters: what TensorFlow's kernels for GPUs compute on the host."""
     return value.type.dtype is DType.I32 and value.type.rank <= 1
 
 

@@ -132,6 +132,23 @@ def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
                 _equal(have, want)
 
 
+def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    """Axes that a reshape of the shape at hand keeps, splits or merges are taken to be kept, split or merged by it
+    whatever the shape: the number of all elements alone would not tell which of several sizes are one."""
+    i = j = 0
+    while i < len(old) and j < len(new):
+        a, b = old[i], new[j]
+        i, j = i + 1, j + 1
+        while int(a) != int(b):
+            if int(a) < int(b) and i < len(old):
+                a, i = a * old[i], i + 1
+            elif int(a) > int(b) and j < len(new):
+                b, j = b * new[j], j + 1
+            else:
+                return  # of different sizes, or without elements
+        _equal(a, b)
+
+
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
     """Symbols that no input decides, each with the first node that needs it."""
     known = {d.name for n in graph.inputs() for d in n.type.shape if isinstance(d, Symbol)}
@@ -168,6 +185,7 @@ def _bind_attrs(node: Node, operands: tuple[Node, ...], env: dict[str, int]) -> 
         if node.kind is OpKind.RESHAPE:
             shape = _infer_reshape(shape, operands[0].type.numel, env, node)
             if all(isinstance(d, int) for d in shape):
+                _relate_axes(operands[0].type.dims, static_shape(shape))
                 _equal(operands[0].type.numel, math.prod(static_shape(shape)))
         return replace(attrs, shape=_require_static(shape, node))
     return attrs

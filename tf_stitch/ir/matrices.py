@@ -41,7 +41,7 @@ def transposed_layout(node: Node) -> MatrixLayout | None:
     assert isinstance(node.attrs, TransposeAttrs)
     if node.type.rank < 2:
         return None
-    strides = _contiguous_strides(node.operands[0].type.dims)
+    strides = contiguous_strides(node.operands[0].type.dims)
     return _layout(node.type.dims, [strides[axis] for axis in node.attrs.perm])
 
 
@@ -50,7 +50,7 @@ def transposed_result(node: Node) -> MatrixLayout | None:
     assert isinstance(node.attrs, TransposeAttrs)
     if node.type.rank < 2:
         return None
-    strides = _contiguous_strides(node.type.dims)
+    strides = contiguous_strides(node.type.dims)
     perm = node.attrs.perm
     layout = _layout(node.operands[0].type.dims, [strides[perm.index(axis)] for axis in range(len(perm))])
     return None if layout is None or layout.transposed else layout
@@ -72,7 +72,8 @@ def _layout(dims: tuple[int, ...], strides: Sequence[int]) -> MatrixLayout | Non
     return MatrixLayout(True, rows if cols == 1 else strides[-1], step) if strides[-2] == 1 else None
 
 
-def _contiguous_strides(dims: tuple[int, ...]) -> list[int]:
+def contiguous_strides(dims: tuple[int, ...]) -> list[int]:
+    """Elements between neighbours along each axis of what lies without gaps."""
     strides = [1] * len(dims)
     for axis in reversed(range(len(dims) - 1)):
         strides[axis] = strides[axis + 1] * dims[axis + 1]

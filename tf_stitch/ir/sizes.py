@@ -150,7 +150,8 @@ def order(value: int) -> tuple[int, int]:
 
 
 def solve(a: int, b: int) -> tuple[str, int] | None:
-    """The dimension that a == b decides, and its value, where one side is a multiple of a dimension alone."""
+    """The dimension that a == b decides, and its value, where one side is a multiple of a dimension alone. Of two
+    products of dimensions, those of equal value are taken to be one."""
     (left, c), (right, d) = (t[0] if len(t := _terms(x)) == 1 else ((), 0) for x in (a, b))
     if not c or not d:
         return None
@@ -159,7 +160,8 @@ def solve(a: int, b: int) -> tuple[str, int] | None:
     for one, k, other, n in ((left, c, right, d), (right, d, left, c)):
         if len(one) == 1 and n % k == 0 and one[0] not in other:
             return one[0].name, _make(((other, n // k),))
-    return None
+    pairs = ((one, other) for one in left for other in right if one.value == other.value)
+    return next(((one.name, _make((((other,), 1),))) for one, other in pairs), None) if c == d else None
 
 
 def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:

@@ -292,8 +292,10 @@ def _floordiv(index: Index, divisor: int) -> Index:
     factor = max((g for _, c in rest.terms if (g := common_divisor(c, divisor)) not in (1, divisor)), key=order,
                  default=0)
     if factor != 0 and surely_less(-1, rest.bounds[0]):
-        # In steps, so that the parts of a delinearised index have one form.
-        return quotient + _floordiv(_floordiv(rest, factor), divisor // factor)
+        # In steps, so that the parts of a delinearised index have one form. One that takes nothing out would be undone.
+        stepped = _floordiv(rest, factor)
+        if stepped.terms != ((FloorDiv(rest, factor), 1),):
+            return quotient + _floordiv(stepped, divisor // factor)
     return quotient + Index(((FloorDiv(rest, divisor), 1),))
 
 

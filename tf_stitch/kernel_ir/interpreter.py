@@ -20,6 +20,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
+from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.verifier import between_barriers
@@ -72,6 +73,7 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
 
 _Writers: TypeAlias = dict[tuple[str, int], tuple[int, Any]]
 """Elements written since the last grid barrier, by whom and with what."""
+_Elements: TypeAlias = dict[tuple[str, int], Any]
 
 
 def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int | None]) -> None:
@@ -97,6 +99,7 @@ class _Block:
         self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
         self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
         self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
+        self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # those of each fetch, by thread
         self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
 
     def run(self, part: Sequence[k.Stmt]) -> None:
@@ -124,9 +127,37 @@ class _Block:
             self.epoch += is_barrier(stmt) and len(active) == self.threads
         elif isinstance(stmt, k.Array):
             self._array(stmt, active)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt)
         else:
             for thread in active:
                 self._per_thread(stmt, thread)
+
+    def _attention(self, stmt: k.Attention) -> None:
+        """The block's queries, by the first thread."""
+        shape, rows = stmt.shape, stmt.tiling.rows
+        matrix, part = divmod(self.block, -(-shape.queries // rows))
+        outer, head = divmod(matrix, shape.heads)
+
+        def matrix_of(name: str, place: Rows, count: int, columns: int) -> NDArray[Any]:
+            first = place.offset + outer * place.outer + head * place.head
+            at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
+            return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
+
+        q = matrix_of(stmt.q, shape.q, shape.queries, shape.depth)
+        keys = matrix_of(stmt.k, shape.k, shape.keys, shape.depth)
+        v = matrix_of(stmt.v, shape.v, shape.keys, shape.width)
+        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
+            scores = keys @ q[query]
+            for key in range(shape.keys):
+                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, query, key), strict=True)
+                self.scalars[0][stmt.score] = scores[key]
+                self._run(stmt.body, [0])
+                scores[key] = self.scalars[0][stmt.score]
+            weights = np.exp(scores - scores.max())
+            for column, value in enumerate(weights @ v / weights.sum()):
+                place = shape.out.offset + outer * shape.out.outer + head * shape.out.head + query * shape.out.row
+                self._store(stmt.out, place + column, value)
 
     def _for(self, stmt: k.For, active: list[int]) -> None:
         for i in range(stmt.var.extent):
@@ -173,11 +204,29 @@ class _Block:
         elif isinstance(stmt, k.StoreVector):
             for i in range(stmt.width):
                 self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
+        elif isinstance(stmt, k.Fetch):
+            self._fetch(stmt, t)
+        elif isinstance(stmt, k.AwaitFetches):
+            while len(self.under_way[t]) > stmt.pending:
+                for (array, at), value in self.under_way[t].pop(0).items():
+                    self._set(array, at, value, t)
         elif isinstance(stmt, k.Fail):
             if not self._value(stmt.unless, t):
                 raise KernelFailure("an index is out of range")
         elif not isinstance(stmt, k.Comment):
             raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
+
+    def _fetch(self, stmt: k.Fetch, t: int) -> None:
+        """What the elements held is lost at once; what comes can be read when it was awaited."""
+        at = self._index(stmt.at, t)
+        for i in range(at, at + stmt.width):
+            self._check_race(stmt.array, i, t, "writes")
+            self.arrays[t][stmt.array].pop(i, None)
+        elements: _Elements = {}
+        if stmt.inside is None or self._value(stmt.inside, t):
+            index = self._aligned(stmt.index, stmt.width, t)
+            elements = {(stmt.array, at + i): self._load(stmt.buffer, index + i) for i in range(stmt.width)}
+        self.under_way[t].append(elements)
 
     def _all_reduce(self, stmt: k.AllReduce | k.ArgAllReduce, active: list[int]) -> None:
         if self.threads % stmt.width or len(active) % stmt.width:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
 from tf_stitch.kernel_ir.index import Index, Var
 
 
@@ -79,6 +80,13 @@ class Apply:
 
 
 Expr: TypeAlias = Literal | Local | FromIndex | Load | Element | InRange | Apply
+
+
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """The condition that both hold; None always holds."""
+    if a is None or b is None:
+        return a or b
+    return Apply(OpKind.AND, (a, b), DType.BOOL)
 
 
 # Statements.
@@ -214,14 +222,24 @@ class Loop(Enum):
     UNROLL = "unroll"
 
 
+TOGETHER = 4
+"""Iterations of a GPU's loop whose loads are under way together, if nothing else is asked for."""
+
+
 @dataclass(frozen=True)
 class For:
-    """var from 0 to extent - 1, and below `limit` where given."""
+    """var from 0 to extent - 1, and below `limit` where given.
+
+    Attributes:
+        together: iterations of a serial loop that are written out on a GPU, so that their loads do not wait for each
+            other.
+    """
 
     var: Var
     body: tuple[Stmt, ...]
     loop: Loop = Loop.SERIAL
     limit: Index | None = None
+    together: int = TOGETHER
 
 
 @dataclass(frozen=True)
@@ -253,6 +271,26 @@ class ArgAllReduce:
 @dataclass(frozen=True)
 class Barrier:
     """Every thread of the block waits here."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Begins array[at : at+width] = buffer[index : index+width] where `inside` holds (None: everywhere): 16 bytes that
+    come while the thread does something else. The array is shared; no other thread touches these elements."""
+
+    array: str
+    at: Index
+    buffer: str
+    index: Index
+    width: int
+    inside: Expr | None = None
+
+
+@dataclass(frozen=True)
+class AwaitFetches:
+    """All that this thread has begun to fetch is there, but for the last `pending` fetches."""
+
+    pending: int
 
 
 @dataclass(frozen=True)
@@ -296,9 +334,40 @@ class GroupBarrier:
     """As GridBarrier for the blocks of a group. Stands at the top of a grid loop's body: no thread can miss it."""
 
 
+@dataclass(frozen=True)
+class Attention:
+    """out = softmax(score(q k^T)) v, all threads of the block together, each block its queries of one head. See
+    kernel_ir.attention.
+
+    Attributes:
+        q, k, v, out: buffers.
+        tiles: a shared array of `shared_words` elements.
+        outer, head, query, key: variables of `body`: where a score stands.
+        score: a scalar of `body`: the product of the query and the key, which `body` makes what softmax gets.
+    """
+
+    shape: AttentionShape
+    tiling: AttentionTiling
+    q: str
+    k: str
+    v: str
+    out: str
+    tiles: str
+    outer: Var
+    head: Var
+    query: Var
+    key: Var
+    score: str
+    body: tuple[Stmt, ...]
+
+    @property
+    def position(self) -> tuple[Var, Var, Var, Var]:
+        return self.outer, self.head, self.query, self.key
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
-                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fail | Comment | GridLoop
-                   | GridBarrier | GroupBarrier)
+                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fetch | AwaitFetches | Fail | Comment
+                   | GridLoop | GridBarrier | GroupBarrier | Attention)
 
 
 class Mode(Enum):
@@ -335,7 +404,8 @@ class Program:
     Attributes:
         cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
         title: what it computes, from the user's node names; a comment only.
-        resident: where blocks wait for each other, how many of them a processor has to hold; a bound on registers.
+        resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound
+            on registers. 0: not decided here.
     """
 
     buffers: tuple[Buffer, ...]

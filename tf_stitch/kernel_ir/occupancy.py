@@ -33,9 +33,10 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
     others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
     than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
-    compiler does: COMPILERS_CHOICE."""
-    if programs[0].cooperative:
-        return programs[0].resident
+    compiler does: COMPILERS_CHOICE. A program may say itself how many."""
+    resident = max(program.resident for program in programs)
+    if resident:
+        return resident
     by_registers = min(_resident(p.threads, array_registers(p), 0, device) for p in programs)
     fit = min(_resident(p.threads, array_registers(p), shared_bytes(p), device) for p in programs)
     grid = sum(program.grid for program in programs)

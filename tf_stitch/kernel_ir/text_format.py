@@ -57,15 +57,22 @@ def _block(body: Sequence[k.Stmt], indent: str) -> Iterator[str]:
 
 def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
     match stmt:
-        case k.For(var, body, loop, limit):
+        case k.For(var, body, loop, limit, at_once):
             until = f" while {var.name} < {limit}" if limit is not None else ""
-            yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{until}:"
+            by = f" by {at_once}" if loop is k.Loop.SERIAL and at_once != k.TOGETHER else ""
+            yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{by}{until}:"
             yield from _block(body, indent + "  ")
         case k.GridLoop(blocks, body, backwards, group):
-            together = f", {group} blocks together" if group > 1 else ""
+            meeting = f", {group} blocks together" if group > 1 else ""
             order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
-            yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
+            yield f"{indent}for {k.BLOCK} in {order} over the grid{meeting}:"
             yield from _block(body, indent + "  ")
+        case k.Attention(shape, tiling):
+            form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
+            yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x" \
+                  f"{tiling.key_warps} warps of {tiling.warp_keys} keys:"
+            yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
+            yield from _block(stmt.body, indent + "    ")
         case k.If(condition, body, orelse):
             yield f"{indent}if {format_expr(condition)}:"
             yield from _block(body, indent + "  ")
@@ -107,6 +114,11 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
         case k.ArgAllReduce(best, at, kind, width):
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
+        case k.Fetch(array, at, buffer, index, width, inside):
+            where = f" if {format_expr(inside)}" if inside is not None else ""
+            return f"fetch {array}[{at}:+{width}] = {buffer}[{index}:+{width}]{where}"
+        case k.AwaitFetches(pending):
+            return f"await all fetches but {pending}"
         case k.Barrier():
             return "barrier"
         case k.GridBarrier():

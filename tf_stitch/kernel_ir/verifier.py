@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
+from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses, arrays, operands
+
+FETCH_BYTES = 16
+"""Of a fetch."""
 
 
 def verify_program(program: k.Program) -> None:
@@ -112,6 +116,8 @@ class _Verifier:
         elif isinstance(stmt, k.If):
             for side in (stmt.body, stmt.orelse):
                 self.body(side, scope.inner(), parted=True)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt, scope, parted)
         elif isinstance(stmt, k.Let):
             scope.scalars[stmt.name] = False
         elif isinstance(stmt, k.Accumulator):
@@ -137,6 +143,8 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
+        elif isinstance(stmt, k.Fetch):
+            self._fetch(stmt, scope)
         _require(not isinstance(stmt, k.GridLoop | k.GridBarrier | k.GroupBarrier),
                  f"{type(stmt).__name__} inside a grid loop")
         if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
@@ -144,6 +152,18 @@ class _Verifier:
         if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
             _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
                      f"a reduction over {stmt.width} of {self.program.threads} threads")
+
+    def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:
+        _require(not parted, "attention where threads part")
+        _require(self.program.threads == stmt.tiling.threads, f"attention by {self.program.threads} threads")
+        for name in (stmt.q, stmt.k, stmt.v, stmt.out):
+            self._buffer(name, writes=name == stmt.out)
+        words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
+        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
+        inner = scope.inner()
+        inner.indices |= {variable.name: variable.extent for variable in stmt.position}
+        inner.scalars[stmt.score] = True
+        self.body(stmt.body, inner, parted=True)
 
     def _differs(self, index: Index) -> bool:
         """Whether threads of one block may see different values."""
@@ -159,6 +179,16 @@ class _Verifier:
                  f"a vector of {stmt.width} at {stmt.index}")
         _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
+
+    def _fetch(self, stmt: k.Fetch, scope: _Scope) -> None:
+        self._buffer(stmt.buffer, writes=False)
+        buffer = self.buffers[stmt.buffer]
+        _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is fetched")
+        _require(stmt.width * buffer.dtype.size == FETCH_BYTES, f"a fetch of {stmt.width} elements")
+        _require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
+        for index in (stmt.at, stmt.index):
+            _require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),
+                     f"a fetch of {stmt.width} at {index}, which is not a multiple of it")
 
     def _buffer(self, name: str, writes: bool) -> None:
         _require(name in self.buffers, f"buffer {name} is not declared")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.index import Index, constant
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class BufferAccess:
 
 def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
     """The bodies inside a statement."""
-    if isinstance(stmt, k.For | k.GridLoop):
+    if isinstance(stmt, k.For | k.GridLoop | k.Attention):
         return (stmt.body,)
     return (stmt.body, stmt.orelse) if isinstance(stmt, k.If) else ()
 
@@ -48,6 +48,10 @@ def operands(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
         yield stmt.source
     elif isinstance(stmt, k.LoadVector):
         yield from (stmt.at, stmt.index)
+    elif isinstance(stmt, k.Fetch):
+        yield from (stmt.at, stmt.index)
+        if stmt.inside is not None:
+            yield stmt.inside
     elif isinstance(stmt, k.StoreVector):
         yield stmt.index
     elif isinstance(stmt, k.If):
@@ -76,8 +80,10 @@ def evaluated(stmt: k.Stmt) -> Iterator[k.Expr]:
 def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     """Accesses of a statement without those of its bodies."""
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
-    if isinstance(stmt, k.LoadVector | k.Store | k.StoreVector):
-        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector))
+    if isinstance(stmt, k.LoadVector | k.Fetch | k.Store | k.StoreVector):
+        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector | k.Fetch))
+    elif isinstance(stmt, k.Attention):  # many elements each; here the first
+        yield from (BufferAccess(name, constant(0), name == stmt.out) for name in (stmt.q, stmt.k, stmt.v, stmt.out))
 
 
 def accesses(body: Sequence[k.Stmt]) -> Iterator[BufferAccess]:
@@ -94,17 +100,19 @@ def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.A
 def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
     """Names of the arrays that a statement reads or writes itself."""
     yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
-    if isinstance(stmt, k.SetElement | k.LoadVector | k.StoreVector):
+    if isinstance(stmt, k.SetElement | k.LoadVector | k.StoreVector | k.Fetch):
         yield stmt.array
     elif isinstance(stmt, k.Array) and stmt.init is not None:
         yield stmt.name
+    elif isinstance(stmt, k.Attention):
+        yield stmt.tiles
 
 
 def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
     """The body with every statement changed, those inside another first."""
     out: list[k.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop):
+        if isinstance(stmt, k.For | k.GridLoop | k.Attention):
             stmt = replace(stmt, body=rewritten(stmt.body, change))
         elif isinstance(stmt, k.If):
             stmt = replace(stmt, body=rewritten(stmt.body, change), orelse=rewritten(stmt.orelse, change))

@@ -12,8 +12,6 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.walk import bodies, statements
 
-UNROLLED = 4
-"""Iterations of a serial loop whose loads are under way together (`#pragma unroll 4`)."""
 SECTOR_BYTES = 32
 """What memory moves at least."""
 LINE_BYTES = 64
@@ -62,6 +60,7 @@ class Work:
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
+        products: multiplications with additions by tensor cores, in TF32.
     """
 
     vector: dict[Op, float] = field(default_factory=dict)
@@ -74,6 +73,7 @@ class Work:
     elements: float = 0
     registers: int = 0
     shared_bytes: int = 0
+    products: float = 0
 
 
 def count_work(program: k.Program) -> Work:
@@ -119,6 +119,10 @@ class _Counter:
             store = isinstance(stmt, k.StoreVector)
             self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
+        elif isinstance(stmt, k.Fetch):  # nothing waits for it
+            rounds = self._loading
+            self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
+            self._loading = rounds
         elif isinstance(stmt, k.Array):
             self._array(stmt)
         elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
@@ -126,6 +130,8 @@ class _Counter:
             self._reduction(stmt.width, members, times)
         elif isinstance(stmt, k.Barrier):
             self._reduction(self._threads, 0, times)
+        elif isinstance(stmt, k.Attention):
+            self._attention(stmt, times)
         else:
             self._scalar_statement(stmt, times, simd, serial)
 
@@ -167,7 +173,7 @@ class _Counter:
         self._loops.pop()
         inside = self._loading - before
         if inside and stmt.loop is k.Loop.SERIAL and self._thread is not None:
-            self._loading = before + inside * max(1.0, extent / UNROLLED)
+            self._loading = before + inside * max(1.0, extent / stmt.together)
 
     def _still(self, condition: k.Expr) -> float:
         """Iterations of the innermost loops that a condition stays the same in: compilers ask it outside."""
@@ -185,6 +191,25 @@ class _Counter:
             return
         longer = max(bodies(stmt), key=lambda side: sum(not bodies(s) for s in statements(side)))
         self.body(longer, times, simd, serial)
+
+    def _attention(self, stmt: k.Attention, times: float) -> None:
+        """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and
+        their sums wait for each other."""
+        shape, tiling = stmt.shape, stmt.tiling
+        scores = times * tiling.rows * shape.keys / tiling.threads
+        own = {stmt.q: tiling.rows * shape.depth, stmt.out: tiling.rows * shape.width}
+        for name, elements in (*own.items(), (stmt.k, shape.keys * shape.depth), (stmt.v, shape.keys * shape.width)):
+            count = times * elements / tiling.threads
+            self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
+        self.body(stmt.body, scores, None, None)
+        self.work.products += scores * (shape.depth + shape.width) * shape.dtype.size / 4
+        for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
+            self._op(DType.F32, kind, count, None)
+        tiles = -(-shape.keys // tiling.tile)
+        self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times
+        self._loading = 1.0
+        self.close_round(times)
 
     def _array(self, stmt: k.Array) -> None:
         if stmt.space is k.Space.SHARED:

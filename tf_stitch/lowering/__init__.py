@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_stitch.lowering.attention import lower_attention
 from tf_stitch.lowering.column import lower_column
 from tf_stitch.lowering.elementwise import lower_elementwise
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -12,7 +13,7 @@ from tf_stitch.lowering.transpose import lower_transpose
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 
 _LOWER = {Rule.ROW: lower_row, Rule.COLUMN: lower_column, Rule.MIXED: lower_mixed, Rule.TRANSPOSE: lower_transpose,
-          Rule.ELEMENTWISE: lower_elementwise, Rule.SCAN: lower_scan}
+          Rule.ELEMENTWISE: lower_elementwise, Rule.SCAN: lower_scan, Rule.ATTENTION: lower_attention}
 
 
 def lower(schedule: KernelSchedule) -> LoweredKernel:

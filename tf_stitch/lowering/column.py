@@ -22,6 +22,10 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
+FEWEST_ROWS = 4
+"""Partial results of a column that are left when every thread of the block has combined some: fewer than that are not
+worth the barrier."""
+
 
 def lower_column(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a column schedule. domain.rows counts kept elements, domain.cols reduced ones.
@@ -61,7 +65,7 @@ class _ColumnLowering:
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
         with out.when(inside):
             column = self._column(chunk, inside)
-            with out.loop(step, k.Loop.SERIAL), out.when(short):
+            with out.loop(step, k.Loop.SERIAL, together=self.schedule.together or k.TOGETHER), out.when(short):
                 here = row if short is None else out.clamped("row", row, self.length)
                 self._accumulate(sums, elements, here, (outer, column), limit)
         if self.group_rows > 1:
@@ -151,11 +155,33 @@ class _ColumnLowering:
                 out.emit(k.SetElement(shared[node], down * width + column,
                                       k.Element(name, var(self.lane), node.type.dtype.compute)))
         out.emit(k.Barrier())
-        other = Var("other", self.group_rows - 1)
-        with out.when(k.InRange(down, 0, 1)), out.loop(other, k.Loop.SERIAL), out.loop(self.lane, k.Loop.UNROLL):
-            for node, name in sums.items():
-                partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
-                out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
+        rows = self._meet_in_threads(shared, width)
+        other = Var("other", rows - 1)
+        with out.when(k.InRange(down, 0, 1)):
+            if rows < self.group_rows:
+                with out.loop(self.lane, k.Loop.UNROLL):
+                    for node, name in sums.items():
+                        first = k.Element(shared[node], column, node.type.dtype.compute)
+                        out.emit(k.SetElement(name, var(self.lane), first))
+            with out.loop(other, k.Loop.SERIAL), out.loop(self.lane, k.Loop.UNROLL):
+                for node, name in sums.items():
+                    partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
+                    out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
+
+    def _meet_in_threads(self, shared: dict[Node, str], width: int) -> int:
+        """Where many groups meet, each thread of the block first combines a few partial results of one column, all of
+        which lie as many threads apart. How many are left of each column."""
+        threads, out = self.mapping.threads, self.out
+        rows = threads // width
+        if rows < FEWEST_ROWS or threads % width:
+            return self.group_rows
+        thread, other = var(Var(k.THREAD, threads)), Var("other", self.mapping.vector - 1)
+        for node, name in shared.items():
+            with out.loop(other, k.Loop.UNROLL):
+                partial = k.Element(name, thread + (var(other) + 1) * threads, node.type.dtype.compute)
+                out.emit(k.SetElement(name, thread, partial, node.kind))
+        out.emit(k.Barrier())
+        return rows
 
     def _operand_index(self, node: Node, row: Index, kept: Index) -> MultiIndex:
         assert isinstance(node.attrs, ReduceAttrs)

@@ -9,9 +9,10 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.planning.stitch_plan import Pattern, attention_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.rules import RULES
+from tf_stitch.schedule.rules.attention import propose_attention
 
 
 def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> LoweredKernel:
@@ -38,6 +39,10 @@ def first_schedule(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -
 
 
 def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: list[str]) -> Iterator[KernelSchedule]:
+    attention = attention_of(pattern)
+    if attention is not None:
+        yield from propose_attention(pattern, attention, device, aligned)
+        return
     product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
     if product is not None:
         raise ScheduleError("a product is a library call of its own", product.loc)

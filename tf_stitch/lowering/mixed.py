@@ -11,6 +11,7 @@ from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.read_ahead import ReadAhead
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.row import RowLowering
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -35,6 +36,9 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
         size = m.items * m.vector if m.items else domain.cols
         out.emit(k.Array(name, node.type.dtype.compute, size, init=initial(node)))
     block, step = var(Var(k.BLOCK, m.grid)), Var("step", m.rows_per_block)
+    if schedule.ahead:
+        lowering.ahead = ReadAhead(schedule, lowering.buffers, lowering.evaluator, step)
+        lowering.ahead.begin()
     with out.loop(step, k.Loop.SERIAL):
         lowering.rows(phases, block * m.rows_per_block + var(step), None)
     buffers = {n: lowering.buffers.writing(n) for n in columns}

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -21,11 +20,13 @@ from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.meeting import Meeting, OwnMaximum
+from tf_stitch.lowering.read_ahead import ReadAhead
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
-from tf_stitch.schedule.phases import Phase, split_phases
+from tf_stitch.schedule.phases import Phase, exponentials, split_phases
 
 
 def lower_row(schedule: KernelSchedule) -> LoweredKernel:
@@ -54,6 +55,8 @@ class RowLowering:
         self.filled: set[Node] = set()
         self.column_sums: dict[Node, str] = {}
         self.inside: k.Expr | None = None  # whether this access is of the row, inside a pass
+        self.own: OwnMaximum | None = None  # of a block, while it stands for the row's
+        self.ahead: ReadAhead | None = None  # rows of a block that follow each other may be read ahead
         self.part = var(Var(k.BLOCK, self.mapping.grid)) % self.mapping.row_blocks  # which of the row's blocks this is
 
     def run(self) -> LoweredKernel:
@@ -76,13 +79,16 @@ class RowLowering:
     def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
         """Everything about one row."""
         for staged in self.schedule.staged:
-            self._declare(staged.node, staged.scheme)
+            if staged.instead_of is None:
+                self._declare(staged.node, staged.scheme)
+            else:
+                self.arrays[staged.node] = self.arrays[staged.instead_of]
         for phase in phases:
-            self._phase(phase, row, valid)
+            self._phase(phase, row, valid, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
             return
         thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads + self.part * self.mapping.threads
-        with self.out.when(_both(first_of(thread), valid)):
+        with self.out.when(k.both(first_of(thread), valid)):
             for node in self.row_outputs:
                 store_row_value(self.evaluator, node, self.writing(node), row)
 
@@ -111,57 +117,54 @@ class RowLowering:
             space = k.Space.SHARED if m.threads > 1 else k.Space.LOCAL
             self.out.emit(k.Array(name, node.type.dtype.compute, self.schedule.row_room or self.domain.cols, space))
 
-    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None) -> None:
+    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, ahead: ReadAhead | None) -> None:
         names = {node: self.out.fresh("acc") for node in phase.reductions}
         for node, name in names.items():
             for stmt in accumulator(node, name):
                 self.out.emit(stmt)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
-        with self.columns() as start:
+        with self.columns(ahead) as start:
             arrays = self.stores.declare(outputs, self.lane)
             with self.lanes(start) as (col, slot):
+                if ahead:
+                    ahead.offer(start[1], self._dominant_index(row, col)[1])
                 self._element(phase, names, outputs, arrays, row, col, slot, valid)
             if outputs:
-                with self.out.when(_both(valid, self.inside)):
+                with self.out.when(k.both(valid, self.inside)):
                     self.stores.flush()
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
         if together and self.mapping.row_threads > 1:
             self.out.emit(k.AllReduce(together, self.mapping.row_threads))
         if together and self.mapping.row_blocks > 1:
-            self._meet_other_blocks({name: node for node, name in names.items()}, row)
+            self._meet(names, row)
         for node, name in names.items():
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
         self.evaluator.later.clear()
 
-    def _meet_other_blocks(self, nodes: dict[str, Node], row: Index) -> None:
-        """Partial results of the blocks of a row, combined by each of them in the same order."""
-        blocks, threads, out = self.mapping.row_blocks, self.mapping.threads, self.out
-        thread = var(Var(k.THREAD, threads))
-        parts = {name: self.buffers.scratch(node.operands[0].type.dtype.compute, self.domain.rows * blocks)
-                 for name, node in nodes.items()}
-        with out.when(first_of(thread)):
-            for name, buffer in parts.items():
-                out.emit(k.Store(buffer, row * blocks + self.part, k.Local(name, nodes[name].operands[0].type.dtype)))
-        out.emit(k.GroupBarrier())
-        for name, node in nodes.items():
-            out.emit(k.Assign(name, k.Literal(initial(node), node.operands[0].type.dtype.compute)))
-        turn = Var("other", ceil_div(blocks, threads))
-        other = var(turn) * threads + thread
-        inside = None if divides(threads, blocks) else k.InRange(other, 0, blocks)
-        with out.loop(turn, k.Loop.UNROLL), out.when(inside):
-            at = row * blocks + (other if inside is None else out.clamped("part", other, blocks))
-            for name, buffer in parts.items():
-                dtype = nodes[name].operands[0].type.dtype.compute
-                out.emit(k.Update(name, nodes[name].kind, k.Load(buffer, at, dtype)))
-        out.emit(k.AllReduce(tuple((name, node.kind) for name, node in nodes.items()), threads))
+    def _meet(self, names: dict[Node, str], row: Index) -> None:
+        """Reductions of this block become those of the row. A maximum that a sum is relative to waits for the sum."""
+        meeting = Meeting(self.schedule, self.out, self.buffers, row, self.part)
+        relative = self.schedule.relative
+        if relative is not None and relative[1] in names:
+            assert self.own is not None
+            factor = meeting.combine_relative(self.own, (names[relative[1]], relative[1]))
+            self.evaluator.scaled |= dict.fromkeys(exponentials(relative), factor)
+        elif relative is not None and relative[0] in names:
+            self.own = meeting.keep_own((names[relative[0]], relative[0]))
+        else:
+            meeting.combine({name: node for node, name in names.items()})
 
     @contextmanager
-    def columns(self) -> Iterator[tuple[Index, Index]]:
+    def columns(self, ahead: ReadAhead | None = None) -> Iterator[tuple[Index, Index]]:
         """A pass over the row: this thread's first column of an access, and the number of the access. In rows that
         blocks share, threads beyond the row read its end again, so that no branch keeps loads from being under way
         together; `inside` guards what they may not do. (In other rows that cost registers: softmax 4096x32000 on an
-        H200 took 303 us without branches, 258 with them.)"""
+        H200 took 303 us without branches, 258 with them.)
+
+        Args:
+            ahead: the row was fetched, and the next one is here.
+        """
         m = self.mapping
         per_pass = m.row_blocks * m.row_threads * m.vector
         item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
@@ -171,7 +174,8 @@ class RowLowering:
         inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
         branches = m.row_blocks == 1
         self.inside = None if branches else inside
-        with self.out.loop(item, kind), self.out.when(inside if branches else None):
+        around = self.out.when(inside if branches else None) if ahead is None else ahead.access(inside, var(item))
+        with self.out.loop(item, kind), around:
             yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
         self.inside = None
 
@@ -213,7 +217,7 @@ class RowLowering:
             else:
                 self.out.emit(k.Update(names[node], node.kind, self._or_neutral(node, value)))
         for node, buffer in outputs:
-            with self.out.when(_both(valid, self.inside) if self.lane is None else None):
+            with self.out.when(k.both(valid, self.inside) if self.lane is None else None):
                 self.stores.store(node, buffer, flat, self.lane, arrays)
         self._keep(slot, flat)
 
@@ -266,8 +270,3 @@ def _axes(node: Node) -> tuple[int, ...]:
     assert isinstance(node.attrs, ReduceAttrs)
     return node.attrs.axes
 
-
-def _both(a: k.Expr | None, b: k.Expr | None) -> k.Expr | None:
-    if a is None or b is None:
-        return a or b
-    return k.Apply(OpKind.AND, (a, b), DType.BOOL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -57,7 +57,9 @@ class ScopedEmitter:
         if known is not None:
             return known
         name = self.fresh("v")
-        self._scopes[depth].statements.append(k.Let(name, value))
+        statements = self._scopes[depth].statements
+        at = _before_loops(statements, value.index) if isinstance(value, k.Load) else len(statements)
+        statements.insert(at, k.Let(name, value))
         self._depth_of[name] = depth
         local = k.Local(name, value.dtype)
         self._scopes[depth].memo[key] = local
@@ -115,7 +117,7 @@ class ScopedEmitter:
         return element.array
 
     @contextmanager
-    def loop(self, over: Var, kind: k.Loop, limit: Index | None = None) -> Iterator[None]:
+    def loop(self, over: Var, kind: k.Loop, limit: Index | None = None, together: int = k.TOGETHER) -> Iterator[None]:
         """Statements inside become the body of a For; a loop of one iteration leaves no trace."""
         if over.extent == 1 and limit is None:
             yield
@@ -124,7 +126,14 @@ class ScopedEmitter:
         with self._scope(guarded=over.extent == 0 or (limit is not None and kind is not k.Loop.SIMD)) as scope:
             self._depth_of[over.name] = len(self._scopes) - 1
             yield
-        self.emit(k.For(over, tuple(scope.statements), kind, limit))
+        self.emit(k.For(over, tuple(scope.statements), kind, limit, together))
+
+    @contextmanager
+    def element(self, position: Sequence[Var], scalar: str) -> Iterator[list[k.Stmt]]:
+        """Statements inside are collected: what becomes of one element, a mutable scalar, at any position."""
+        with self._scope(guarded=False) as scope:
+            self._depth_of |= dict.fromkeys((scalar, *(v.name for v in position)), len(self._scopes) - 1)
+            yield scope.statements
 
     @contextmanager
     def when(self, condition: k.Expr | None) -> Iterator[None]:
@@ -184,3 +193,15 @@ class ScopedEmitter:
 
     def _index_depth(self, index: Index) -> int:
         return max((self._depth_of[v.name] for v in index.variables()), default=0)
+
+
+def _before_loops(statements: Sequence[k.Stmt], index: Index) -> int:
+    """Where a load of `index` goes: before the first loop or barrier behind what it reads, so that it is under way
+    together with theirs, not waited for after them."""
+    names = {v.name for v in index.variables()}
+    first = 0
+    for at, stmt in enumerate(statements):
+        if isinstance(stmt, k.LetIndex) and stmt.var.name in names:
+            first = at + 1
+    waits = (at for at in range(first, len(statements)) if isinstance(statements[at], k.For | k.AllReduce | k.Barrier))
+    return next(waits, len(statements))

@@ -1,4 +1,7 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
+#include <cstdlib>
+#include <string_view>
+
 #include "fallback.h"
 #include "launch.h"
 #include "original_function.h"
@@ -54,6 +57,12 @@ constexpr std::int64_t kAllAligned = 1;  // every data pointer is a multiple of 
 constexpr std::int64_t kTensorFloat32 = 2;  // TensorFlow's settings of products
 constexpr std::int64_t kDeterministic = 4;
 constexpr std::uintptr_t kAlignment = 64;
+
+// NVIDIA's libraries follow this variable whatever they are told; so do our own kernels.
+bool OverriddenTensorFloat32() {
+  static const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
+  return value != nullptr && std::string_view(value) == "0";
+}
 
 class StitchOp final : public tensorflow::OpKernel {
  public:
@@ -160,7 +169,7 @@ class StitchOp final : public tensorflow::OpKernel {
     for (int i = 0; i < num_inputs_; ++i) add(ctx->input(i));
     for (int i = 0; i < num_variables_; ++i) add(variables.tensor(i));
     key[0] = bits % kAlignment == 0 ? kAllAligned : 0;
-    if (on_gpu_ && tsl::tensor_float_32_execution_enabled()) key[0] |= kTensorFloat32;
+    if (on_gpu_ && tsl::tensor_float_32_execution_enabled() && !OverriddenTensorFloat32()) key[0] |= kTensorFloat32;
     if (on_gpu_ && tensorflow::OpDeterminismRequired()) key[0] |= kDeterministic;
     return key;
   }

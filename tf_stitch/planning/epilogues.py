@@ -58,8 +58,8 @@ class Epilogues:
     def _offers(self) -> dict[int, dict[int, list[Positions]]]:
         """For each kernel and each product whose call could take nodes from it: which, from few to many."""
         offers: dict[int, dict[int, list[Positions]]] = {}
-        for product, node in enumerate(self._work):
-            for taken in self._takes(product) if is_large_product(node) else ():
+        for product in range(len(self._work)):
+            for taken in self._takes(product) if self._is_call(product) else ():
                 homes = {self._home[p] for p in taken}
                 if len(homes) == 1:
                     offers.setdefault(homes.pop(), {}).setdefault(product, []).append(taken)
@@ -94,6 +94,11 @@ class Epilogues:
             seen |= fresh
             stack += fresh
         return False
+
+    def _is_call(self, product: int) -> bool:
+        """Whether a node is a product that is no part of an attention."""
+        products = [p for p in self._groups[self._home[product]] if is_large_product(self._work[p])]
+        return products == [product]
 
     def _is_kernel(self, group: int) -> bool:
         return not any(is_large_product(self._work[p]) for p in self._groups[group])

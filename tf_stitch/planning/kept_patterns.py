@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan
+from tf_stitch.ir.graph import Node, users_of
+from tf_stitch.planning.dependence import dependencies, order_groups, update_edges
+from tf_stitch.planning.stitch_plan import (
+    Pattern,
+    StitchPlan,
+    attention_of,
+    delivered,
+    free_nodes,
+    make_pattern,
+    plannable,
+)
 
 
 def fused(pattern: Pattern) -> bool:
@@ -13,12 +21,22 @@ def fused(pattern: Pattern) -> bool:
 
 
 def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
-    """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each."""
-    patterns: list[Pattern] = []
-    for pattern in plan.patterns:
-        count -= fused(pattern)
-        if count >= 0 or not fused(pattern):
-            patterns.append(pattern)
-        else:
-            patterns += plan.singles(pattern)
-    return replace(plan, patterns=patterns)
+    """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each, and
+    so do views that only those others could read as they lie."""
+    counted = [pattern for pattern in plan.patterns if fused(pattern)]
+    kept = counted[:max(count, 0)]
+    nodes = plan.graph.nodes()
+    free = free_nodes(nodes, filter(None, map(attention_of, kept)))
+    work = plannable(plan.graph, free)
+    place = {node: i for i, node in enumerate(work)}
+    groups = [[place[node] for node in pattern.nodes] for pattern in kept]
+    inside = {p for group in groups for p in group}
+    groups += [[p] for p in range(len(work)) if p not in inside]
+    users, wanted = users_of(nodes), frozenset(delivered(plan.graph))
+
+    def pattern_of(group: list[int]) -> Pattern:
+        members: list[Node] = [work[p] for p in group]
+        return make_pattern(members, users, wanted, free)
+
+    order = order_groups(groups, dependencies(nodes, work), update_edges(plan.graph, nodes, work))
+    return StitchPlan(plan.graph, [pattern_of(groups[g]) for g in order], plan.solver, free)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tf_stitch.ir.graph import TensorGraph, users_of
-from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan, delivered, free_nodes, make_pattern
+from tf_stitch.planning.stitch_plan import (
+    SolverReport,
+    StitchPlan,
+    attention_of,
+    delivered,
+    free_nodes,
+    make_pattern,
+)
 
 Groups: TypeAlias = Sequence[Sequence[int]]
 
@@ -24,6 +31,9 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> 
         IndexError: the graph has fewer nodes than that one.
     """
     nodes = graph.nodes()
-    free, users, wanted = free_nodes(nodes), users_of(nodes), frozenset(delivered(graph))
-    patterns = [make_pattern([nodes[i] for i in group], users, wanted, free) for group in groups]
+    users, wanted = users_of(nodes), frozenset(delivered(graph))
+    members = [[nodes[i] for i in group] for group in groups]
+    alone = (make_pattern(group, users, wanted, frozenset()) for group in members)
+    free = free_nodes(nodes, [found for pattern in alone if (found := attention_of(pattern)) is not None])
+    patterns = [make_pattern(group, users, wanted, free) for group in members]
     return StitchPlan(graph, patterns, solver, free)

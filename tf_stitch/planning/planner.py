@@ -11,6 +11,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning import ilp_solver
+from tf_stitch.planning.attention_choice import chosen_attentions
 from tf_stitch.planning.candidates import GrowthOptions, candidates
 from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
@@ -78,23 +79,28 @@ class PartPlan(NamedTuple):
 def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
     """Covers every node that has work in it by patterns, each one kernel or one library call.
 
-    The region is cut into parts (decomposition.py); parts of equal structure are planned once (F13). Library calls then
-    take over what follows their products where that pays (epilogues.py).
+    Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts
+    (decomposition.py); parts of equal structure are planned once (F13). Library calls then take over what follows their
+    products where that pays (epilogues.py).
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
     """
     options = options or PlanOptions()
     nodes = graph.nodes()
-    facts = RegionFacts(users_of(nodes), frozenset(delivered(graph)), free_nodes(nodes))
+    users, wanted = users_of(nodes), frozenset(delivered(graph))
+    attentions = list(chosen_attentions(nodes, users, wanted, times))
+    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions))
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     if len(work) > options.careful:
         options = options.in_haste()
     plans: dict[tuple[object, ...], PartPlan] = {}
-    groups: list[tuple[int, ...]] = []
+    place = {node: p for p, node in enumerate(work)}
+    groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
+    taken = {p for group in groups for p in group}
     reports: list[SolverReport] = []
-    parts = decompose(work, needs, facts.free)
+    parts = [rest for part in decompose(work, needs, facts.free) if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
     for number, positions in enumerate(parts):
         if is_large_product(work[positions[0]]):

@@ -11,18 +11,21 @@ from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size
+from tf_stitch.planning.attention import Attention, attention_to, views_of
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
 
 
-def free_nodes(nodes: Sequence[Node]) -> frozenset[Node]:
+def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = ()) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
     (a learning rate, a bias correction), reshapes beside products, which read and write memory as it lies, and
-    transposes that only products read, at the distances of what lies in memory. They belong to no pattern.
+    transposes that only products read, at the distances of what lies in memory; so do the kernels of attentions, which
+    read slices, too. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
+        attentions: what becomes a kernel each.
     """
     free: set[Node] = set()
     users = users_of(nodes)
@@ -37,6 +40,8 @@ def free_nodes(nodes: Sequence[Node]) -> frozenset[Node]:
             free.update(view for operand in node.operands for view in _views(operand))
         elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
             free.update((node, *_views(node.operands[0])))
+    for attention in attentions:
+        free |= views_of(attention, users, free)
     return frozenset(free)
 
 
@@ -163,7 +168,16 @@ def between(pattern: Pattern) -> list[Node]:
 def is_library_call(pattern: Pattern) -> bool:
     """Whether a pattern is a product alone, or one that no kernel holds, with what the library does to its result."""
     first = pattern.nodes[0]
-    return is_large_product(first) or (len(pattern.nodes) == 1 and first.category is Category.CONTRACTION)
+    if len(pattern.nodes) == 1:
+        return first.category is Category.CONTRACTION
+    return is_large_product(first) and attention_of(pattern) is None
+
+
+def attention_of(pattern: Pattern) -> Attention | None:
+    """The attention that a pattern is, if it is one."""
+    products = [n for n in pattern.nodes if is_large_product(n)]
+    found = attention_to(products[-1], users_of(pattern.nodes), ()) if len(products) == 2 else None
+    return found if found is not None and len(found.nodes) == len(pattern.nodes) else None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
     where = schedule.dominant.loc
     if schedule.rule is Rule.GROUPS:
         raise ScheduleError("joined kernels have the templates of their groups", where)
+    if schedule.rule is Rule.ATTENTION:
+        raise ScheduleError("attention has no template but its own", where)
     if any(isinstance(n, Size) for n in (schedule.domain.rows, schedule.domain.cols)):
         raise ScheduleError("sizes change, and the kernel serves them all: it has no template of its own", where)
     request = _request(template, schedule)

@@ -19,6 +19,7 @@ class Rule(Enum):
     ELEMENTWISE = "elementwise"
     SCAN = "scan"
     GROUPS = "groups"
+    ATTENTION = "attention"
 
 
 class Scheme(Enum):
@@ -81,10 +82,15 @@ class ThreadMapping:
 
 @dataclass(frozen=True)
 class Staged:
-    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack."""
+    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack.
+
+    Attributes:
+        instead_of: a value that was kept before, in whose place it is put: it is computed where that is read last.
+    """
 
     node: Node
     scheme: Scheme
+    instead_of: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,12 @@ class KernelSchedule:
         schemes: the scheme of each value that one node of the pattern hands to another.
         groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
             pattern, those of one tuple side by side. All have the threads of `mapping`.
-        resident: blocks that a processor holds at once, where blocks wait for each other.
+        resident: blocks that a processor holds at once, where blocks wait for each other, or the rule knows; else 0.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
+        relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
+            meeting: each sums relative to its own maximum.
+        ahead: the next row is fetched while this one is worked on (see lowering.read_ahead).
+        together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
     """
 
@@ -119,6 +129,9 @@ class KernelSchedule:
     groups: tuple[tuple[KernelSchedule, ...], ...] = ()
     resident: int = 0
     launched: int = 0
+    relative: tuple[Node, Node] | None = None
+    ahead: bool = False
+    together: int = 0
     origin: Origin = Origin.RULE
 
     def text(self) -> str:
@@ -127,9 +140,12 @@ class KernelSchedule:
         d = self.domain
         lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
-                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")]
+                 f" vector={m.vector} items={m.items}" + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")
+                 + " one meeting" * (self.relative is not None) + " ahead" * self.ahead
+                 + (f" together={self.together}" if self.together else "")]
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)
             lines += [f"  {line}" for group in together for line in group.text().splitlines()]
-        lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}" for s in self.staged]
+        lines += [f"  staged {s.node.kind.value} {s.node.type}: {s.scheme.value}"
+                  + (f" instead of {s.instead_of.kind.value}" if s.instead_of else "") for s in self.staged]
         return "\n".join(lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 
 HEAVY = 5
@@ -56,6 +57,50 @@ def reduction_depths(pattern: Pattern) -> dict[Node, int]:
         below = max((depth.get(o, 0) for o in node.operands), default=0)
         depth[node] = below + (node.category is Category.REDUCTION)
     return depth
+
+
+def relative_sum(pattern: Pattern, phases: Sequence[Phase]) -> tuple[Node, Node] | None:
+    """A maximum of x and the sum of exp(x - maximum), if they are all that two phases compute: the sum can be taken
+    relative to another number and scaled later, as long as nothing is kept that was computed from the maximum."""
+    for first, second in pairwise(phases):
+        if len(first.reductions) != 1 or len(second.reductions) != 1 or second.outputs:
+            continue
+        found = first.reductions[0], second.reductions[0]
+        maximum, total = found
+        if maximum.kind is OpKind.MAX and total.kind is OpKind.SUM and total.operands[0].kind is OpKind.EXP:
+            exponential, *rest = exponentials(found)
+            x, other = rest[0].operands if rest else (None, exponential)
+            while other.kind in (OpKind.RESHAPE, OpKind.BROADCAST) and pattern.holds(other):
+                other = other.operands[0]
+            if x is maximum.operands[0] and other is maximum:
+                return found
+    return None
+
+
+def exponentials(relative: tuple[Node, Node]) -> list[Node]:
+    """What is computed of an element for a sum of exponentials: the exponential, and the difference below it."""
+    exponential = relative[1].operands[0]
+    return [exponential, *(o for o in exponential.operands if o.kind is OpKind.SUB)]
+
+
+def read_by_exponentials_alone(relative: tuple[Node, Node], phases: Sequence[Phase]) -> bool:
+    """Whether later phases need the operand of the maximum for nothing but the exponential."""
+    exponential, operand = exponentials(relative)[0], relative[0].operands[0]
+    later = phases[[relative[1] in p.reductions for p in phases].index(True) + 1:]
+    stack, seen = [root for phase in later for root in phase.roots], {exponential}
+    while stack:
+        node = stack.pop()
+        if node is operand:
+            return False
+        if node not in seen and node.type.numel == operand.type.numel:
+            seen.add(node)
+            stack.extend(node.operands)
+    return True
+
+
+def fetched_values(pattern: Pattern, kept: Sequence[Node]) -> list[Node]:
+    """Of the values that are kept over the phases of a row, those that come from outside."""
+    return [n for n in kept if not pattern.holds(n)]
 
 
 def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads: bool) -> list[Node]:

@@ -13,6 +13,7 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.row_tiling import tile_rows
+from tf_stitch.schedule.rules.mixed_reduction import reads_ahead
 from tf_stitch.schedule.rules.transpose import TILE
 from tf_stitch.schedule.schemes import WARP
 from tf_stitch.schedule.tilings import on_gpu
@@ -83,7 +84,8 @@ def _mixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> Ke
         raise ScheduleError(f"{threads} threads and accesses of {vector} take a row in {items}", schedule.dominant.loc)
     if threads % WARP or threads & (threads - 1):
         raise ScheduleError(f"rows of {threads} threads; powers of two from {WARP} can be", schedule.dominant.loc)
-    return _mapped(schedule, threads=threads, row_threads=threads, vector=vector, items=items)
+    mapped = _mapped(schedule, threads=threads, row_threads=threads, vector=vector, items=items)
+    return replace(mapped, ahead=reads_ahead(mapped, device))
 
 
 def _transpose(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

@@ -48,6 +48,7 @@ _GPU: Mapping[Rule, Layout] = {
     Rule.TRANSPOSE: ((_GRID, _STEPS, Slot(LevelKind.CTA, "down")), (_GRID, _ACROSS)),
     Rule.ELEMENTWISE: ((_GRID, _ITEMS, Slot(LevelKind.CTA, "threads", always=True), _VECTOR),),
     Rule.SCAN: ((_GRID, Slot(LevelKind.CTA, "threads", always=True)), (_STEPS,)),
+    Rule.ATTENTION: ((_GRID, Slot(LevelKind.CTA, "rows_per_block", always=True)), (_STEPS, _ACROSS, _ITEMS)),
 }
 _CPU: Mapping[Rule, Layout] = {
     Rule.ROW: ((_GRID,), (_STEPS,)),

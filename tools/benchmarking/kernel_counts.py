@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ CLASSES = ("memory", "library", "copies")
 LISTED = 100
 """Kernels that are listed one by one, the longest first."""
 
-_LIBRARY_KERNEL = re.compile(r"gemm|gemv|cublas|cudnn|cutlass|xmma|conv|splitK|dot_kernel|implicit|winograd", re.I)
+_LIBRARY_KERNEL = re.compile(r"gemm|gemv|cublas|cudnn|cutlass|xmma|conv(?!er)|splitK|dot_kernel|implicit|winograd",
+                             re.I)
 _COPY = re.compile(r"memcpy|memset|^copy", re.I)
 _LIBRARY_OP = re.compile(r"MatMul|Conv\d|Convolution|_Mkl.*(MatMul|Conv)|Einsum|CudnnRNN")
 _LIBRARY_THUNK = re.compile(r"^(dot|convolution|custom-call|MatMul|Conv|onednn|ynn)", re.I)
@@ -71,8 +72,9 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
 
     Returns:
         "classes": class -> count, without regions on a CPU; "class_us": class -> microseconds, regions among the
-        memory-intensive; "regions": region -> how often its op ran on a CPU; "kernels": of memory-intensive kernels on
-        a GPU, the longest first, [name, count, microseconds, occupancy in percent or None].
+        memory-intensive; "regions": region -> how often its op ran on a CPU; "kernels" and "library": memory-intensive
+        kernels and those of libraries on a GPU, the longest first, [name, count, microseconds, occupancy in percent
+        or None].
     """
     import tensorflow as tf
 
@@ -84,12 +86,10 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
                 step()
         planes = _planes(Path(folder))
     devices = [events for name, events in planes.items() if name.startswith("/device:GPU")]
-    classes, kernels = Classes(), []
-    for name, events in ((n, e) for plane in devices for n, e in plane.items()):
-        kind = kernel_class(name)
-        classes.add(kind, events)
-        if kind == "memory":
-            kernels.append([name, events.count / steps, events.us / steps, events.occupancy])
+    classes = Classes()
+    for plane in devices:
+        for name, events in plane.items():
+            classes.add(kernel_class(name), events)
     if not devices:
         host = planes.get("/host:CPU", {})
         for name, events in host.items():
@@ -97,7 +97,14 @@ def profiled(step: Callable[[], object], steps: int) -> dict[str, Any]:
     return {"classes": {c: classes.counts[c] / steps for c in CLASSES},
             "class_us": {c: classes.us[c] / steps for c in CLASSES},
             "regions": {region: count / steps for region, count in classes.regions.items()},
-            "kernels": sorted(kernels, key=lambda kernel: -kernel[2])[:LISTED]}  # fmt: skip
+            "kernels": _longest(devices, "memory", steps), "library": _longest(devices, "library", steps)}  # fmt: skip
+
+
+def _longest(devices: Sequence[Mapping[str, Events]], kind: str, steps: int) -> list[list[Any]]:
+    """Of a class's kernels on all devices [name, count, microseconds, occupancy], per step."""
+    found = [[name, events.count / steps, events.us / steps, events.occupancy]
+             for plane in devices for name, events in plane.items() if kernel_class(name) == kind]  # fmt: skip
+    return sorted(found, key=lambda kernel: -kernel[2])[:LISTED]
 
 
 def kernel_class(name: str) -> str:

@@ -32,6 +32,16 @@ def sizes_of(case: ModelCase) -> dict[str, Any]:
     return asdict(load(case.model).configs[case.config])
 
 
+def shapes_of(case: ModelCase) -> int:
+    """How many shapes its batches have: each is compiled, and timed by the guard, for itself."""
+    from models.zoo import load
+
+    model = load(case.model)
+    data = model.data(model.configs[case.config], np.random.default_rng(0))
+    batches = data.train if case.mode == "train" else data.infer
+    return len({tuple((name, value.shape) for name, value in sorted(batch.items())) for batch in batches})
+
+
 def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
     """One step; it gives the loss, or the root mean square of the first output. Steps go through the batches."""
     from models.program import Options

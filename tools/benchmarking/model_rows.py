@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarking.guard_facts import guard_cell, guard_facts
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
-from benchmarking.model_cases import ModelCase, sizes_of
+from benchmarking.model_cases import ModelCase, shapes_of, sizes_of
 from benchmarking.pattern_facts import graph_size, pattern_facts
 from benchmarking.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
@@ -29,7 +29,8 @@ class Plan:
     """How a row is measured.
 
     Attributes:
-        warm_up: steps of tf_stitch before the first turn, by when the guard has decided; others take PLAIN_WARM_UP.
+        warm_up: steps of tf_stitch with each shape before the first turn, by when the guard has decided; others take
+            PLAIN_WARM_UP.
         rounds: turns of each backend.
         seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
@@ -94,7 +95,8 @@ class RowMeasurement:
     def __init__(self, case: ModelCase, backends: Sequence[str], plan: Plan) -> None:
         self._case, self._backends, self._plan = case, backends, plan
         self.row: Result = {
-            "case": str(case), **asdict(case), "sizes": sizes_of(case), "backends": list(backends),
+            "case": str(case), **asdict(case), "sizes": sizes_of(case), "shapes": shapes_of(case),
+            "backends": list(backends),
             "plan": asdict(plan), "command": " ".join(["python", *sys.argv]),
             "machine": describe_cpu() | describe_gpu(),
             "variables": {k: v for k, v in os.environ.items() if k.startswith("TF_STITCH") and k != "TF_STITCH_CACHE"},
@@ -170,7 +172,9 @@ class RowMeasurement:
         self.row[f"{backend}_warm_up_steps"] = steps
 
     def _warm_up_steps(self, backend: str) -> int:
-        return self._plan.warm_up if backend in ("stitch", *ABLATIONS) else min(PLAIN_WARM_UP, self._plan.warm_up)
+        if backend in ("stitch", *ABLATIONS):
+            return self._plan.warm_up * self.row["shapes"]
+        return min(PLAIN_WARM_UP, self._plan.warm_up)
 
     def _turns(self) -> dict[str, list[float]]:
         """Seconds of each backend's steps, in turns of about equal time."""
@@ -233,6 +237,7 @@ class RowMeasurement:
         classes = with_regions(counts, report)
         self.row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
+                     f"{backend}_library_kernels": counts["library"],
                      f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
         if report is not None and backend == "stitch":
             self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),

@@ -22,9 +22,8 @@ BATCHES = (1, 16)
 SIZES = {"cpu": (1, 8, 32, 128, 512), "cuda": (1, 16, 64, 256, 1024, 4096)}
 """Of each of m, k and n; further ones take as long as their multiply-adds say."""
 DTYPES: dict[str, tuple[DType, ...]] = {"cpu": (DType.F32,), "cuda": ()}
-"""None on a GPU: on an H200 a tenth of the times were below what its arithmetic allows. A call there takes the host
-longer than the products in it, so that differences of calls are noise; it wants many more in a row, as
-product_benchmark.py."""
+"""None on a GPU, where a call takes the host longer than the products in it: on an H200 a tenth of the times were below
+what its arithmetic allows. Those of few rows are measured without TensorFlow (few_rows.py)."""
 BUSY = {"cpu": 1 << 22, "cuda": 1 << 33}
 """Multiply-adds of one call, about: what is measured takes longer than what the host adds."""
 CHECKED: dict[str, tuple[Sizes, ...]] = {
@@ -58,10 +57,11 @@ class Executor:
         self._runner = ProductRunner(self._device)
 
     def calibrate(self) -> dict[str, Any]:
-        """op_us and products."""
+        """op_us, and products of a CPU."""
         short, long = (min(self._runner.chain_seconds(n, CALLS)) for n in (CHAIN, 3 * CHAIN))
         products = {dtype.value: self._product_times(dtype) for dtype in DTYPES[self._target]}
-        return rounded({"op_us": (long - short) / (2 * CHAIN) * 1e6, "products": products})
+        found = {"op_us": (long - short) / (2 * CHAIN) * 1e6}
+        return rounded(found | {"products": products} if products else found)
 
     def check_errors(self, profile: DeviceProfile) -> Iterator[str]:
         """A line for products of sizes between those of the grid: measured and predicted."""

@@ -25,7 +25,7 @@ def table(profile: DeviceProfile) -> str:
     for dtype, ops in profile.rates:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
     for dtype, times in profile.products:
-        lines += [f"{dtype} products, us:", *_squares(times)]
+        lines += [f"{dtype} products, us:", *(_squares(times) or _few_rows(times))]
     return "\n".join(lines)
 
 
@@ -33,6 +33,14 @@ def _squares(times: ProductTimes) -> list[str]:
     """Of square matrices, in each batch."""
     batches, sizes = times.axes[0], sorted(set(times.axes[1]).intersection(*times.axes[2:]))
     return [f"  {b:>4} x {n}^3 {times.at((b, n, n, n)):10.4g}" for b in batches for n in sizes]
+
+
+def _few_rows(times: ProductTimes) -> list[str]:
+    """Of square matrices with few rows, in each batch."""
+    batches, rows = times.axes[:2]
+    sizes = sorted(set(times.axes[2]).intersection(times.axes[3]))
+    return [f"  {b:>4} x [{m},{n}] [{n},{n}] {times.at((b, m, n, n)):10.4g}"
+            for b in batches for m in rows for n in sizes]  # fmt: skip
 
 
 def _bytes(n: float) -> str:

@@ -15,12 +15,13 @@ def behind_xla(ours: Results) -> Section:
     """A line for each row of a GPU that XLA runs faster."""
     section = Section(f"What holds back models below XLA ({ours.label})", "Microseconds a step, XLA and tf_stitch.",
                       ["model", "mode", "dtype", "XLA / tf_stitch", *PARTS.values(), BETWEEN, "mostly",
-                       "longest memory-intensive kernel"])  # fmt: skip
+                       "longest memory-intensive kernel", "longest library kernel"])  # fmt: skip
     for row in ours.rows:
         if {"xla_us", "stitch_us"} <= row.keys() and r.speedup(row, "xla") < 1:
             section.add(row["model"], row["mode"], row["dtype"], r.speedup(row, "xla"),
                         *(lambda row=row, part=part: _both(row, part) for part in (*PARTS.values(), BETWEEN)),
-                        lambda row=row: _mostly(row), lambda row=row: _longest(row))  # fmt: skip
+                        lambda row=row: _mostly(row), lambda row=row: _longest(row, "top_kernels"),
+                        lambda row=row: _longest(row, "library_kernels"))  # fmt: skip
     return section
 
 
@@ -41,8 +42,9 @@ def _mostly(row: Row) -> str:
     return f"{part}: {mine[part] - theirs[part]:+.0f} us"
 
 
-def _longest(row: Row) -> str:
-    kernels = r.field(row, "top_kernels", "stitch")
+def _longest(row: Row, listed: str) -> str:
+    """The first of the kernels that the profile lists under this name."""
+    kernels = r.field(row, listed, "stitch")
     if not kernels:
         return "-"
     name, count, us, _ = kernels[0]

@@ -17,6 +17,14 @@ sum of 4000x4096 took 1.9 times as long."""
 LEAST_CPU_TILE = 64
 GPU_ACROSS = 32
 GPU_THREADS = 256
+NARROW, NARROWEST = 8, 4
+"""Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
+FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
+"""Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads
+where each would take more rows."""
+MOST_TOGETHER, LEAST_TOGETHER = 64, 4
+"""Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
+3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/thin_products.md)."""
 
 
 def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -37,18 +45,43 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     kept, elements, inner = extents.pop()
     domain = Domain(kept, elements // max(kept, 1))
     outer = kept // max(inner, 1)
+    together = 0  # as in any loop
     if device.is_gpu:
-        vector = vector_width(pattern, inner, aligned)
-        across = _threads_for(ceil_div(inner, vector), GPU_ACROSS)
-        while across > 8 and outer * ceil_div(inner, across * vector) < device.processors:
-            across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
-        down = _threads_for(domain.cols, GPU_THREADS // across)
-        mapping = ThreadMapping(outer * ceil_div(inner, across * vector), across * down, across, down, vector, 0)
+        mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
+        if not isinstance(mapping.grid, Size) and mapping.grid <= FEW_BLOCKS * device.processors:
+            together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, Size) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0)
-    return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping)]
+    return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping, together=together)]
+
+
+def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadMapping:
+    outer, length = domain.rows // max(inner, 1), domain.cols
+
+    def blocks(across: int) -> int:
+        return outer * ceil_div(inner, across * vector)
+
+    across = _threads_for(ceil_div(inner, vector), GPU_ACROSS)
+    while across > NARROW and blocks(across) < device.processors:
+        across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
+    threads = GPU_THREADS
+    if not isinstance(length, Size) and not isinstance(inner, Size):
+        if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
+            across = NARROWEST
+        if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
+            threads = MORE_THREADS
+    down = _threads_for(length, threads // across)
+    return ThreadMapping(blocks(across), across * down, across, down, vector, 0)
+
+
+def _together(tensors: int, vector: int) -> int:
+    """Rows of so many tensors that a thread loads together."""
+    rows = MOST_STEPS
+    while rows > LEAST_TOGETHER and rows * tensors * vector > MOST_TOGETHER:
+        rows //= 2
+    return rows
 
 
 def _threads_for(n: int, most: int) -> int:

@@ -13,7 +13,13 @@ from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.phases import (
+    exponentials,
+    read_by_exponentials_alone,
+    relative_sum,
+    split_phases,
+    values_to_stage,
+)
 from tf_stitch.schedule.vector_width import vector_width
 
 ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
@@ -131,10 +137,14 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     if any(isinstance(n, Size) for n in (domain.rows, domain.cols)) or any(n.kind in ARG_KINDS for n in reductions):
         return None
     elements = domain.rows * domain.cols
-    kept = values_to_stage(single.pattern, split_phases(single.pattern, elements), elements, loads=True)
+    phases = split_phases(single.pattern, elements)
+    kept = values_to_stage(single.pattern, phases, elements, loads=True)
     has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
     if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
+    relative = relative_sum(single.pattern, phases)
+    if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
+        kept = [n for n in kept if n not in exponentials(relative)]
     slots, threads = SHARING_BLOCKS * device.processors, SHARING_THREADS
     chunks = ceil_div(domain.cols, mapping.vector)
     fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
@@ -152,7 +162,10 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector, items if in_registers else 0,
                            blocks)
     scheme = Scheme.LOCAL if in_registers else Scheme.REGIONAL
-    return replace(single, mapping=shared, staged=tuple(Staged(n, scheme) for n in kept),
+    staged = [Staged(n, scheme) for n in kept]
+    if relative is not None and relative[0].operands[0] in kept and read_by_exponentials_alone(relative, phases):
+        staged.append(Staged(exponentials(relative)[0], scheme, relative[0].operands[0]))
+    return replace(single, mapping=shared, staged=tuple(staged), relative=relative,
                    row_room=items * threads * mapping.vector, resident=SHARING_BLOCKS, launched=at_once * blocks)
 
 

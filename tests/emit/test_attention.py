@@ -1,0 +1,169 @@
+"""The attention kernel as it is emitted, run on this machine: `attention_host.h` stands for the GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from importlib import resources
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import Values, build_cubin, compiled, random_values, reference, region
+from tf_stitch.device.spec import H200
+from tf_stitch.emit.attention import attention_template
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import InputAttrs
+from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.pipeline import CompiledRegion
+from tf_stitch.runtime.host_run import aligned_copy
+from tf_stitch.schedule.kernel_schedule import Rule
+
+B = p.B
+F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
+ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}
+"""Of results of about 1, from operands of 11, 11 and 8 bits."""
+
+
+def heads(name: str, dtype: DType, batch: int, length: int, count: int, size: int) -> Node:
+    """[batch, count, length, size] as layers make it: in memory the heads of a position are neighbours."""
+    return B.transpose(B.reshape(B.input(name, dtype, (batch * length, count * size)), (batch, length, count, size)),
+                       [0, 2, 1, 3])
+
+
+def plain(dtype: DType = F32, batch: int = 2, queries: int = 50, keys: int = 77, count: int = 2, size: int = 32,
+          width: int = 24, score: Callable[[Node], Node] = lambda s: s) -> TensorGraph:
+    q, k, v = (heads(name, dtype, batch, length, count, columns)
+               for name, length, columns in (("q", queries, size), ("k", keys, size), ("v", keys, width)))
+    scores = score(scaled(B.dot(q, k, False, True)))
+    mixed = B.transpose(B.dot(p.softmax(scores), v), [0, 2, 1, 3])
+    return region("attention", [mixed])
+
+
+def scaled(s: Node) -> Node:
+    return B.mul(s, p.const(0.2, s))
+
+
+def padding(s: Node) -> Node:
+    """An addend for each key."""
+    return B.add(s, B.input("m", F32, (s.type.dims[0], 1, 1, s.type.dims[-1])))
+
+
+def causal(s: Node) -> Node:
+    """Every query sees what the mask of all heads says."""
+    seen = B.broadcast(B.input("seen", DType.BOOL, s.type.shape[-2:]), s.type.shape)
+    return B.select(seen, s, B.constant(-1e9, F32))
+
+
+def blocked(s: Node) -> Node:
+    """Queries that see nothing get NaN."""
+    seen = B.input("seen", DType.BOOL, (s.type.dims[0], 1, s.type.dims[-2], 1))
+    return B.select(B.broadcast(seen, s.type.shape), s, B.constant(-np.inf, F32))
+
+
+def keras(batch: int = 1, length: int = 40, count: int = 2, size: int = 24) -> TensorGraph:
+    """Scores as keys times queries, as Keras' einsum makes them."""
+    q, k, v = (heads(name, F32, batch, length, count, size) for name in "qkv")
+    scores = B.transpose(B.dot(k, B.transpose(q, [0, 1, 3, 2])), [0, 1, 3, 2])
+    return region("keras", [B.transpose(B.dot(p.softmax(padding(scaled(scores))), v), [0, 2, 1, 3])])
+
+
+def joined(length: int = 33, count: int = 3, size: int = 24) -> TensorGraph:
+    """Queries, keys and values side by side in one matrix."""
+    width = count * size
+    whole = B.input("qkv", F32, (length, 3 * width))
+    q, k, v = (B.transpose(B.reshape(B.slice(whole, (0, i * width), (1, 1), (length, width)), (1, length, count, size)),
+                           [0, 2, 1, 3]) for i in range(3))
+    return region("joined", [B.dot(p.softmax(scaled(B.dot(q, k, False, True))), v)])
+
+
+def mixed_precision() -> TensorGraph:
+    q, k, v = (heads(name, F16, 1, 40, 2, 32) for name in "qkv")
+    weights = p.softmax(B.cast(B.dot(q, k, False, True), F32))
+    return region("mixed", [B.dot(B.cast(weights, F16), v)])
+
+
+def one_matrix() -> TensorGraph:
+    q, k, v = (B.input(name, F32, (rows, 40)) for name, rows in (("q", 20), ("k", 30), ("v", 30)))
+    return region("one", [B.dot(p.softmax(scaled(B.dot(q, k, False, True))), v)])
+
+
+GRAPHS = {
+    "plain": plain(),
+    "long": plain(batch=16, queries=150, keys=300, count=8, size=64, width=64),
+    "wide": plain(size=128, width=64),
+    "many": plain(batch=40, count=8, queries=130, keys=60, size=24, width=24),
+    "f16": plain(F16, width=48),
+    "bf16": plain(BF16, size=64, width=48),
+    "padding": plain(score=padding),
+    "causal": plain(queries=60, keys=60, score=causal),
+    "blocked": plain(score=blocked),
+    "keras": keras(),
+    "joined": joined(),
+    "mixed_precision": mixed_precision(),
+    "one_matrix": one_matrix()}
+BLOCKS = 4
+"""Of a launch that are run, the last ones."""
+
+
+@pytest.fixture(scope="module", params=GRAPHS)
+def built(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
+    graph = GRAPHS[request.param]
+    return graph, compiled(graph, H200)
+
+
+def test_becomes_one_kernel_that_reads_operands_as_they_lie(built: tuple[TensorGraph, CompiledRegion]) -> None:
+    _, result = built
+    assert [kernel.schedule.rule for kernel in result.kernels] == [Rule.ATTENTION]
+    assert len(result.executable.steps) == 1
+    build_cubin(result)
+
+
+def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], tmp_path: Path) -> None:
+    """Whichever warp is ahead, and whether copies are there at once or when they are waited for."""
+    graph, result = built
+    values = random_values(graph)
+    want, _ = reference(graph, values)
+    [(key, node)] = graph.outputs
+    expected = want[key].reshape(-1)
+    run = emulated(result, values, tmp_path)
+    grid = result.kernels[0].program.grid
+    for backwards, copies_at_once in product((False, True), repeat=2):
+        got = run(backwards, copies_at_once)
+        ran = np.isnan(expected) | ~np.isnan(got) if grid > BLOCKS else np.ones(got.shape, np.bool_)
+        assert ran.sum() >= got.size * min(grid, BLOCKS) // (2 * grid)
+        np.testing.assert_allclose(got[ran], expected[ran], rtol=0, atol=ERROR[node.type.dtype])
+
+
+def emulated(result: CompiledRegion, values: Values, folder: Path) -> Callable[[bool, bool], np.ndarray]:
+    """The kernel as a function of (backwards, copies_at_once), see attention_host.h. It gives the result as float64,
+    NaN where no block ran."""
+    [kernel] = result.kernels
+    program = kernel.program
+    template = (resources.files("tf_stitch.emit") / "attention.cu").read_text()
+    pointers = ", ".join(f"void* p{i}" for i in range(len(program.parameters)))
+    casts = ", ".join(f"(decltype(argument<{i}>(launch_0)))p{i}" for i in range(len(program.parameters)))
+    main = f"""
+    extern "C" void run(int backwards, int copies_at_once, {pointers}) {{
+      for (int i = {max(0, program.grid - BLOCKS)}; i < {program.grid}; ++i)
+        run_block(i, {program.threads}, backwards, copies_at_once, [&] {{ launch_0({casts}); }});
+    }}"""
+    host = (Path(__file__).parent / "attention_host.h").read_text()
+    source, library = folder / "attention.cpp", folder / "attention.so"
+    source.write_text(host + template + result.source.split(attention_template())[1] + main)
+    subprocess.run(["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    function = ctypes.CDLL(str(library)).run
+
+    def run(backwards: bool, copies_at_once: bool) -> np.ndarray:
+        arrays = [aligned_copy(values[node.attrs.key]) if isinstance(node.attrs, InputAttrs) else
+                  aligned_copy(np.full(node.type.dims, np.nan, node.type.dtype.numpy)) for node, _ in kernel.arguments]
+        function(int(backwards), int(copies_at_once), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+        [out] = [a for a, (_, mode) in zip(arrays, kernel.arguments, strict=True) if mode is Mode.WRITE]
+        return out.reshape(-1).astype(np.float64)
+
+    return run

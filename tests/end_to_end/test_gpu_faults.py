@@ -1,0 +1,65 @@
+"""The programs of test_faults.py on a GPU, whose kernels NVRTC builds, and one without cuBLASLt."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
+
+SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "NVIDIA_TF32_OVERRIDE": "0"}
+"""Two processes have the GPU, and products the same precision with either form."""
+
+
+def test_the_interpreter_leaves_during_a_build(run: Runner, cache: Path) -> None:
+    done = run(PROGRAMS / "leaves_while_building.py", TF_STITCH_CACHE=str(cache), **SHARED)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "left" in done.stdout
+
+
+def test_fork_after_import(run: Runner) -> None:
+    plain, stitched = (run(PROGRAMS / "forks.py", stitch=stitch, **SHARED) for stitch in ("", "1"))
+    check(plain, json.loads(plain.stdout))
+    check(stitched, json.loads(plain.stdout))
+    assert stitched.stitched("step") > 0
+
+
+def test_two_processes_with_one_cold_cache(run: Runner, cache: Path) -> None:
+    plain = run(SMALL, stitch="", **SHARED)
+    with ThreadPoolExecutor(2) as pool:
+        for done in pool.map(lambda _: run(SMALL, TF_STITCH_CACHE=str(cache), **SHARED), range(2)):
+            check(done, json.loads(plain.stdout))
+            assert done.reasons() == ""
+            assert done.stitched("train") > 0
+    assert not list((cache / "kernels").glob(".tmp_*"))
+
+
+def test_many_threads_while_regions_are_built(run: Runner, cache: Path) -> None:
+    done = run(PROGRAMS / "many_threads.py", TF_STITCH_CACHE=str(cache), **SHARED)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout) < 1e-5
+    assert done.reasons() == ""
+
+
+def test_without_cublas_products_are_tensorflows(run: Runner, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import tensorflow
+from tf_stitch.native.bindings import OpLibrary
+OpLibrary.load_cublas_lt = lambda self, files: "no cuBLASLt library"
+exec(compile(open({str(PROGRAMS / "many_threads.py")!r}).read(), "many_threads.py", "exec"))
+""")
+    done = run(program, **SHARED)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout) < 1e-5
+    assert done.report is not None
+    assert [(f["stage"], f["count"]) for f in done.report["fallbacks"]] == [("library", 1)], done.reasons()
+    assert done.report["regions"], "other nodes are stitched"
+    assert all(region["fallbacks"] == 0 for region in done.report["regions"])
+    assert not [k for k in done.report["kernels"] if k["rule"] == "library"]

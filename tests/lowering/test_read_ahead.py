@@ -1,0 +1,93 @@
+"""Rows that are fetched while the row before is worked on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.differential.patterns import B
+from tests.differential.runner import Values, key_of, region
+from tf_stitch.device.spec import H200
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.kernel_ir.walk import rewritten, statements
+from tf_stitch.lowering.compile_pattern import compile_pattern
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+
+BLOCKS = 2
+
+
+def graph(rows: int, cols: int) -> TensorGraph:
+    """Rows scaled by their dot product with another matrix, and first stages of sums across rows of each."""
+    x, y = (B.input(f"{n}:0", DType.F32, (rows, cols)) for n in "xy")
+    scaled = B.mul(B.mul(x, y), B.sum(B.mul(x, y), [1], True))
+    parts = [B.sum(B.reshape(v, (BLOCKS, rows // BLOCKS, cols)), [1]) for v in (x, B.mul(x, y))]
+    return region("g", [scaled, *parts])
+
+
+def kernel(rows: int = 32, cols: int = 256) -> LoweredKernel:
+    g = graph(rows, cols)
+    nodes = g.nodes()
+    free = free_nodes(nodes)
+    pattern = make_pattern(plannable(g, free), users_of(nodes), frozenset(delivered(g)), free)
+    lowered = compile_pattern(pattern, H200)
+    verify_program(lowered.program)
+    return lowered
+
+
+def buffers_of(lowered: LoweredKernel) -> Values:
+    rng = np.random.default_rng(0)
+    return {b.name: rng.standard_normal(b.size).astype(np.float32) for b in lowered.program.buffers}
+
+
+@pytest.mark.parametrize("cols", [256, 300])
+def test_computes_the_same(cols: int) -> None:
+    lowered = kernel(32, cols)
+    assert lowered.schedule.ahead
+    buffers = buffers_of(lowered)
+    arguments = [(*argument, b.name) for argument, b in zip(lowered.arguments, lowered.program.buffers, strict=True)]
+    inputs = {key_of(node): buffers[name].copy().reshape(node.type.dims)
+              for node, mode, name in arguments if mode is k.Mode.READ}
+    interpret_program(lowered.program, buffers)
+    want = interpret(graph(32, cols), inputs)
+    for name in [name for _, mode, name in arguments if mode is k.Mode.WRITE]:
+        close = [np.allclose(buffers[name], w.reshape(-1), rtol=1e-4, atol=1e-4) for w in want.values()
+                 if w.size == buffers[name].size]
+        assert any(close), name
+
+
+def test_matrices_are_fetched_and_not_loaded() -> None:
+    lowered = kernel()
+    inside = [s for s in lowered.program.body if isinstance(s, k.For) and s.var.name == "step"]
+    fetched = {s.buffer for s in statements(inside) if isinstance(s, k.Fetch)}
+    assert len(fetched) == 2
+    assert not fetched & {s.buffer for s in statements(inside) if isinstance(s, k.LoadVector)}
+
+
+def test_few_rows_are_not() -> None:
+    assert not kernel(8, 256).schedule.ahead
+
+
+def test_what_has_not_arrived_cannot_be_read() -> None:
+    lowered = kernel()
+    late = replace(lowered.program, body=rewritten(lowered.program.body, lambda s: (
+        replace(s, pending=s.pending + 1) if isinstance(s, k.AwaitFetches) else s)))
+    interpret_program(lowered.program, buffers_of(lowered))
+    with pytest.raises(VerifyError, match="read before it is written"):
+        interpret_program(late, buffers_of(lowered))
+
+
+def test_fetches_stay_inside_their_array() -> None:
+    lowered = kernel()
+    moved = replace(lowered.program, body=rewritten(lowered.program.body, lambda s: (
+        replace(s, at=s.at + 4) if isinstance(s, k.Fetch) else s)))
+    with pytest.raises(VerifyError, match="is too small"):
+        verify_program(moved)

@@ -1,0 +1,268 @@
+// softmax(score(q k^T)) v of every head in one kernel (FlashAttention-2, arXiv:2307.08691): scores and probabilities stay
+// in registers. A block has QUERY_WARPS x KEY_WARPS warps. A warp has 16 queries, and of each tile of keys WARP_KEYS; the
+// warps of the same queries put their results together at the end, in a fixed order.
+//
+// Fragments of mma.sync (PTX ISA, "Matrix fragments for mma.m16n8k8", m16n8k16), in words of 32 bits; lane = 4 g + t:
+//   a: (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4); b: (word t, column g), (t + 4, g);
+//   c: (row g, column 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
+// The order of the terms of a product is free: as long as both operands have it, a thread takes neighbouring words where
+// the instruction speaks of t and t + 4. So it reads vectors of q and k, and probabilities are an operand of the second
+// product where the first left them. The order of v's columns is free, too: float32 reads vectors of them.
+//
+// C (generated from schedule.attention.AttentionKernel): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
+// QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
+// Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
+// score(s, outer, head, query, key) is what softmax gets of a product.
+
+template <class C> struct tfs_attention {
+  using E = typename C::Element;
+  using T = typename E::Storage;
+  static constexpr int THREADS = 32 * C::QUERY_WARPS * C::KEY_WARPS, ROWS = 16 * C::QUERY_WARPS;
+  static constexpr int TILE = C::KEY_WARPS * C::WARP_KEYS, TILES = (C::KEYS + TILE - 1) / TILE;
+  static constexpr int STAGE = TILE * (C::K_STRIDE + C::V_STRIDE), STAGES = TILES > 1 ? 2 : 1;
+  static constexpr int K_WORDS = C::DEPTH / E::PER_WORD, V_WORDS = C::WIDTH / E::PER_WORD;
+  static constexpr int O_STRIDE = C::WIDTH + 4;  // floats of a row of results in shared memory
+
+  // Lane, warp, and what the thread keeps: 16 queries of q, the result so far, and for rows g and g + 8 the largest score
+  // and the sum of exponentials (of the thread's own columns).
+  int g, t, query_warp, key_warp;
+  uint32_t q[K_WORDS / 8][4];
+  float o[C::WIDTH / 8][4], most[2], sum[2];
+
+  // Copies a tile's rows into shared memory; rows that are not there become zeros, or their products might be NaN.
+  template <int WORDS, int STRIDE>
+  static __device__ __forceinline__ void copy_tile(uint32_t* shared, const T* rows, int step, int there) {
+    constexpr int CHUNKS = WORDS / 4;
+    for (int i = threadIdx.x; i < TILE * CHUNKS; i += THREADS) {
+      const int row = i / CHUNKS, chunk = i % CHUNKS;
+      const T* from = rows + (long long)(row < there ? row : 0) * step + chunk * (4 * E::PER_WORD);
+      tfs_copy_async(shared + row * STRIDE + chunk * 4, from, row < there);
+    }
+    tfs_copy_commit();
+  }
+
+  __device__ __forceinline__ void read_queries(const T* rows, int first) {
+    constexpr int V = C::K_VECTOR;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first + 8 * half;
+      const uint32_t* row = reinterpret_cast<const uint32_t*>(
+          rows + (long long)(query < C::QUERIES ? query : C::QUERIES - 1) * C::Q_ROW);
+#pragma unroll
+      for (int c = 0; c < K_WORDS / (4 * V); ++c) {
+        const auto words = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + (4 * c + t) * V);
+#pragma unroll
+        for (int i = 0; i < V; ++i) q[c * V / 2 + i / 2][half + 2 * (i % 2)] = E::operand(words.v[i]);
+      }
+    }
+  }
+
+  // s = q k^T for the warp's keys; `k`: their rows in shared memory.
+  __device__ __forceinline__ void multiply_keys(float (&s)[C::WARP_KEYS / 8][4], const uint32_t* k) const {
+    constexpr int V = C::K_VECTOR;
+#pragma unroll
+    for (int n = 0; n < C::WARP_KEYS / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[n][i] = 0.0f;
+#pragma unroll
+    for (int c = 0; c < K_WORDS / (4 * V); ++c) {
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+        const auto words = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(k + (8 * n + g) * C::K_STRIDE + (4 * c + t) * V);
+#pragma unroll
+        for (int i = 0; i < V; i += 2)
+          E::mma(s[n], q[c * V / 2 + i / 2], E::operand(words.v[i]), E::operand(words.v[i + 1]));
+      }
+    }
+  }
+
+  // Turns scores into exponentials, relative to the largest score so far, and scales what came before to that.
+  __device__ __forceinline__ void take_softmax(float (&s)[C::WARP_KEYS / 8][4]) {
+    constexpr float LOG2_E = 1.44269504f;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = most[half];
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; ++n) largest = fmaxf(largest, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      const float base = largest == -TFS_INF ? 0.0f : largest;  // nothing but -inf so far: exponentials are 0, not NaN
+      const float before = tfs_exp2_fast((most[half] - base) * LOG2_E);
+      most[half] = largest;
+      sum[half] *= before;
+#pragma unroll
+      for (int n = 0; n < C::WIDTH / 8; ++n) { o[n][2 * half] *= before; o[n][2 * half + 1] *= before; }
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          s[n][i] = tfs_exp2_fast((s[n][i] - base) * LOG2_E);
+          sum[half] += s[n][i];
+        }
+      }
+    }
+  }
+
+  // o += p v for the warp's keys; `v`: their rows in shared memory.
+  __device__ __forceinline__ void multiply_values(const float (&p)[C::WARP_KEYS / 8][4], const uint32_t* v) {
+    if constexpr (E::PER_WORD == 1) {  // terms t, t + 4 of the instruction are keys 2 t, 2 t + 1
+      constexpr int V = C::V_VECTOR;
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+        uint32_t a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = E::operand(__float_as_uint(p[n][i / 2 + 2 * (i % 2)]));
+        const uint32_t* row = v + (8 * n + 2 * t) * C::V_STRIDE + g * V;
+#pragma unroll
+        for (int c = 0; c < V_WORDS / (8 * V); ++c) {  // column g of block j is column V g + j of V blocks
+          const auto even = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + 8 * V * c);
+          const auto odd = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + C::V_STRIDE + 8 * V * c);
+#pragma unroll
+          for (int j = 0; j < V; ++j) E::mma(o[c * V + j], a, E::operand(even.v[j]), E::operand(odd.v[j]));
+        }
+      }
+    } else {
+      const int lane = 4 * g + t;
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; n += 2) {
+        uint32_t a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = E::pack(p[n + i / 2][2 * (i % 2)], p[n + i / 2][2 * (i % 2) + 1]);
+        const uint32_t* row = v + (8 * n + lane % 16) * C::V_STRIDE + lane / 16 * 4;
+#pragma unroll
+        for (int c = 0; c < C::WIDTH / 16; ++c) {
+          uint32_t b[4];
+          tfs_load_transposed(b, row + 8 * c);
+          E::mma(o[2 * c], a, b[0], b[1]);
+          E::mma(o[2 * c + 1], a, b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // The warp's results, largest scores and sums into shared memory.
+  __device__ __forceinline__ void share(float* results, float* largest, float* sums) {
+    constexpr int V = E::PER_WORD == 1 ? C::V_VECTOR : 1;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = (key_warp * C::QUERY_WARPS + query_warp) * 16 + g + 8 * half;
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+      largest[row] = most[half];
+      sums[row] = sum[half];
+#pragma unroll
+      for (int c = 0; c < C::WIDTH / (8 * V); ++c) {
+        tfs_vector<float, 2 * V> columns;
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          columns.v[j] = o[c * V + j][2 * half];
+          columns.v[V + j] = o[c * V + j][2 * half + 1];
+        }
+        float* to = results + row * O_STRIDE + 8 * V * c + 2 * V * t;
+        constexpr int W = 2 * V < 4 ? 2 * V : 4;  // floats of the widest access
+#pragma unroll
+        for (int j = 0; j < 2 * V; j += W)
+          *reinterpret_cast<tfs_vector<float, W>*>(to + j) = *reinterpret_cast<tfs_vector<float, W>*>(columns.v + j);
+      }
+    }
+  }
+
+  // Puts together what the warps of the same queries have, and stores it.
+  static __device__ __forceinline__ void store(T* out, int first, const float* results, const float* largest,
+                                               const float* sums) {
+    constexpr float LOG2_E = 1.44269504f;
+    for (int i = threadIdx.x; i < ROWS * (C::WIDTH / 4); i += THREADS) {
+      const int row = i / (C::WIDTH / 4), column = i % (C::WIDTH / 4) * 4;
+      float most = largest[row];
+#pragma unroll
+      for (int w = 1; w < C::KEY_WARPS; ++w) most = fmaxf(most, largest[w * ROWS + row]);
+      const float base = most == -TFS_INF ? 0.0f : most;
+      float sum = 0.0f, o[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+      for (int w = 0; w < C::KEY_WARPS; ++w) {
+        const float weight = tfs_exp2_fast((largest[w * ROWS + row] - base) * LOG2_E);
+        const auto part = *reinterpret_cast<const tfs_vector<float, 4>*>(results + (w * ROWS + row) * O_STRIDE + column);
+        sum += weight * sums[w * ROWS + row];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) o[j] += weight * part.v[j];
+      }
+      if (first + row < C::QUERIES) {
+        T* to = out + (long long)(first + row) * C::O_ROW + column;
+        tfs_vector<uint32_t, 4 / E::PER_WORD> words;
+        if constexpr (E::PER_WORD == 1) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) words.v[j] = __float_as_uint(o[j] / sum);
+        } else {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) words.v[j] = E::pack(o[2 * j] / sum, o[2 * j + 1] / sum);
+        }
+        *reinterpret_cast<tfs_vector<uint32_t, 4 / E::PER_WORD>*>(to) = words;
+      }
+    }
+  }
+
+  // shared: STAGES stages of a tile of k and v, later the results of all warps.
+  template <class Score>
+  __device__ __forceinline__ void run(int block, const T* queries, const T* keys, const T* values, T* out,
+                                      uint32_t* shared, Score score) {
+    constexpr int BLOCKS = (C::QUERIES + ROWS - 1) / ROWS;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    g = lane / 4, t = lane % 4, query_warp = warp % C::QUERY_WARPS, key_warp = warp / C::QUERY_WARPS;
+    const int first = block % BLOCKS * ROWS, head = block / BLOCKS % C::HEADS, outer = block / BLOCKS / C::HEADS;
+    keys += (long long)outer * C::K_OUTER + (long long)head * C::K_HEAD;
+    values += (long long)outer * C::V_OUTER + (long long)head * C::V_HEAD;
+    copy_tile<K_WORDS, C::K_STRIDE>(shared, keys, C::K_ROW, C::KEYS);
+    copy_tile<V_WORDS, C::V_STRIDE>(shared + TILE * C::K_STRIDE, values, C::V_ROW, C::KEYS);
+    const int own = first + 16 * query_warp + g;  // the first of the thread's two queries
+    read_queries(queries + (long long)outer * C::Q_OUTER + (long long)head * C::Q_HEAD, own);
+    most[0] = most[1] = -TFS_INF;
+    sum[0] = sum[1] = 0.0f;
+#pragma unroll
+    for (int n = 0; n < C::WIDTH / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[n][i] = 0.0f;
+#pragma unroll 1
+    for (int tile = 0; tile < TILES; ++tile) {
+      const uint32_t* k = shared + tile % STAGES * STAGE;
+      const uint32_t* v = k + TILE * C::K_STRIDE;
+      if constexpr (STAGES > 1) {
+        if (tile + 1 < TILES) {
+          const int next = (tile + 1) * TILE;
+          uint32_t* to = shared + (tile + 1) % STAGES * STAGE;
+          copy_tile<K_WORDS, C::K_STRIDE>(to, keys + (long long)next * C::K_ROW, C::K_ROW, C::KEYS - next);
+          copy_tile<V_WORDS, C::V_STRIDE>(to + TILE * C::K_STRIDE, values + (long long)next * C::V_ROW, C::V_ROW,
+                                          C::KEYS - next);
+        } else {
+          tfs_copy_commit();  // two empty groups: so many are always younger than this tile's
+          tfs_copy_commit();
+        }
+      }
+      tfs_copy_wait<2 * (STAGES - 1) + 1>();
+      __syncthreads();
+      float s[C::WARP_KEYS / 8][4];
+      multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
+#pragma unroll
+      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int query = own + i / 2 * 8, key = tile * TILE + key_warp * C::WARP_KEYS + 8 * n + 2 * t + i % 2;
+          if (C::KEYS % TILE == 0 || key < C::KEYS)
+            s[n][i] = score(s[n][i], outer, head, query < C::QUERIES ? query : C::QUERIES - 1, key);
+          else
+            s[n][i] = -TFS_INF;
+        }
+      }
+      take_softmax(s);
+      tfs_copy_wait<2 * (STAGES - 1)>();
+      __syncthreads();
+      multiply_values(s, v + key_warp * C::WARP_KEYS * C::V_STRIDE);
+      __syncthreads();  // nobody reads this stage any more
+    }
+    float* results = reinterpret_cast<float*>(shared);
+    float* largest = results + C::KEY_WARPS * ROWS * O_STRIDE;
+    float* sums = largest + C::KEY_WARPS * ROWS;
+    share(results, largest, sums);
+    __syncthreads();
+    store(out + (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD, first, results, largest, sums);
+  }
+};

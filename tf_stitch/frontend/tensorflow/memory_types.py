@@ -1,0 +1,33 @@
+"""Which results TensorFlow's GPU kernels hand out in host memory: what their registrations say."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tensorflow.core.framework.kernel_def_pb2 import KernelDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.python.framework import kernels, op_def_registry
+
+
+def results_on_host(node: NodeDef) -> bool:
+    """Whether the kernel that runs a node on a GPU has a result in host memory; False if there is no such kernel."""
+    op = op_def_registry.get(node.op)
+    if op is None:
+        return False
+    types = {attr.name: node.attr[attr.name].type if attr.name in node.attr else attr.default_value.type
+             for attr in op.attr if attr.type == "type"}  # fmt: skip
+    fitting = [kernel for kernel in _gpu_kernels(node.op) if _takes(kernel, types)]
+    on_host = fitting[0].host_memory_arg if fitting else ()
+    return any(result.name in on_host for result in op.output_arg)
+
+
+@cache
+def _gpu_kernels(op: str) -> tuple[KernelDef, ...]:
+    """A GPU's own first, then those for any device."""
+    found = [k for k in kernels.get_registered_kernels_for_op(op).kernel if k.device_type in ("GPU", "DEFAULT")]
+    return tuple(sorted(found, key=lambda k: (k.device_type != "GPU", -k.priority)))
+
+
+def _takes(kernel: KernelDef, types: dict[str, Any]) -> bool:
+    return all(types.get(c.name) in c.allowed_values.list.type for c in kernel.constraint)

@@ -1,0 +1,116 @@
+"""Attention as one kernel: its sizes, where its operands lie, and how warps share the work. See emit/attention.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.dtypes import DType
+
+WORD = 4
+"""Bytes of a word: what a register, or a bank of shared memory, holds."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the matrices [rows, columns] of one operand lie: columns are neighbours, and between what follows are so
+    many elements.
+
+    Attributes:
+        offset: of the first element.
+        outer, head: from the matrix of one outer index, or head, to that of the next.
+        row: from one row to the next.
+    """
+
+    outer: int
+    head: int
+    row: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """softmax(score(q k^T)) v for `outer` x `heads` matrices q [queries, depth], k [keys, depth], v [keys, width].
+
+    Attributes:
+        dtype: of q, k, v and the result; products of float32 are taken in TF32.
+    """
+
+    dtype: DType
+    outer: int
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+    width: int
+    q: Rows
+    k: Rows
+    v: Rows
+    out: Rows
+
+
+@dataclass(frozen=True)
+class AttentionTiling:
+    """Warps of a block, and keys that one of them takes at a time. A warp has 16 queries.
+
+    Attributes:
+        query_warps: warps with queries of their own.
+        key_warps: warps that share the keys of the same queries.
+        warp_keys: a multiple of 16.
+    """
+
+    query_warps: int
+    key_warps: int
+    warp_keys: int
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.query_warps * self.key_warps
+
+    @property
+    def rows(self) -> int:
+        """Queries of a block."""
+        return 16 * self.query_warps
+
+    @property
+    def tile(self) -> int:
+        """Keys in shared memory at a time."""
+        return self.key_warps * self.warp_keys
+
+    def blocks(self, shape: AttentionShape) -> int:
+        return shape.outer * shape.heads * -(-shape.queries // self.rows)
+
+
+@dataclass(frozen=True)
+class SharedTiles:
+    """Rows of k and v in shared memory, in words, such that a warp's accesses hit every bank once.
+
+    Attributes:
+        k_vector, v_vector: words of k, and of float32 v, that a thread reads at once.
+        k_stride, v_stride: words from one row to the next.
+    """
+
+    k_vector: int
+    v_vector: int
+    k_stride: int
+    v_stride: int
+
+
+def shared_tiles(columns: tuple[int, int], dtype: DType) -> SharedTiles:
+    """k is read by lanes (g, t) at word g * stride + t * vector: vectors of four want strides of 16 modulo 32, of two,
+    8 modulo 16. v is read at 2 t * stride + g * vector, or by ldmatrix: 4 modulo 8.
+
+    Args:
+        columns: of k and v.
+    """
+    k_words, v_words = (n * dtype.size // WORD for n in columns)
+    return SharedTiles(4 if k_words % 16 == 0 else 2, max(v for v in (1, 2, 4) if v_words % (8 * v) == 0),
+                       k_words + 16 * (k_words % 32 == 0), v_words + 4)
+
+
+def shared_words(keys: int, columns: tuple[int, int], dtype: DType, tiling: AttentionTiling) -> int:
+    """Of a block: one stage of k and v, two if there are more tiles; later the results of all warps, and two numbers of
+    each row."""
+    tiles = shared_tiles(columns, dtype)
+    stages = 2 if keys > tiling.tile else 1
+    results = tiling.key_warps * tiling.rows * (columns[1] + 4 + 2)
+    return max(stages * tiling.tile * (tiles.k_stride + tiles.v_stride), results)

@@ -1,0 +1,254 @@
+"""Finds attention: a product, what is done to its elements, a softmax over its rows, and the product with that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
+
+MOST_NODES = 40
+"""Of an attention; what a product leads to is not looked at any further."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Matrices [..., rows, columns]: a node, `exchanged`: with its last two axes exchanged."""
+
+    node: Node
+    exchanged: bool
+
+    def strides(self, path: Sequence[Node], memory: Node) -> Strides | None:
+        """See view_strides; `path` leads from `memory` to the node."""
+        found = view_strides(path, memory)
+        if found is None or not self.exchanged:
+            return found
+        *outer, columns, rows = found.axes
+        return Strides(found.offset, (*outer, rows, columns))
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(scores) v, where scores are made of the elements of q k^T one by one.
+
+    Attributes:
+        nodes: all of it, operands first.
+        first, second: the products.
+        scores: what softmax is taken of.
+        result: the second product, or its transpose, which leaves columns where they are.
+        q, k, v: queries, keys, values.
+        keys_first: the first product is k q^T.
+    """
+
+    nodes: tuple[Node, ...]
+    first: Node
+    second: Node
+    scores: Node
+    result: Node
+    q: Operand
+    k: Operand
+    v: Operand
+    keys_first: bool
+
+    @property
+    def depth(self) -> int:
+        """Columns of queries and keys."""
+        return terms_of(self.first)
+
+    @property
+    def operands(self) -> tuple[Operand, Operand, Operand]:
+        return self.q, self.k, self.v
+
+
+def find_attentions(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]
+                    ) -> Iterator[Attention]:
+    """Every attention of which nothing but the result is used elsewhere.
+
+    Args:
+        nodes: of the region, operands first.
+        users: of every node.
+        wanted: nodes whose values are needed by themselves.
+    """
+    for node in nodes:
+        if node.kind is OpKind.DOT:
+            found = attention_to(node, users, wanted)
+            if found is not None:
+                yield found
+
+
+def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]) -> Attention | None:
+    """The attention whose second product this is, if it is one. Static sizes only."""
+    attrs = second.attrs
+    if not isinstance(attrs, DotAttrs) or attrs.transpose_a:
+        return None
+    scores = _softmax_of(second.operands[0])
+    found = None if scores is None else _product_in(scores, users, exchanged=False)
+    if scores is None or found is None:
+        return None
+    first, keys_first = found
+    assert isinstance(first.attrs, DotAttrs)
+    q, k = Operand(first.operands[0], first.attrs.transpose_a), Operand(first.operands[1], not first.attrs.transpose_b)
+    if keys_first:
+        q, k = k, q
+    result = second
+    if second not in wanted and len(users[second]) == 1 and _is_stored_so(users[second][0], users):
+        result = users[second][0]
+    inside = _closed(first, result, users, wanted)
+    if inside is None or first.type.dtype is not second.type.dtype or \
+            any(isinstance(d, Size) for n in (first, second, q.node) for d in n.type.dims):
+        return None
+    v = Operand(second.operands[1], attrs.transpose_b)
+    return Attention(tuple(inside), first, second, scores, result, q, k, v, keys_first)
+
+
+def views_of(attention: Attention, users: Mapping[Node, Sequence[Node]], free: Collection[Node]) -> set[Node]:
+    """Views that need no memory of their own, since attention alone reads them and can read them as they lie in what
+    they are views of.
+
+    Args:
+        free: nodes that need none in any case.
+    """
+    inside, found = set(attention.nodes), set[Node]()
+    for operand in attention.operands:
+        path: list[Node] = []
+        best = 0
+        node = operand.node
+        while node.kind in VIEWS and all(user in inside or user in free or user in path for user in users[node]):
+            path.append(node)
+            node = node.operands[0]
+            if reads_rows(operand, path[::-1], node):
+                best = len(path)
+        found.update(path[:best])
+    return found
+
+
+def reads_rows(operand: Operand, path: Sequence[Node], memory: Node) -> bool:
+    """Whether the kernel can read an operand that is a view of `memory`: 16 bytes at a time, along rows."""
+    strides = operand.strides(path, memory)
+    if strides is None:
+        return False
+    *others, column = strides.axes
+    aligned = all(n * memory.type.dtype.size % 16 == 0 for n in (strides.offset, *others))
+    return aligned and column == 1 and _evenly(operand.node.type.dims[:-3], others[:-2]) is not None
+
+
+def memory_of(operand: Operand, free: Collection[Node]) -> tuple[Node, list[Node]]:
+    """What lies in memory of an operand, and the views that lead from there to it."""
+    path: list[Node] = []
+    node = operand.node
+    while node in free and node.kind in VIEWS:
+        path.append(node)
+        node = node.operands[0]
+    return node, path[::-1]
+
+
+def even_stride(dims: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements between neighbours of axes that are counted as one."""
+    stride = _evenly(dims, strides)
+    assert stride is not None, "what does not lie evenly is no operand"
+    return stride
+
+
+def _evenly(dims: Sequence[int], strides: Sequence[int]) -> int | None:
+    found, count = 0, 1
+    for dim, stride in reversed(list(zip(dims, strides, strict=True))):
+        if dim == 1:
+            continue
+        if count == 1:
+            found = stride
+        elif stride != found * count:
+            return None
+        count *= dim
+    return found
+
+
+def _softmax_of(weights: Node) -> Node | None:
+    """x, if this is exp(x - max(x)) / sum(exp(x - max(x))) over the last axis."""
+    weights = _uncast(weights)
+    if weights.kind is OpKind.DIV:
+        exponential, total = weights.operands
+    elif weights.kind is OpKind.MUL and any(o.kind is OpKind.RECIPROCAL for o in weights.operands):
+        exponential, total = sorted(weights.operands, key=lambda o: o.kind is OpKind.RECIPROCAL)
+        total = total.operands[0]
+    else:
+        return None
+    if exponential.kind is not OpKind.EXP or _reduced(total, OpKind.SUM) is not exponential:
+        return None
+    difference = exponential.operands[0]
+    if difference.kind is not OpKind.SUB:
+        return None
+    scores, most = difference.operands
+    return scores if _reduced(most, OpKind.MAX) is scores else None
+
+
+def _reduced(column: Node, kind: OpKind) -> Node | None:
+    """What a column [..., rows, 1] is the reduction over the last axis of."""
+    if column.kind is not OpKind.RESHAPE or column.operands[0].kind is not kind:
+        return None
+    reduction = column.operands[0]
+    whole = reduction.operands[0]
+    assert isinstance(reduction.attrs, ReduceAttrs)
+    is_column = reduction.attrs.axes == (whole.type.rank - 1,) and column.type.shape == (*whole.type.shape[:-1], 1)
+    return whole if is_column else None
+
+
+def _product_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: bool) -> tuple[Node, bool] | None:
+    """The product that scores are made of element by element, and whether its last two axes are exchanged there."""
+    if scores.kind is OpKind.DOT:
+        return scores, exchanged
+    swaps = _exchanges_last(scores)
+    if scores.category is not Category.ELEMENTWISE and not swaps:
+        return None
+    for operand in scores.operands:
+        whole = operand.type.dtype.is_float and operand.type.numel == scores.type.numel
+        if whole and all(user is scores for user in users[operand]):
+            found = _product_in(operand, users, exchanged != swaps)
+            if found is not None:
+                return found
+    return None
+
+
+def _exchanges_last(node: Node) -> bool:
+    last = node.type.rank - 1
+    return isinstance(node.attrs, TransposeAttrs) and node.attrs.perm == (*range(last - 1), last, last - 1)
+
+
+def _is_stored_so(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a user of matrices [..., rows, columns] is what the kernel may as well store: their transpose that leaves
+    them at equal distances, and that somebody else than products reads, which could read it as it lies."""
+    moved = isinstance(node.attrs, TransposeAttrs) and node.attrs.perm in ((1, 0, 2), (0, 2, 1, 3))
+    return moved and (not users[node] or any(user.kind is not OpKind.DOT for user in users[node]))
+
+
+def _uncast(node: Node) -> Node:
+    return node.operands[0] if node.kind is OpKind.CAST and node.operands[0].type.dtype.is_float else node
+
+
+def _closed(first: Node, last: Node, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]
+            ) -> list[Node] | None:
+    """Nodes that use `first`, however indirectly, up to `last`, operands first; None if anything else is made of
+    them."""
+    inside, fresh = {first}, [first]
+    while fresh:
+        node = fresh.pop()
+        if node is last:
+            continue
+        if node in wanted or not users[node] or len(inside) > MOST_NODES:
+            return None
+        new = set(users[node]) - inside
+        inside |= new
+        fresh += new
+    return _ordered(last, inside, {}) if last in inside else None
+
+
+def _ordered(node: Node, inside: Collection[Node], order: dict[Node, None]) -> list[Node]:
+    for operand in node.operands:
+        if operand in inside and operand not in order:
+            _ordered(operand, inside, order)
+    order[node] = None
+    return list(order)

@@ -1,0 +1,31 @@
+"""Which attentions of a region become a kernel each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.attention import Attention, find_attentions, views_of
+from tf_stitch.planning.part import PatternTimes
+from tf_stitch.planning.stitch_plan import free_nodes, is_large_product, make_pattern
+
+
+def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
+                      times: PatternTimes) -> Iterator[Attention]:
+    """Those that one kernel computes in less predicted time than two library calls and the kernel between them. What
+    brings operands together for a library, which the kernel does not need, is not counted.
+
+    Args:
+        nodes: of the region, operands first.
+        wanted: values that the region has to deliver.
+    """
+    free = free_nodes(nodes)
+    for attention in find_attentions(nodes, users, wanted):
+        products = attention.first, attention.second
+        if not all(map(is_large_product, products)):
+            continue
+        softmax = [n for n in attention.nodes if n not in (*products, attention.result)]
+        parts = (make_pattern(part, users, wanted, free) for part in ([products[0]], softmax, [products[1]]))
+        together = times.exact(make_pattern(attention.nodes, users, wanted, free | views_of(attention, users, free)))
+        if together is not None and together < sum(times.exact(part) or 0.0 for part in parts):
+            yield attention
