@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from tf_stitch.device.profile import DeviceProfile, shipped_profile
 
+FETCH_BYTES = 16
+"""What a thread copies at a time to shared memory beside other work."""
+FETCHING_ARCHITECTURE = 80
+"""Compute capability from which it can."""
+
 
 @dataclass(frozen=True)
 class DeviceSpec:
@@ -33,6 +38,11 @@ class DeviceSpec:
     @property
     def is_gpu(self) -> bool:
         return self.target == "cuda"
+
+    @property
+    def fetches(self) -> bool:
+        """Whether threads can copy to shared memory beside other work."""
+        return self.is_gpu and int(self.architecture) >= FETCHING_ARCHITECTURE
 
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.device.spec import FETCH_BYTES, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.sizes import Size
-from tf_stitch.kernel_ir.verifier import FETCH_BYTES
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import fetched_values, split_phases, values_to_stage
@@ -21,8 +20,6 @@ from tf_stitch.schedule.vector_width import vector_width
 REGISTER_BUDGET = 80
 """Registers that staged values and column sums of a thread may take."""
 MAX_THREADS = 512
-FETCHING_ARCHITECTURE = 80
-"""Compute capability from which threads copy to shared memory beside other work."""
 LEAST_AHEAD = 8
 """Rows of a block from which it pays to read ahead."""
 
@@ -63,8 +60,7 @@ def reads_ahead(schedule: KernelSchedule, device: DeviceSpec) -> bool:
     """Whether a block has rows enough, of whole fetches, on a device that can."""
     mapping = schedule.mapping
     fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
-    return (device.is_gpu and int(device.architecture) >= FETCHING_ARCHITECTURE and bool(fetched)
-            and mapping.rows_per_block >= LEAST_AHEAD
+    return (device.fetches and bool(fetched) and mapping.rows_per_block >= LEAST_AHEAD
             and all(n.type.dtype.size * mapping.vector == FETCH_BYTES for n in fetched))
 
 
