@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from tf_stitch.device.profile import DeviceProfile, shipped_profile
 
+FETCH_BYTES = 16
+"""What a GPU's thread copies into shared memory at a time without waiting for it."""
+
 
 @dataclass(frozen=True)
 class DeviceSpec:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tf_stitch.device.spec import FETCH_BYTES
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses, arrays, operands
-
-FETCH_BYTES = 16
-"""Of a fetch."""
 
 
 def verify_program(program: k.Program) -> None:
