@@ -139,12 +139,14 @@ def test_blocks_share_long_rows(name: str) -> None:
 
 @pytest.mark.parametrize("what", ["a block of -inf", "all -inf", "inf", "nan"])
 def test_blocks_of_a_softmax_meet_once(what: str) -> None:
-    """Each sums relative to its own maximum."""
+    """Each sums relative to its own maximum, and keeps exponentials where their operands were."""
     graph = region("softmax", [p.softmax(x(2, 16400))])
     built = compiled(graph, SMALL)
     (kernel,) = built.kernels
     (loop,) = (s for s in kernel.program.body if isinstance(s, k.GridLoop))
     assert sum(isinstance(s, k.GroupBarrier) for s in loop.body) == 1
+    assert [s.instead_of is not None for s in kernel.schedule.staged] == [False, True]
+    assert sum(isinstance(s, k.Array) and s.name.startswith("kept") for s in loop.body) == 1
     values = random_values(graph)
     row, m = values["x:0"][0], kernel.schedule.mapping
     of_block = np.arange(row.size) // (m.threads * m.vector) % m.row_blocks

@@ -89,6 +89,18 @@ def test_row_values_leave_the_loop_over_columns() -> None:
     assert not any(isinstance(e, k.Apply) and e.kind is K.EXP for e in expressions(loop.body))
 
 
+def test_what_a_later_phase_loads_of_a_row_is_under_way_from_the_start() -> None:
+    """A label that is read behind the first reduction would be waited for there, row by row."""
+    row, label = x(600, 4096), B.input("label:0", DType.I32, (600,))
+    shifted = B.sub(row, B.reduce(K.MAX, row, (1,), True))
+    chosen = p.one_hot(label, 4096, F32)
+    program = only(H200, B.sub(B.op(K.LOG, B.sum(B.exp(shifted), [1])), B.sum(B.mul(shifted, chosen), [1])))
+    body = list(program.body)
+    loads = [i for i, s in enumerate(body) if isinstance(s, k.Let) and isinstance(s.value, k.Load)]
+    assert loads
+    assert max(loads) < next(i for i, s in enumerate(body) if isinstance(s, k.For))
+
+
 def test_what_a_guard_protects_stays_inside() -> None:
     table, ids = x(5, 4), B.input("ids:0", DType.I32, (3,))
     padded = B.pad(B.op(K.GATHER, table, ids), B.constant(0, F32), [1, 0], [1, 0])

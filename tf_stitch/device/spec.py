@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from tf_stitch.device.profile import DeviceProfile, shipped_profile
 
 FETCH_BYTES = 16
-"""What a GPU's thread copies into shared memory at a time without waiting for it."""
+"""What a thread copies at a time to shared memory beside other work."""
+FETCHING_ARCHITECTURE = 80
+"""Compute capability from which it can."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class DeviceSpec:
     @property
     def is_gpu(self) -> bool:
         return self.target == "cuda"
+
+    @property
+    def fetches(self) -> bool:
+        """Whether threads can copy to shared memory beside other work."""
+        return self.is_gpu and int(self.architecture) >= FETCHING_ARCHITECTURE
 
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:

@@ -39,7 +39,8 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     if schedule.ahead:
         lowering.ahead = ReadAhead(schedule, lowering.buffers, lowering.evaluator, step)
         lowering.ahead.begin()
-    with out.loop(step, k.Loop.SERIAL):
+    # What was fetched needs no iterations written out to be under way, and the registers that they would take.
+    with out.loop(step, k.Loop.SERIAL, together=1 if schedule.ahead else k.TOGETHER):
         lowering.rows(phases, block * m.rows_per_block + var(step), None)
     buffers = {n: lowering.buffers.writing(n) for n in columns}
     with lowering.columns() as start, lowering.lanes(start) as (col, slot):

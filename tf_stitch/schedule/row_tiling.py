@@ -11,7 +11,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import exponentials, relative_sum, split_phases, values_to_stage
+from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.read_tiling import LOOP
 from tf_stitch.schedule.rules.row_reduction import (
     ARG_KINDS,
@@ -19,6 +19,7 @@ from tf_stitch.schedule.rules.row_reduction import (
     REGISTER_ELEMENTS,
     SHARING_BLOCKS,
     SHARING_THREADS,
+    keep_parts,
 )
 from tf_stitch.schedule.schemes import WARP
 
@@ -47,7 +48,8 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
     tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0,
                     relative=None)
     if mapping.row_blocks > 1:
-        return _shared_by_blocks(tiled, device)
+        scheme = Scheme.LOCAL if mapping.items else Scheme.REGIONAL
+        return _shared_by_blocks(keep_parts(tiled, [s.node for s in staged], scheme), device)
     if mapping.items:
         return replace(tiled, array_room=0)
     if staged and mapping.rows_per_block > 1:
@@ -113,12 +115,9 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if not mapping.items and _bytes(schedule.staged) * room + REDUCTION_BYTES > device.shared_bytes // resident:
         raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
     launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
-    relative = relative_sum(schedule.pattern, split_phases(schedule.pattern, domain.rows * domain.cols))
-    if relative is not None and {s.node for s in schedule.staged} & set(exponentials(relative)):
-        relative = None
-    return replace(schedule, row_room=room, resident=resident, launched=launched, relative=relative)
+    return replace(schedule, row_room=room, resident=resident, launched=launched)
 
 
 def _bytes(staged: tuple[Staged, ...]) -> int:
     """Of one column of the kept values."""
-    return sum(s.node.type.dtype.compute.size for s in staged)
+    return sum(s.node.type.dtype.compute.size for s in staged if s.instead_of is None)

@@ -20,8 +20,6 @@ from tf_stitch.schedule.vector_width import vector_width
 REGISTER_BUDGET = 80
 """Registers that staged values and column sums of a thread may take."""
 MAX_THREADS = 512
-FETCHING_ARCHITECTURE = 80
-"""Compute capability from which threads copy to shared memory beside other work."""
 LEAST_AHEAD = 8
 """Rows of a block from which it pays to read ahead."""
 
@@ -62,8 +60,7 @@ def reads_ahead(schedule: KernelSchedule, device: DeviceSpec) -> bool:
     """Whether a block has rows enough, of whole fetches, on a device that can."""
     mapping = schedule.mapping
     fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
-    return (device.is_gpu and int(device.architecture) >= FETCHING_ARCHITECTURE and bool(fetched)
-            and mapping.rows_per_block >= LEAST_AHEAD
+    return (device.fetches and bool(fetched) and mapping.rows_per_block >= LEAST_AHEAD
             and all(n.type.dtype.size * mapping.vector == FETCH_BYTES for n in fetched))
 
 

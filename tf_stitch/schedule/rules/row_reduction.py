@@ -162,11 +162,24 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector, items if in_registers else 0,
                            blocks)
     scheme = Scheme.LOCAL if in_registers else Scheme.REGIONAL
-    staged = [Staged(n, scheme) for n in kept]
-    if relative is not None and relative[0].operands[0] in kept and read_by_exponentials_alone(relative, phases):
-        staged.append(Staged(exponentials(relative)[0], scheme, relative[0].operands[0]))
-    return replace(single, mapping=shared, staged=tuple(staged), relative=relative,
+    return replace(keep_parts(single, kept, scheme), mapping=shared,
                    row_room=items * threads * mapping.vector, resident=SHARING_BLOCKS, launched=at_once * blocks)
+
+
+def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -> KernelSchedule:
+    """The schedule of a row that blocks share, with what each keeps of its part. The exponentials of a softmax take the
+    place of their operands; kept without these, they are relative to the row's maximum, which takes a meeting more."""
+    phases = split_phases(schedule.pattern, schedule.domain.rows * schedule.domain.cols)
+    relative = relative_sum(schedule.pattern, phases)
+    over = exponentials(relative) if relative is not None else []
+    operand = relative[0].operands[0] if relative is not None else None
+    in_place = relative is not None and operand in kept and read_by_exponentials_alone(relative, phases)
+    if relative is None or (not in_place and set(over) & set(kept)):
+        return replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)
+    staged = [Staged(n, scheme) for n in kept if n not in over]
+    if in_place:
+        staged.append(Staged(over[0], scheme, operand))
+    return replace(schedule, staged=tuple(staged), relative=relative)
 
 
 def _power_of_two(n: int) -> int:
