@@ -133,7 +133,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
-        *([_thin_products(device, aligned)] if device.is_gpu else []),  # after splitting: a block's threads share the terms
+        *([_thin_products(device, aligned)] if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
