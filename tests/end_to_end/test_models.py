@@ -85,6 +85,7 @@ def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> Non
     assert report["regions"]
     assert {region["wrap"] for region in report["regions"]} == {"native"}
     assert sum(region["runs"] for region in report["regions"]) >= STEPS
+    assert [remark for remark in report["remarks"] if remark["stage"] == "sizes"] == [], "two builds serve all lengths"
     known = KNOWN_FALLBACKS.get(case.model, {})
     assert [f for f in report["fallbacks"] if not any(reason in f["reason"] for reason in known)] == []
     assert known or sum(region["fallbacks"] for region in report["regions"]) == 0
