@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -22,6 +22,7 @@ from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
+from tf_stitch.transforms.sum_thin_products import MOST_ROWS, as_sum
 
 MOST_COPIES = 255
 """Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
@@ -116,10 +117,33 @@ class PatternCompiler:
 
     def beats_call(self, product: Node, written: Node) -> bool:
         """Whether a kernel takes less time for `written` than the library for `product`, which has the same value."""
+        kernel = self.written_us(product, written)
+        return kernel is not None and kernel < call_us(Pattern((product,), (product,), frozenset()), self._device)
+
+    def written_us(self, product: Node, written: Node) -> float | None:
+        """Microseconds of a kernel for `written`, which has the value of `product`."""
         nodes: dict[Node, None] = {}
         _collect(written, set(product.operands), frozenset(), nodes)
-        kernel = self.exact(Pattern(tuple(nodes), (written,), frozenset()))
-        return kernel is not None and kernel < call_us(Pattern((product,), (product,), frozenset()), self._device)
+        return self.exact(Pattern(tuple(nodes), (written,), frozenset()))
+
+
+@dataclass(frozen=True)
+class TimesWithSums:
+    """A compiler's times, a product alone being a sum where that is faster (transforms/sum_thin_products.py)."""
+
+    compiler: PatternCompiler
+
+    def estimate(self, pattern: Pattern) -> float | None:
+        """As the compiler's."""
+        return self.compiler.estimate(pattern)
+
+    def exact(self, pattern: Pattern) -> float | None:
+        """Microseconds; None if it cannot be one kernel, call or sum."""
+        known = self.compiler.exact(pattern)
+        product = pattern.nodes[0]
+        written = as_sum(product, MOST_ROWS) if pattern.nodes == (product,) and product.kind is OpKind.DOT else None
+        summed = None if written is None else self.compiler.written_us(product, written)
+        return summed if known is None or (summed is not None and summed < known) else known
 
 
 def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:

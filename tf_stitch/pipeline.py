@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from tf_stitch.device.profile import interpolate
@@ -29,7 +30,8 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pattern_compiler import PatternCompiler
+from tf_stitch.pattern_compiler import PatternCompiler, TimesWithSums
+from tf_stitch.planning.attention_choice import products_of_attentions
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
@@ -120,7 +122,7 @@ class CompiledRegion:
     resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
-def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass, ...]:
     """Tensor passes in order."""
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
@@ -131,7 +133,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
-        *([_thin_products(device)] if device.is_gpu else []),  # after splitting: a block's threads share the terms
+        *([_thin_products(device, aligned)] if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
@@ -139,9 +141,12 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED) -> tuple[Pass, ...]:
     )
 
 
-def _thin_products(device: DeviceSpec) -> SumThinProducts:
-    """By times of matrices that no cache holds, as those of a model are when their turn comes again."""
-    return SumThinProducts(PatternCompiler(device, True, LARGE).beats_call, SMALL_PRODUCT + 1, is_large_product)
+def _thin_products(device: DeviceSpec, aligned: bool) -> SumThinProducts:
+    """By times of matrices that no cache holds, as those of a model are when their turn comes again. Products of an
+    attention stay where one kernel beats their sums and the softmax between."""
+    compiler = PatternCompiler(device, aligned, LARGE)
+    return SumThinProducts(compiler.beats_call, SMALL_PRODUCT + 1, is_large_product,
+                           partial(products_of_attentions, times=TimesWithSums(compiler)))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
@@ -155,7 +160,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         ScheduleError: a node that no schedule rule takes.
     """
     start = time.perf_counter()
-    graph = run_passes(graph, passes(options.device, options.reuse), instrument)
+    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
     verify_graph(graph, static=True)
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
                                options.reuse, options.templates)

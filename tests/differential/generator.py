@@ -276,7 +276,9 @@ class GraphMaker:
         else:
             kind = self.one([K.SUM, K.SUM, K.SUM, K.MAX, K.MAX, K.MIN, K.PROD])
         if v.dtype.is_float and kind is K.PROD:
-            node = self.clamp(node, 0.75, 1.25)
+            # Products of many terms stay in float32's range, and so do those of any part of them.
+            most = min(0.25, 32 / max(math.prod(int(v.dims[axis]) for axis in axes), 1))
+            node = self.clamp(node, 1 - most, 1 + most)
         if v.dtype.is_float and kind in (K.SUM, K.PROD):
             exact = False
         self.keep(self.b.reduce(kind, node, axes, keep), exact)

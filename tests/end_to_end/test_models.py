@@ -90,8 +90,10 @@ def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> Non
     assert report["regions"]
     assert {region["wrap"] for region in report["regions"]} == {"native"}
     assert sum(region["runs"] for region in report["regions"]) >= STEPS
-    if case.unroll:
-        assert any(loop["reason"] is None for graph in report["graphs"] for loop in graph["loops"])
+    unrolled = [loop for graph in report["graphs"] for loop in graph["loops"] if loop["reason"] is None]
+    assert unrolled or not case.unroll
+    sizes = [remark for remark in report["remarks"] if remark["stage"] == "sizes"]
+    assert sizes == [] or any(loop["steps"] is None for loop in unrolled), "two builds serve all lengths"
     known = KNOWN_FALLBACKS.get(case.model, {})
     assert [f for f in report["fallbacks"] if not any(reason in f["reason"] for reason in known)] == []
     assert known or sum(region["fallbacks"] for region in report["regions"]) == 0

@@ -93,7 +93,7 @@ def test_a_gradient_by_itself_runs_again_without_the_norm() -> None:
     original = original_nodes(defs, imported, region)
     assert original is not None
     assert NORMS[0] not in {n.op for n in original.function("original").node_def}
-    values = [np.ones([int(d) for d in shape], np.float32) for shape in region.argument_shapes()]
+    values = [np.ones([int(d) for d in shape], np.float32) for shape in region.argument_shapes]
     [got], _ = original.run(values, [], [])
     assert got.shape == SHAPE
 

@@ -133,3 +133,11 @@ def test_a_plan_that_is_cut_short_transposes_again() -> None:
     assert len(cut.calls) == 2
     assert [n.kind for k in cut.kernels for n in k.schedule.pattern.nodes].count(OpKind.TRANSPOSE) == 4
 
+
+@pytest.mark.parametrize(("length", "is_attention"), [(64, True), (8192, False)])
+def test_one_row_of_queries(length: int, is_attention: bool) -> None:
+    """Few blocks read a short cache in one kernel; a long one is read by many, in sums. Neither calls the library."""
+    q, k, v = (B.input(name, F32, (8, rows, 64)) for name, rows in (("q", 1), ("k", length), ("v", length)))
+    step = compiled(region("step", [B.dot(weights(q, k), v)]), H200)
+    assert (Rule.ATTENTION in [kernel.schedule.rule for kernel in step.kernels]) is is_attention
+    assert not step.calls

@@ -93,6 +93,14 @@ def test_small_products_are_left_to_planning() -> None:
     assert by.run(region("g", [product(ROW, (20, 30))])).modified
 
 
+def test_what_is_kept_stays() -> None:
+    kept, other = product(ROW, (20, 30)), B.dot(B.input("z", F32, ROW), B.input("y", F32, (20, 30)))
+    by = SumThinProducts(lambda product, written: True, 1, lambda product: True, lambda graph: [kept])
+    outputs = [node for _, node in by.run(region("g", [kept, other])).graph.outputs]
+    assert outputs[0] is kept
+    assert outputs[1].kind is not OpKind.DOT
+
+
 def test_the_matrix_is_not_reshaped() -> None:
     """Kernels that share a reshape of it would have it copied."""
     for x in (ROW, (3, 20)):

@@ -21,6 +21,7 @@ from tf_stitch.integration.report import Report
 from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, ShapeFamily, Shapes, expected_sizes
 from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text, format_graph
 from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
@@ -158,6 +159,8 @@ class RegionBuilder:
         Args:
             graph: the region for the numbers of `shapes`.
         """
+        if any(node.kind is OpKind.LOOP for node in place.region.graph.nodes()):
+            return None  # each length is another graph
         options = replace(self._options(place), plans=family.plans)
         multiple = VECTOR if options.device.is_gpu else 1
         start = time.perf_counter()

@@ -4,17 +4,16 @@ costed and fused as any other op that is bound by memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.sizes import Size
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.transforms.rewriter import rewrite
 
 MOST_ROWS = 16
 """Rows of which it is asked at all whether sums are faster: each reads the matrix once more, if only from a cache."""
@@ -34,15 +33,25 @@ class SumThinProducts:
         is_faster: asked for products of sizes that do not change.
         fewest_terms: shorter sums stay products, which planning can write out term by term.
         is_large: whether planning cannot write out a product of one column itself.
+        kept: products of a graph that stay in any case.
     """
 
     is_faster: IsFaster
     fewest_terms: int
     is_large: Callable[[Node], bool]
+    kept: Callable[[TensorGraph], Collection[Node]] = lambda graph: ()
     name: str = "sum_thin_products"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        return rewrite(graph, (self._sum,))
+        kept, new = self.kept(graph), dict[Node, Node]()
+        sums = 0
+        for node in graph.nodes():
+            operands = tuple(new[o] for o in node.operands)
+            same = node if operands == node.operands else make_node(node.kind, operands, node.attrs, node.loc)
+            written = None if node in kept else self._sum(same)
+            sums += written is not None
+            new[node] = written or same
+        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), sums > 0)
 
     def _sum(self, node: Node) -> Node | None:
         if not isinstance(node.attrs, DotAttrs) or not node.type.is_static or not node.type.numel:
