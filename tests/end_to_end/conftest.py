@@ -25,6 +25,8 @@ SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
 sys.path.insert(0, str(ROOT / "tools"))
 
+from benchmarking.machine import module_path  # noqa: E402
+
 
 @dataclass(frozen=True)
 class Run:
@@ -85,7 +87,7 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
     def run_program(program: Path, *arguments: object, stitch: str = "1", **variables: str) -> Run:
         folder = tmp_path_factory.mktemp("report")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-        environment |= {"PYTHONPATH": f"{start_folder}:{ROOT}", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if stitch:
             environment |= {"TF_STITCH": stitch, "TF_STITCH_REPORT": str(folder)}
         command = [sys.executable, str(program), *map(str, arguments)]
