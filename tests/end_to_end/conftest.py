@@ -86,7 +86,8 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
 
     def run_program(program: Path, *arguments: object, stitch: str = "1", **variables: str) -> Run:
         folder = tmp_path_factory.mktemp("report")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # native_folder is there
         environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if stitch:
             environment |= {"TF_STITCH": stitch, "TF_STITCH_REPORT": str(folder)}

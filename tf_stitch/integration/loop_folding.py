@@ -21,6 +21,7 @@ from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.sized_loops import Size, SizedLoop, loop_node, most_common_device
+from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
 
 TRIAL = 3
@@ -100,14 +101,14 @@ class _Graph:
             UnsupportedError: its length is no size, or it cannot be written out; the message says why.
         """
         cut = _Cut(self._defs, self._users, self._types_of, self._imported, frame)
-        found = cut.loop()
+        found, trial = cut.loop()
         name = f"{frame.name}/stitched"
         if name in self._defs:
             raise UnsupportedError(f"a node is called {name}")
         controls = [t[1:] for node in frame.of(ENTERS) for t in node.input if t.startswith("^")]
         node = loop_node(name, found, most_common_device([n for n in frame.nodes if n.op in ENTERS]),
                          list(dict.fromkeys(controls)))
-        types = cut.output_types(found)
+        types = cut.output_types(found, trial)
         for read in cut.reads:  # out of the loop, which nothing writes in
             outer = NodeDef()
             outer.CopyFrom(read)
@@ -184,8 +185,8 @@ class _Cut:
             raise UnsupportedError(f"{read.name} reads a variable that the loop chooses")
         return str(enter.input[0])
 
-    def loop(self) -> SizedLoop:
-        """What goes into the one node.
+    def loop(self) -> tuple[SizedLoop, TensorGraph]:
+        """What goes into the one node, and its graph where every unknown size is TRIAL.
 
         Raises:
             StitchError: it cannot be written out for some size.
@@ -212,18 +213,13 @@ class _Cut:
                 if edge.startswith("^") or edge != source_edges[i] or producer_of(edge) in own:
                     continue
                 constant = self._small_constant(producer_of(edge))
-                if constant is not None:
-                    name = self._own_name(constant.name)
-                    if name not in types:
-                        copy = NodeDef(name=name, op="Const", device=constant.device)
-                        copy.attr["dtype"].CopyFrom(constant.attr["dtype"])
-                        copy.attr["value"].CopyFrom(constant.attr["value"])
-                        kept.append(copy)
-                        types[name] = self._types_of(constant.name)
-                    node.input[i] = name
+                if constant is None:
+                    inputs[canonical_tensor(edge)] = None
                     continue
-                tensor = canonical_tensor(edge)
-                inputs[tensor] = None
+                node.input[i] = self._own_name(constant.name)
+                if node.input[i] not in types:
+                    kept.append(_constant_copy(node.input[i], constant))
+                    types[node.input[i]] = self._types_of(constant.name)
             kept.append(node)
             types[node.name] = self._types_of(source.name)
         sizes = self._sized(inputs)
@@ -235,8 +231,7 @@ class _Cut:
             raise UnsupportedError("nobody reads what it gives")
         if not sizes:
             raise UnsupportedError("data decides when it ends")
-        self._trial = found.written_out(self._argument_types(found))
-        return found
+        return found, found.written_out(self._argument_types(found))
 
     def _edge(self, edge: str, own: set[str]) -> str:
         """An input of a node as it is inside: variables' values through an Enter, no control edges from outside."""
@@ -296,17 +291,17 @@ class _Cut:
             types.append(TensorType(value.type.dtype, substitute(value.type.shape, env)))
         return types
 
-    def output_types(self, found: SizedLoop) -> list[OutputType]:
+    def output_types(self, found: SizedLoop, trial: TensorGraph) -> list[OutputType]:
         """Types of the results: sizes that are numbers, or symbols as TensorFlow counts them, else -1."""
-        tried = {key: node.type.dims for key, node in self._trial.outputs}
+        tried = {key: node.type.dims for key, node in trial.outputs}
         types: list[OutputType] = []
         for i, tensor in enumerate(found.outputs):
             name, _, index = tensor.rpartition(":")
             enum, dims = self._types_of(name)[int(index)]
             if of_enum(enum) is None:
                 raise UnsupportedError(f"{tensor} has a type that the IR lacks")
-            trial = tried[f"o{i}"]
-            known = list(dims) if dims is not None and len(dims) == len(trial) else [-1] * len(trial)
+            tried_dims = tried[f"o{i}"]
+            known = list(dims) if dims is not None and len(dims) == len(tried_dims) else [-1] * len(tried_dims)
             value = self._imported.value(tensor)
             if value is not None and len(value.type.shape) == len(known):
                 known = [d if isinstance(d, int) else k for k, d in zip(known, value.type.shape, strict=True)]
@@ -330,6 +325,13 @@ def _as_tensorflow(dim: object, otherwise: int) -> int:
     if isinstance(dim, Symbol):
         return -int(dim.name[1:]) if dim.name[1:].isdigit() else otherwise
     return dim if isinstance(dim, int) else otherwise
+
+
+def _constant_copy(name: str, constant: NodeDef) -> NodeDef:
+    copy = NodeDef(name=name, op="Const", device=constant.device)
+    copy.attr["dtype"].CopyFrom(constant.attr["dtype"])
+    copy.attr["value"].CopyFrom(constant.attr["value"])
+    return copy
 
 
 def _entered(read: NodeDef, handle: NodeDef) -> NodeDef:

@@ -13,6 +13,8 @@ from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.report import LoopEntry
 
+NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
+
 
 @dataclass(frozen=True)
 class LoopsDone:
@@ -42,7 +44,7 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     if not unrolled.stay:
         return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
     if not fold:
-        entries += [LoopEntry(name, None, reason) for name, reason in unrolled.stay.items()]
+        entries += [LoopEntry(name, None, f"{reason}; {NOT_FOLDED}") for name, reason in unrolled.stay.items()]
         return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
     imported = import_graph(unrolled.graph_def, unrolled.types_of, library_on)
     folded = fold_sized_loops(unrolled.graph_def, imported, unrolled.types_of, preserved)

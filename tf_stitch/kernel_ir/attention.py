@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.sizes import ceil_div
 
 WORD = 4
 """Bytes of a word: what a register, or a bank of shared memory, holds."""
@@ -76,8 +77,12 @@ class AttentionTiling:
         """Keys in shared memory at a time."""
         return self.key_warps * self.warp_keys
 
+    def parts(self, queries: int) -> int:
+        """Blocks that share the queries of one matrix."""
+        return ceil_div(queries, self.rows)
+
     def blocks(self, shape: AttentionShape) -> int:
-        return shape.outer * shape.heads * -(-shape.queries // self.rows)
+        return shape.outer * shape.heads * self.parts(shape.queries)
 
 
 @dataclass(frozen=True)

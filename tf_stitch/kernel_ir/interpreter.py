@@ -136,7 +136,7 @@ class _Block:
     def _attention(self, stmt: k.Attention) -> None:
         """The block's queries, by the first thread."""
         shape, rows = stmt.shape, stmt.tiling.rows
-        matrix, part = divmod(self.block, -(-shape.queries // rows))
+        matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
         outer, head = divmod(matrix, shape.heads)
 
         def matrix_of(name: str, place: Rows, count: int, columns: int) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.walk import bodies, statements
@@ -205,7 +206,7 @@ class _Counter:
         self.work.products += scores * (shape.depth + shape.width) * shape.dtype.size / 4
         for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
             self._op(DType.F32, kind, count, None)
-        tiles = -(-shape.keys // tiling.tile)
+        tiles = ceil_div(shape.keys, tiling.tile)
         self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
         self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times
         self._loading = 1.0

@@ -36,6 +36,7 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
             continue
         softmax = [n for n in attention.nodes if n not in (*products, attention.result)]
         parts = (make_pattern(part, users, wanted, free) for part in ([products[0]], softmax, [products[1]]))
+        # A part without a time counts as free: the library's way is kept then.
         together = times.exact(make_pattern(attention.nodes, users, wanted, free | views_of(attention, users, free)))
         if together is not None and together < sum(times.exact(part) or 0.0 for part in parts):
             yield attention

@@ -7,6 +7,7 @@ import math
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.kernel_ir.attention import WORD, AttentionTiling, shared_words
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.planning.attention import Attention, memory_of, reads_rows
@@ -20,8 +21,6 @@ LEAST_REGISTERS, OWN_REGISTERS = 128, 48
 its queries, results and scores: with less, kernels spilled."""
 FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
-OLDEST = 80
-"""Compute capability with asynchronous copies, and with TF32 and bfloat16 in mma.sync."""
 
 
 def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec, aligned: bool
@@ -31,7 +30,8 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     Raises:
         ScheduleError: what the kernel cannot do.
     """
-    _require(device.is_gpu and int(device.architecture) >= OLDEST and aligned, "no tensor cores for it")
+    # What fetches has TF32 and bfloat16 in mma.sync, too.
+    _require(device.fetches and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
     _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"products of {dtype.value}")
     unit = 8 if dtype is DType.F32 else 16
@@ -44,10 +44,10 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     _require(math.prod(batch) * rows * keys > 0, "no elements")
     matrices = math.prod(batch)
     tiling = _tiling(matrices, rows, keys, device)
-    blocks = matrices * -(-rows // tiling.rows)
+    blocks = matrices * tiling.parts(rows)
     registers = max(LEAST_REGISTERS, OWN_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
     shared = WORD * shared_words(keys, columns, dtype, tiling)
-    resident = min(blocks_that_fit(tiling.threads, registers, shared, device), -(-blocks // device.processors))
+    resident = min(blocks_that_fit(tiling.threads, registers, shared, device), ceil_div(blocks, device.processors))
     mapping = ThreadMapping(blocks, tiling.threads, 32 * tiling.key_warps, tiling.rows, 1, tiling.warp_keys)
     return [KernelSchedule(Rule.ATTENTION, pattern, attention.second, Domain(matrices * rows, keys), mapping,
                            array_room=device.shared_bytes, resident=resident)]
@@ -62,7 +62,7 @@ def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> Attentio
     """Many queries in a block read each key once; where that leaves processors without work, few, and its warps share
     the keys."""
     for query_warps in (8, 4):
-        blocks = matrices * -(-rows // (16 * query_warps))
+        blocks = matrices * ceil_div(rows, 16 * query_warps)
         if 16 * query_warps < rows + 16 and blocks >= FEW_BLOCKS * device.processors:
             return AttentionTiling(query_warps, 1, 32)
     return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16)

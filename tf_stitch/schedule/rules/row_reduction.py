@@ -171,11 +171,13 @@ def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -
     place of their operands; kept without these, they are relative to the row's maximum, which takes a meeting more."""
     phases = split_phases(schedule.pattern, schedule.domain.rows * schedule.domain.cols)
     relative = relative_sum(schedule.pattern, phases)
-    over = exponentials(relative) if relative is not None else []
-    operand = relative[0].operands[0] if relative is not None else None
-    in_place = relative is not None and operand in kept and read_by_exponentials_alone(relative, phases)
-    if relative is None or (not in_place and set(over) & set(kept)):
-        return replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)
+    plain = replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)
+    if relative is None:
+        return plain
+    over, operand = exponentials(relative), relative[0].operands[0]
+    in_place = operand in kept and read_by_exponentials_alone(relative, phases)
+    if not in_place and set(over) & set(kept):
+        return plain
     staged = [Staged(n, scheme) for n in kept if n not in over]
     if in_place:
         staged.append(Staged(over[0], scheme, operand))
