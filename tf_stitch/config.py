@@ -178,7 +178,8 @@ VARIABLES: Mapping[str, Variable] = {
                                 "what regions hold: memory-intensive ops alone, or also matrix products and the "
                                 "variables that they read; auto: region on GPUs, ops and small products on CPUs"),
     "TF_STITCH_UNROLL": Variable("unroll", *_choice("auto", "0", "1"),
-                                 "whether while loops of known length become copies of their bodies; auto: on GPUs"),
+                                 "whether while loops whose length is known, or the size of a tensor, become "
+                                 "copies of their bodies; auto: on GPUs"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),
