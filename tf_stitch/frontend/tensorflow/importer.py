@@ -236,6 +236,8 @@ class _Importer:
 
     def _shape(self, tensor: str) -> Shape | None:
         """Of a node that is imported."""
+        if tensor in self._statics:
+            return self._statics[tensor].shape
         value = self._value(tensor)
         if value is not None:
             return value.type.shape
