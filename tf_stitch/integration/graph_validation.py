@@ -11,7 +11,7 @@ from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
-_STITCH_OPS = frozenset({"StitchOp", "StitchStateOp"})
+_STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
 
 
 def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:
@@ -65,7 +65,7 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
             if index >= len(producer.attr["Tout"].list.type):
                 raise VerifyError(f"input {name!r} is beyond the outputs of its node", _loc(node))
     if node.op in _STITCH_OPS:
-        wanted = len(node.attr["Tin"].list.type) + node.attr["N"].i
+        wanted = len(node.attr["Tin"].list.type) + (node.attr["N"].i if "N" in node.attr else 0)
         given = sum(not name.startswith("^") for name in node.input)
         if wanted != given:
             raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))

@@ -13,7 +13,7 @@ from tf_stitch.frontend.tensorflow.dtypes import DT_VARIANT, of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
-from tf_stitch.frontend.tensorflow.loop_list_uses import READS, ListUse, ListUses, Use
+from tf_stitch.frontend.tensorflow.loop_list_uses import READS, ListUses, Use
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.integration.graph_item import OutputType, as_tensorflow
 from tf_stitch.integration.loop_original import LoopNodes

@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
+from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.loop_folding import fold_sized_loops
+from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_unrolling import unroll_loops
+from tf_stitch.integration.native_loops import native_loops
 from tf_stitch.integration.report import LoopEntry
+from tf_stitch.integration.while_node import NativeLoop
 
 NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
 
 
 @dataclass(frozen=True)
+class LoopWays:
+    """What may become of loops: copies of their bodies if their length is known (`unroll`), or if it is a size (`fold`);
+    one op each (`as_ops`)."""
+
+    unroll: bool
+    fold: bool
+    as_ops: bool
+
+    @staticmethod
+    def by(config: StitchConfig, device: str, native: bool, fold: bool = True) -> LoopWays:
+        """What the user asks for.
+
+        Args:
+            device: "GPU" if any node of the graph is on one, else "CPU".
+            native: regions run as the native op.
+        """
+        unroll = _wanted(config.unroll, device == "GPU")
+        return LoopWays(unroll, unroll and fold, native and _wanted(config.loop_op, device == "CPU"))
+
+
+@dataclass(frozen=True)
 class LoopsDone:
-    """A graph whose loops are unrolled, or one node each (see sized_loops), where that can be."""
+    """A graph without the loops that need not be loops.
+
+    Attributes:
+        entries: what became of each, but for those of `native`.
+        native: loops that run as one op each; their nodes in the graph have no regions' numbers yet.
+        before: the graph where these are loops still.
+    """
 
     graph_def: GraphDef
     types_of: TypesOf
     entries: list[LoopEntry] = field(default_factory=list)
+    native: tuple[NativeLoop, ...] = ()
+    before: GraphDef | None = None
 
     @property
     def changed(self) -> bool:
-        return any(entry.reason is None for entry in self.entries)
+        return bool(self.native) or any(entry.reason is None for entry in self.entries)
+
+    def shown(self, graph_def: GraphDef) -> GraphDef:
+        """The graph, prepared further, with the nodes of loops in the place of the ops that run them: for the report."""
+        if self.before is None:
+            return graph_def
+        kept = {node.name for node in graph_def.node} | {name for loop in self.native for name in loop.nodes}
+        shown = GraphDef()
+        shown.node.extend(node for node in self.before.node if node.name in kept)
+        return shown
 
 
-def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope,
-             fold: bool = True) -> LoopsDone:
-    """Unrolls the loops of known length, and folds those whose length is a size.
+def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope, ways: LoopWays,
+             why_not: Callable[[str], str | None] = lambda name: None) -> LoopsDone:
+    """Does with loops what can be done: unrolled first, folded then, what is left as one op.
 
     Args:
         preserved: names of nodes that must exist afterwards.
-        fold: do the second.
+        why_not: why the user wants a node left alone, None if nobody does; asked for loops that would run as one op.
     """
+    done = LoopsDone(graph_def, types_of)
     if not any(node.op in ENTERS for node in graph_def.node):
-        return LoopsDone(graph_def, types_of)
-    unrolled = unroll_loops(graph_def, import_graph(graph_def, types_of, library_on), types_of, preserved)
+        return done
+    if ways.unroll:
+        done = _copied(done, preserved, library_on, ways.fold)
+    if ways.as_ops and any(node.op in ENTERS for node in done.graph_def.node):
+        done = _as_ops(done, preserved, library_on, why_not)
+    return done
+
+
+def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold: bool) -> LoopsDone:
+    """Loops become copies of their bodies, now or when they run."""
+    unrolled = unroll_loops(done.graph_def, import_graph(done.graph_def, done.types_of, library_on), done.types_of,
+                            preserved)
     entries = [LoopEntry(name, steps, None) for name, steps in unrolled.steps.items()]
     if not unrolled.stay:
         return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
@@ -51,3 +105,22 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     entries += [LoopEntry(name, None, None) for name in folded.loops]
     entries += [LoopEntry(name, None, reason) for name, reason in folded.stay.items()]
     return LoopsDone(folded.graph_def, folded.types_of, entries)
+
+
+def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, why_not: Callable[[str], str | None]
+            ) -> LoopsDone:
+    """Loops that are left become one op each."""
+    hoisted = hoist(done.graph_def, done.types_of, preserved)
+    imported = import_graph(hoisted.graph_def, hoisted.types_of, library_on)
+    found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, why_not)
+    before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
+    entries = [entry for entry in done.entries if entry.reason is None]
+    entries += [LoopEntry(name, None, f"{before[name]}; as one op: {reason}" if name in before else reason)
+                for name, reason in found.stay.items()]
+    if not found.loops:
+        return replace(done, entries=entries)
+    return LoopsDone(found.graph_def, found.types_of, entries, found.loops, hoisted.graph_def)
+
+
+def _wanted(choice: str, auto: bool) -> bool:
+    return auto if choice == "auto" else choice == "1"

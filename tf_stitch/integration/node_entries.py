@@ -9,7 +9,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.integration.report import NodeEntry
 
-_STITCHED = ("StitchOp", "StitchStateOp")
+_STITCHED = ("StitchOp", "StitchStateOp", "StitchWhile")
 
 
 def node_entries(graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str]) -> list[NodeEntry]:

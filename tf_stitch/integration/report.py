@@ -38,18 +38,20 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class LoopEntry:
-    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still. Neither: its
-    length is a size, and its region writes it out for each."""
+    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still. Neither: it runs as
+    one op, whose `regions` are the loop as a whole, its body and its condition; or its length is a size, and its region
+    writes it out for each."""
 
     name: str
     steps: int | None
     reason: str | None
+    regions: tuple[int, ...] = ()
 
 
 @dataclass
 class GraphEntry:
     """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
-    empty where loops are not unrolled."""
+    empty where loops are left alone."""
 
     graph: str
     device: str

@@ -22,14 +22,13 @@ from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import device_type, import_graph
-from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
-from tf_stitch.integration.loops import LoopsDone, do_loops
+from tf_stitch.integration.loops import LoopWays, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
@@ -50,6 +49,7 @@ from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
+from tf_stitch.integration.while_node import NativeLoop, number_regions
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
 from tf_stitch.runtime.device_profiles import profiles
@@ -113,7 +113,8 @@ class Session:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
         library_on = self._libraries.devices(item.device_type)
-        loops = self._loops(item, library_on, fold)
+        ways = LoopWays.by(self._config, item.device_type, self._native is not None, fold)
+        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls.why_not)
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
@@ -147,18 +148,30 @@ class Session:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
+        rewritten = rewriter.apply(found.regions, make_node) if found.regions or loops.native else None
+        entries = list(loops.entries)
         if rewritten is not None:
             put_back_loops(rewritten)
-        self._seen(item, region_of, found.left_out, start, imported, loops.entries)
+            entries += [self._register_loop(loop, rewritten, item, group, region_of) for loop in loops.native]
+        self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
+                   entries)
         return rewritten
 
-    def _loops(self, item: GraphItem, library_on: Scope, fold: bool) -> LoopsDone:
-        """The graph without the loops that need not be loops, where that is asked for."""
-        wanted = item.device_type == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
-        if not wanted:
-            return LoopsDone(item.graph_def, item.output_types)
-        return do_loops(item.graph_def, item.output_types, item.preserved, library_on, fold)
+    def _register_loop(self, loop: NativeLoop, rewritten: GraphDef, item: GraphItem, group: int,
+                       region_of: dict[str, int]) -> LoopEntry:
+        """Gives a loop that runs as one op, and its body and its condition, numbers."""
+        whole = loop.region()
+        numbers = (self.registry.register(whole), self.registry.register(loop.body, group),
+                   self.registry.register(loop.condition, group))
+        number_regions(next(node for node in rewritten.node if node.name == loop.name), *numbers)
+        self._originals[numbers[0]] = loop.original_nodes()
+        self._dump.write(f"region_{numbers[0]}.loop.txt", f"{loop.roles}\n")
+        for number, region in zip(numbers, (whole, loop.body, loop.condition), strict=True):
+            region_of.update(dict.fromkeys(region.members, number))
+            self.report.add(RegionEntry(number, item.graph_id, loop.device, "native",
+                                        {m: loop.nodes[m] for m in region.members}, len(region.inputs), 0,
+                                        len(set(region.outputs.values()))))
+        return LoopEntry(loop.frame, None, None, numbers)
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:

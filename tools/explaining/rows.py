@@ -12,7 +12,7 @@ READ = "a read of a variable, which the region's kernels read in place"
 KNOWN = "its value is known when the graph is read: nothing is left to compute"
 SHARED = "part of another node's formula gives the same value, which is computed once"
 LIBRARY = "library"
-_STITCHED = ("StitchOp", "StitchStateOp")
+_STITCHED = ("StitchOp", "StitchStateOp", "StitchWhile")
 _HAND_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot")
 
 
