@@ -21,8 +21,8 @@ OutputType = tuple[int, tuple[int, ...] | None]
 
 
 def as_tensorflow(dim: object, otherwise: int) -> int:
-    """A dimension as OutputType has it: a number, or a symbol of TensorFlow's by its negative number; `otherwise` for what
-    TensorFlow has no number for."""
+    """A dimension as OutputType has it: a number, or a symbol of TensorFlow's by its negative number; `otherwise` for
+    what TensorFlow has no number for."""
     if isinstance(dim, Symbol):
         return -int(dim.name[1:]) if dim.name[0] == "s" and dim.name[1:].isdigit() else otherwise
     return dim if isinstance(dim, int) else otherwise

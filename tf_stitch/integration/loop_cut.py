@@ -36,15 +36,18 @@ from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.op_attrs import ConstantAttrs
 from tf_stitch.ir.op_kinds import OpKind
 
+_BEGIN = {Use.PUSHED: ("EmptyTensorList",), Use.WRITTEN: ("TensorListReserve",),
+          Use.SUMMED: ("ZerosLike", "TensorListReserve")}
+"""What lists that a loop fills are at first: without elements, or zeros."""
+
 _TAKES = frozenset({"TensorListGetItem", "TensorListPopBack"})
 
 
 @dataclass(frozen=True)
 class StackedList:
-    """A list of tensors outside of loops that is there as one tensor.
+    """A list of tensors outside of loops that is there as one tensor, whose rows are the elements.
 
     Attributes:
-        tensor: the elements as rows.
         distinct: the elements are whole numbers, no two alike.
     """
 
@@ -66,8 +69,8 @@ class ListResult:
 
 
 class LoopCut:
-    """One loop. After `loop`: `lists` are those it hands out, by the Exit's name, `kept` what Exits of variables that no
-    iteration changes are, `constants` new nodes that the loop reads.
+    """One loop. After `loop`: `lists` are those that it hands out, by the Exit's name; `kept` says what Exits of variables
+    are that no iteration changes; `new` are nodes that the loop needs outside.
 
     Args:
         defs: the graph's nodes by name.
@@ -87,12 +90,12 @@ class LoopCut:
         self._wanted: dict[str, None] = {}
         self.lists: dict[str, ListResult] = {}
         self.kept: dict[str, str] = {}
-        self.constants: dict[str, NodeDef] = {}
-        self._constant_types: dict[str, list[OutputType]] = {}
+        self.new: dict[str, NodeDef] = {}
+        self._new_types: dict[str, list[OutputType]] = {}
 
     def types(self, name: str) -> list[OutputType]:
-        """Types of a node's outputs, those of `constants` too."""
-        return self._constant_types.get(name) or self._types_of(name)
+        """Types of a node's outputs, those of `new` too."""
+        return self._new_types.get(name) or self._types_of(name)
 
     def loop(self, name: str) -> NativeLoop:
         """The loop for a node of this name.
@@ -153,7 +156,7 @@ class LoopCut:
         self._want_number(use.index)
 
     def _want_number(self, index: str) -> None:
-        """Has the body give the number of an element, which makes it an input of the body, unless it is the iteration's."""
+        """Has the body hand on the number of an element, unless it is the iteration's: so it is an input of the body."""
         if index and self._row(index) is None:
             self._wanted[index] = None
 
@@ -281,8 +284,7 @@ class LoopCut:
         if not self._is_list(variable):
             return Last(self._op_input(variable.initial), body.outputs[variable.back])
         use, node = self._list_uses.of(variable), self._outer[producer_of(variable.initial)]
-        wanted = {Use.PUSHED: "EmptyTensorList", Use.WRITTEN: "TensorListReserve", Use.SUMMED: "ZerosLike"}[use.use]
-        if node.op != wanted:
+        if node.op not in _BEGIN[use.use]:
             raise UnsupportedError(f"a list of {node.name} ({node.op}) is {use.use.value} to")
         if use.use is Use.SUMMED and not self._is_distinct(use.index):
             raise UnsupportedError("it may add to an element of a list twice")
@@ -303,9 +305,15 @@ class LoopCut:
         if known is not None:
             return known
         node = self._outer[producer_of(variable.initial)]
-        if node.op != "TensorListFromTensor":
+        if node.op == "TensorListFromTensor":
+            return StackedList(canonical_tensor(node.input[0]))
+        like = self._known_lists.get(canonical_tensor(node.input[0])) if node.op == "ZerosLike" else None
+        if like is None:
             raise UnsupportedError(f"it goes on with a list of {node.name} ({node.op})")
-        return StackedList(canonical_tensor(node.input[0]))
+        zeros = NodeDef(name=f"{self._frame.name}/stitched/{node.name}", op="ZerosLike", device=node.device,
+                        input=[like.tensor])
+        zeros.attr["T"].type = self._type(like.tensor)[0]
+        return StackedList(self._add(zeros, [self._type(like.tensor)]))
 
     def _rows(self, variable: LoopVariable) -> str:
         """The tensor outside that says how long a list is."""
@@ -316,14 +324,17 @@ class LoopCut:
         return rows
 
     def _outside(self, node: NodeDef) -> str:
-        """A copy of a large constant outside of the loop."""
+        """A copy of a large constant outside of the loop, where what the loop starts from is."""
         copy = NodeDef()
         copy.CopyFrom(node)
         copy.name = f"{self._frame.name}/stitched/{node.name}"
-        copy.ClearField("input")
-        self.constants[copy.name] = copy
-        self._constant_types[copy.name] = self._types_of(node.name)
-        return f"{copy.name}:0"
+        copy.input[:] = [f"^{producer_of(self._variables.all[0].initial)}"]
+        return self._add(copy, self._types_of(node.name))
+
+    def _add(self, node: NodeDef, types: Sequence[OutputType]) -> str:
+        """A new node outside of the loop; its tensor."""
+        self.new[node.name], self._new_types[node.name] = node, list(types)
+        return f"{node.name}:0"
 
     def _bring_in(self, enter: NodeDef, own: LoopNodes) -> None:
         """Lets the loop's own nodes start from the op's inputs."""
@@ -373,6 +384,10 @@ class LoopCut:
         enum, dims = self._known_type(use.item)
         count = None if use.use is Use.PUSHED else self._imported.statics.get(self._rows(variable))
         rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
+        if rows == -1:  # TensorFlow may have a symbol for it where the list is stacked
+            stacks = [self._types_of(user.name)[0][1] for user in self._users.get(exit_.name, ())
+                      if user.op == "TensorListStack"]
+            rows = next((stack[0] for stack in stacks if stack), -1)
         return enum, (rows, *dims)
 
     def _is_zero(self, tensor: str) -> bool:

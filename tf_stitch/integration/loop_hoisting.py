@@ -1,13 +1,15 @@
-"""Takes out of loops what no iteration changes: values of variables, lengths and element shapes of lists. What a loop pushes
-again and again for its gradient's loop (a weight, mostly) goes there as it is, without the list."""
+"""Takes out of loops what no iteration changes: values of variables, lengths and element shapes of lists, numbers of
+elements that are always the same. What a loop pushes again and again for its gradient's loop (a weight, mostly) goes
+there as it is, without the list."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of, topological
@@ -15,6 +17,7 @@ from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.integration.graph_item import OutputType
+from tf_stitch.integration.loop_cells import cells, constant, number_in, take_cell
 from tf_stitch.integration.pruning import prune
 
 _OF_A_LIST = ("TensorListLength", "TensorListElementShape")
@@ -38,15 +41,19 @@ def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> 
     after = GraphDef()
     after.CopyFrom(graph_def)
     hoister = _Hoister(after, types_of)
-    for frame in _frames(after, preserved):
+    frames = _frames(after, preserved)
+    for frame in frames:
         hoister.take_out(frame)
+        hoister.take_cells(frame)
+        hoister.take_places(frame)
     hoister.add_new()
     frames = _frames(after, preserved)
     pushes = _Pushes(after, frames)
     for frame in frames:
         for variable in LoopVariables(frame).all:
             pushes.hand_over(frame, variable, hoister)
-    kept = [node for node in after.node if node.name not in pushes.gone]
+    gone = pushes.gone | hoister.gone
+    kept = [node for node in after.node if node.name not in gone]
     del after.node[:]
     after.node.extend(kept)
     hoister.add_new()
@@ -67,6 +74,12 @@ class _Hoister:
         self._graph_def, self._types_of = graph_def, types_of
         self._new: list[NodeDef] = []
         self._new_types: dict[str, list[OutputType]] = {}
+        self._defs = {node.name: node for node in graph_def.node}
+        self._users: dict[str, list[NodeDef]] = {}
+        for node in graph_def.node:
+            for name in dict.fromkeys(producer_of(t) for t in node.input):
+                self._users.setdefault(name, []).append(node)
+        self.gone: set[str] = set()
 
     def types(self, name: str) -> list[OutputType]:
         return self._new_types.get(name) or self._types_of(name)
@@ -86,6 +99,27 @@ class _Hoister:
                 node.input[:] = [source, *waits]
                 inner[node.name] = self.brought_in(f"{node.name}:0", f"{node.name}/tfs_enter", enter)
         _rewire(frame.nodes, {f"{name}:0": f"{entered}:0" for name, entered in inner.items()}, inner, inner)
+
+    def take_cells(self, frame: LoopFrame) -> None:
+        """See loop_cells."""
+        for cell in cells(frame, self._defs, self._users):
+            self._new += take_cell(frame, cell, self.types(cell.reads[0].name)[:1], self._set_types)
+            self.gone.update(node.name for node in (cell.change, *cell.reads))
+
+    def take_places(self, frame: LoopFrame) -> None:
+        """Has the number of an element that each iteration sets come from outside, as other numbers do."""
+        variables, defs = LoopVariables(frame), {node.name: node for node in frame.nodes}
+        enter = frame.of(ENTERS)[0]
+        for node in frame.of(("TensorListSetItem",)):
+            place = number_in(defs, variables.seen_through(node.input[1]))
+            if place is not None and node.name not in self.gone:
+                number = constant(f"{node.name}/tfs_place", place, enter)
+                self._new.append(number)
+                self._set_types(number, [(DT_INT32, ())])
+                node.input[1] = self.brought_in(f"{number.name}:0", f"{number.name}/tfs_enter", enter)
+
+    def _set_types(self, node: NodeDef, types: Sequence[OutputType]) -> None:
+        self._new_types[node.name] = list(types)
 
     def brought_in(self, tensor: str, name: str, like: NodeDef) -> str:
         """A new Enter that brings a tensor into the loop that `like` enters."""

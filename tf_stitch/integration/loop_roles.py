@@ -1,7 +1,7 @@
 """What a loop that runs as one op does with the tensors around its body and its condition, as data.
 
-The op runs two regions again and again: the condition and, as long as that gives true, the body. A role says for each input
-of a region, and for each result of the op, where it comes from. Iterations are counted from 0.
+The op runs two regions again and again: the condition and, as long as that gives true, the body. A role says for each
+input of a region, and for each result of the op, where it comes from. Iterations are counted from 0.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ FORWARDS, BACKWARDS, _NUMBERED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Row:
-    """Which row of a tensor belongs to iteration i: row i, or the i-th from the end, or the one whose number is in an input
-    of the body (FORWARDS, BACKWARDS, or _NUMBERED and that input)."""
+    """Which row of a tensor belongs to iteration i: row i, or the i-th from the end, or the one whose number is in an
+    input of the body (FORWARDS, BACKWARDS, or _NUMBERED and that input)."""
 
     way: int
 

@@ -23,8 +23,8 @@ NOT_FOLDED = "loops whose length is a size were not folded, since a region with 
 
 @dataclass(frozen=True)
 class LoopWays:
-    """What may become of loops: copies of their bodies if their length is known (`unroll`), or if it is a size (`fold`);
-    one op each (`as_ops`)."""
+    """What may become of loops: copies of their bodies if their length is known (`unroll`), or if it is a size
+    (`fold`); one op each (`as_ops`)."""
 
     unroll: bool
     fold: bool
@@ -63,7 +63,7 @@ class LoopsDone:
         return bool(self.native) or any(entry.reason is None for entry in self.entries)
 
     def shown(self, graph_def: GraphDef) -> GraphDef:
-        """The graph, prepared further, with the nodes of loops in the place of the ops that run them: for the report."""
+        """The graph, prepared further, with the nodes of loops where ops run them: for the report."""
         if self.before is None:
             return graph_def
         kept = {node.name for node in graph_def.node} | {name for loop in self.native for name in loop.nodes}

@@ -1,5 +1,5 @@
-"""Puts one op, StitchWhile, in the place of while loops whose condition and body are a region each. Lists of tensors become
-tensors whose rows it reads and writes; loop_roles has what it is told."""
+"""Puts one op, StitchWhile, in the place of while loops whose condition and body are a region each. Lists of tensors
+become tensors whose rows it reads and writes; see loop_roles for what it is told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
-from tf_stitch.integration.control_context import control_contexts, frame_names
+from tf_stitch.integration.control_context import Context, control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cut import ListResult, LoopCut, StackedList
 from tf_stitch.integration.pruning import prune
@@ -54,11 +54,9 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
                 raise UnsupportedError(frame)
             reason = why_not_unrolled(frame, preserved)
             reason = reason or next((why for n in frame.nodes if (why := why_not(n.name)) is not None), None)
-            if reason is None and any(contexts[node.name] != {("frame", name)} for node in frame.of(ENTERS)):
-                reason = "it is in a branch or in another loop"
             if reason is not None:
                 raise UnsupportedError(reason)
-            graph.replace(frame)
+            graph.replace(frame, contexts)
         except StitchError as error:
             stay[name] = error.message if error.loc is None or not error.loc.node else str(error)
     if not graph.loops:
@@ -75,6 +73,14 @@ def _ended_first(frames: Mapping[str, LoopFrame | str], order: Sequence[NodeDef]
         return min((place[n.name] for n in frame.of(EXITS)), default=0) if isinstance(frame, LoopFrame) else 0
 
     return sorted(frames.items(), key=lambda item: end(item[1]))
+
+
+def _alive_together(frame: LoopFrame, nodes: Sequence[NodeDef], contexts: Mapping[str, Context]) -> bool:
+    """Whether nodes that stand for a loop run where it was entered, which may be within another loop, and only there."""
+    where = {canonical_tensor(n.input[0]): contexts[n.name] - {("frame", frame.name)} for n in frame.of(ENTERS)}
+    entered = frozenset[tuple[str, object]]().union(*where.values())
+    found = [where.get(t) or contexts.get(producer_of(t), frozenset()) for node in nodes for t in node.input]
+    return not any(str(kind).startswith("if:") for kind, _ in entered) and entered == frozenset().union(*found)
 
 
 class _Graph:
@@ -98,8 +104,11 @@ class _Graph:
     def types(self, name: str) -> list[OutputType]:
         return self._new_types.get(name) or self._types_of(name)
 
-    def replace(self, frame: LoopFrame) -> None:
+    def replace(self, frame: LoopFrame, contexts: Mapping[str, Context]) -> None:
         """Puts a node in the place of one loop.
+
+        Args:
+            contexts: of the graph's nodes.
 
         Raises:
             StitchError: the loop has to stay a loop; the message says why.
@@ -109,8 +118,10 @@ class _Graph:
             raise UnsupportedError(f"a node is called {name}")
         cut = LoopCut(frame, self._imported, self.types, self._defs, self._users, self._lists)
         loop = cut.loop(name)
-        self._new += [*cut.constants.values(), while_node(loop)]
-        self._new_types |= {constant: cut.types(constant) for constant in cut.constants}
+        if not _alive_together(frame, [*cut.new.values(), while_node(loop)], contexts):
+            raise UnsupportedError("it is in a branch")
+        self._new += [*cut.new.values(), while_node(loop)]
+        self._new_types |= {new: cut.types(new) for new in cut.new}
         self._new_types[name] = list(loop.result_types)
         inside = {node.name for node in frame.nodes}
         self._gone |= inside

@@ -1,4 +1,4 @@
-"""The variables of a lowered while loop: how each comes in, what an iteration has it as, and what it hands to the next."""
+"""The variables of a lowered while loop: how each comes in, what it is in an iteration, and what the next one gets."""
 
 from __future__ import annotations
 
