@@ -30,7 +30,8 @@ class LoopPart {
     return key;
   }
 
-  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, const Roles& roles, std::vector<std::int64_t> output_items) {
+  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, const Roles& roles,
+                           std::vector<std::int64_t> output_items) {
     Extents extents;
     for (const InputRole& role : roles) extents.inputs.push_back(Bytes(role, ctx->input(role.input)));
     extents.output_items = std::move(output_items);

@@ -42,7 +42,8 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::vector<std::int64_t> words;
     OP_REQUIRES_OK(c, c->GetAttr("roles", &words));
     const std::string wrong = roles_.Parse(words, c->num_inputs(), c->num_outputs());
-    OP_REQUIRES(c, wrong.empty(), absl::InvalidArgumentError(absl::StrCat("tf_stitch: roles of ", name(), ": ", wrong)));
+    OP_REQUIRES(c, wrong.empty(),
+                absl::InvalidArgumentError(absl::StrCat("tf_stitch: roles of ", name(), ": ", wrong)));
     OP_REQUIRES_OK(c, FindTypes(c));
     std::vector<DataType> types(c->input_types().begin(), c->input_types().end());
     types.insert(types.end(), c->output_types().begin(), c->output_types().end());
@@ -120,9 +121,12 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
       return status ? *status : Run(ctx);
     }
-    const absl::Status status = Execute(ctx, *condition->executable, *body->executable);
-    const bool can_fall_back = !absl::IsCancelled(status) && !absl::IsResourceExhausted(status);
-    return original_.AfterKernels(call, *slot, turn, status, can_fall_back);
+    absl::Status status = Execute(ctx, *condition->executable, *body->executable);
+    if (absl::IsResourceExhausted(status)) {  // TensorFlow's message has sizes; reasons are counted by their text
+      status = absl::ResourceExhaustedError("no memory for the rows of a loop");
+      expected_.store(0, std::memory_order_relaxed);
+    }
+    return original_.AfterKernels(call, *slot, turn, status, /*can_fall_back=*/!absl::IsCancelled(status));
   }
 
   bool TakesRowsOfScalar(OpKernelContext* ctx) const {
