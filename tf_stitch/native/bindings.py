@@ -29,11 +29,14 @@ as a whole. It says what their inputs are in iteration i, counted from 0, and wh
 
     input:  [0, a]          the op's input a
             [1, a, j]       input a if i = 0, else result j of the body in iteration i - 1
-            [2, a, way]     row i of input a; way 1: row (rows - 1 - i)
+            [2, a, way]     a row of input a
     output: [0, a, j]       result j of the last iteration; input a if n = 0
-            [1, j, a, way]  results j of all iterations as rows: as many as input a says (int32; rows that no
-                            iteration writes are zeros), n if it is -1. Iteration i gives row i; way 1: row
-                            (rows - 1 - i)
+            [1, j, a, way]  results j of all iterations as rows: as many as input a says (int32; rows that no iteration
+                            writes are zeros), n if a is -1
+    way:    0               row i
+            1               row (rows - 1 - i)
+            2 + k           the row whose number is input k of the body (an int32 scalar, itself in no such row); of the
+                            body's inputs, and where an input says how many rows there are
 
 What is read or left in one iteration has the same shape in all. Where that does not hold, or a row is not there, the
 loop's own nodes run.
