@@ -97,7 +97,7 @@ class RegionEntry:
     """One region. `wrap` is "native" or "py_function"; the counts are filled in when the report is made.
 
     Attributes:
-        runs: calls that ran its kernels.
+        runs: calls that ran its kernels; of a loop's body, iterations that did.
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.

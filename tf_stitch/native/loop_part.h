@@ -1,8 +1,7 @@
 // The condition or the body of a loop in one call of its op: an executable that runs again and again.
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -30,7 +29,8 @@ class LoopPart {
     return key;
   }
 
-  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, const Roles& roles, std::vector<std::int64_t> output_items) {
+  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, const Roles& roles,
+                           std::vector<std::int64_t> output_items) {
     Extents extents;
     for (const InputRole& role : roles) extents.inputs.push_back(Bytes(role, ctx->input(role.input)));
     extents.output_items = std::move(output_items);
@@ -49,9 +49,9 @@ class LoopPart {
       if (role.kind == InputRole::Kind::kCarried) carried_.push_back({i, role.result});
       if (role.kind != InputRole::Kind::kElement) continue;
       const std::int64_t rows = input.dim_size(0), bytes = Bytes(role, input);
-      rows_ = std::min(rows_, rows);
-      if (role.backward) elements_.push_back({i, data + (rows - 1) * bytes, -bytes});
-      else elements_.push_back({i, data, bytes});
+      if (role.row.numbered_by >= 0) numbered_.push_back({i, data, bytes, rows, role.row.numbered_by});
+      else if (role.row.backward) elements_.push_back({i, data + (rows - 1) * bytes, -bytes, rows});
+      else elements_.push_back({i, data, bytes, rows});
     }
   }
   LoopPart(const LoopPart&) = delete;
@@ -59,20 +59,24 @@ class LoopPart {
 
   absl::Status Allocate(tensorflow::OpKernelContext* ctx) { return arena_.Allocate(ctx, executable_, &buffers_); }
 
-  // Iterations that there are rows for.
-  std::int64_t rows() const { return rows_; }
+  const Buffers::Pointers& inputs() const { return buffers_.inputs; }
 
   // Where the results of the next run go: to be set before it.
   Buffers::Pointers& results() { return buffers_.outputs; }
 
-  // `iteration`: less than rows(). `latest`: the body's results of the iteration before.
-  absl::Status Run(std::int64_t iteration, const Buffers::Pointers& latest) {
+  // Points the inputs at the values of an iteration. `latest`: the body's results of the iteration before.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& latest) {
     if (iteration > 0) {
       for (const Carried& one : carried_) buffers_.inputs[one.input] = latest[one.result];
     }
-    for (const Element& one : elements_) buffers_.inputs[one.input] = one.first + iteration * one.step;
-    return launcher_.Run(executable_, nullptr);
+    for (const Element& one : elements_) TF_RETURN_IF_ERROR(Point(iteration, one));
+    for (const Element& one : numbered_) {
+      TF_RETURN_IF_ERROR(Point(*static_cast<const std::int32_t*>(buffers_.inputs[one.numbered_by]), one));
+    }
+    return absl::OkStatus();
   }
+
+  absl::Status Run() const { return launcher_.Run(executable_, nullptr); }
 
  private:
   struct Carried {
@@ -81,9 +85,17 @@ class LoopPart {
   };
   struct Element {
     std::size_t input;
-    char* first;  // row, in the order of iterations
-    std::int64_t step;
+    char* first;        // row, in the order of iterations or of numbers
+    std::int64_t step;  // bytes from one to the next
+    std::int64_t rows;
+    int numbered_by = -1;
   };
+
+  absl::Status Point(std::int64_t row, const Element& element) {
+    if (row < 0 || row >= element.rows) return absl::OutOfRangeError("a loop reads a row that is not there");
+    buffers_.inputs[element.input] = element.first + row * element.step;
+    return absl::OkStatus();
+  }
 
   // Of what the part reads in one iteration, also if there are no rows.
   static std::int64_t Bytes(const InputRole& role, const tensorflow::Tensor& input) {
@@ -97,9 +109,9 @@ class LoopPart {
   Buffers buffers_;
   Arena arena_;
   Launcher launcher_;
-  std::int64_t rows_ = std::numeric_limits<std::int64_t>::max();
   absl::InlinedVector<Carried, 8> carried_;
-  absl::InlinedVector<Element, 8> elements_;
+  absl::InlinedVector<Element, 8> elements_;  // by iterations
+  absl::InlinedVector<Element, 4> numbered_;
 };
 
 }  // namespace tf_stitch

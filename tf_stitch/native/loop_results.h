@@ -1,9 +1,7 @@
 // The results of a loop's body in one call of its op: where each iteration leaves them, and the outputs made of them.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "buffers.h"
@@ -27,7 +25,9 @@ class LoopResults {
     for (const OutputRole& role : roles.outputs) {
       if (role.kind != OutputRole::Kind::kStack) continue;
       Result& result = results_[role.result];
-      if (result.stack < 0) result.stack = static_cast<int>(stacks_.size());
+      // A row that comes twice would be read and written at once.
+      const bool in_place = role.row.numbered_by < 0 || !roles.results[role.result].kept;
+      if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
       stacks_.emplace_back(role, result.type, result.shape);
     }
   }
@@ -56,35 +56,34 @@ class LoopResults {
     return absl::OkStatus();
   }
 
-  // Iterations that there is room for.
-  std::int64_t most() const {
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const LoopStack& stack : stacks_) least = std::min(least, stack.most());
-    return least;
-  }
-
   // Of the iteration before, as addresses.
   const Buffers::Pointers& latest() const { return latest_; }
 
-  // Where the body is to leave the results of an iteration less than most(); moves what latest() has if need be.
-  absl::Status Point(std::int64_t iteration, Buffers::Pointers* results) {
-    for (std::size_t i = 0; i < stacks_.size(); ++i) {
-      if (stacks_[i].Full(iteration)) TF_RETURN_IF_ERROR(Grow(static_cast<int>(i), iteration));
+  // Room for the rows of an iteration. What latest() has may move.
+  absl::Status Reserve(std::int64_t iteration) {
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Reserve(ctx_, iteration));
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].stack >= 0) latest_[i] = stacks_[results_[i].stack].row();
     }
+    return absl::OkStatus();
+  }
+
+  // Where the body is to leave the results of an iteration that there is room for. `inputs`: the body's.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& inputs, Buffers::Pointers* results) {
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Point(iteration, inputs));
     results->resize(results_.size());
     for (std::size_t i = 0; i < results_.size(); ++i) {
       const Result& result = results_[i];
-      (*results)[i] = result.stack >= 0 ? stacks_[result.stack].Row(iteration) : result.at[iteration % 2];
+      (*results)[i] = result.stack >= 0 ? stacks_[result.stack].row() : result.at[iteration % 2];
     }
     return absl::OkStatus();
   }
 
   // The body has left its results there.
-  void Keep(std::int64_t iteration, const Buffers::Pointers& results) {
+  void Keep(const Buffers::Pointers& results) {
     latest_ = results;
     for (const LoopStack& stack : stacks_) {
-      void* row = stack.Row(iteration);
-      if (row != latest_[stack.result()]) std::memcpy(row, latest_[stack.result()], stack.bytes());
+      if (stack.row() != latest_[stack.result()]) stack.Copy(latest_[stack.result()]);
     }
   }
 
@@ -118,20 +117,12 @@ class LoopResults {
     void* at[2];
   };
 
-  absl::Status Grow(int number, std::int64_t iterations) {
-    TF_RETURN_IF_ERROR(stacks_[number].Grow(ctx_));
-    for (std::size_t i = 0; i < results_.size(); ++i) {
-      if (results_[i].stack == number) latest_[i] = stacks_[number].Row(iterations - 1);
-    }
-    return absl::OkStatus();
-  }
-
   absl::StatusOr<tensorflow::Tensor> Last(int number, std::int64_t iterations) const {
     const Result& result = results_[number];
     if (result.stack < 0) return result.turns[roles_.results[number].kept ? (iterations - 1) % 2 : 0];
     tensorflow::Tensor copy;
     TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &copy));
-    std::memcpy(copy.data(), stacks_[result.stack].Row(iterations - 1), copy.TotalBytes());
+    std::memcpy(copy.data(), latest_[number], copy.TotalBytes());
     return copy;
   }
 

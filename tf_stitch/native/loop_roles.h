@@ -6,22 +6,28 @@
 
 namespace tf_stitch {
 
-// What an input of the body or of the condition is in iteration i, counted from 0.
+// Which row belongs to iteration i, counted from 0: row i.
+struct Row {
+  bool backward = false;  // row (rows - 1 - i)
+  int numbered_by = -1;   // the row whose number is in this input of the body, an int32 scalar
+};
+
+// What an input of the body or of the condition is.
 struct InputRole {
   enum class Kind : std::int64_t { kFixed, kCarried, kElement };
   Kind kind;
-  int input;              // the op's: all there is, or the value of iteration 0, or the tensor whose row i it is
-  int result = -1;        // kCarried: of the body, in the iteration before
-  bool backward = false;  // kElement: row (rows - 1 - i)
+  int input;        // the op's: all there is, or the value of iteration 0, or the tensor that has rows
+  int result = -1;  // kCarried: of the body, in the iteration before
+  Row row;          // kElement
 };
 
 // What an output of the op is after n iterations.
 struct OutputRole {
   enum class Kind : std::int64_t { kLast, kStack };
   Kind kind;
-  int result;             // of the body: that of the last iteration, or row i that of iteration i
-  int input;              // kLast: the op's that it is if n = 0. kStack: the one with the number of rows, -1 for n rows
-  bool backward = false;  // kStack: iteration i gives row (rows - 1 - i)
+  int result;  // of the body: in the last iteration, or in each as a row
+  int input;   // kLast: the op's that it is if n = 0. kStack: the one with the number of rows, -1 for n rows
+  Row row;     // kStack
 };
 
 // What becomes of a result of the body.
@@ -36,9 +42,9 @@ struct LoopRoles {
   std::vector<OutputRole> outputs;
   std::vector<ResultUse> results;
 
-  // Decodes and checks `words` (bindings.py describes the encoding) for an op with so many inputs and outputs.
-  // Returns "" or what is wrong; after an error the roles must not be used.
-  std::string Parse(const std::vector<std::int64_t>& words, int num_inputs, int num_outputs);
+  // Decodes and checks `words` (bindings.py describes the encoding) for an op with so many inputs and outputs, and a
+  // body with so many results. Returns "" or what is wrong; after an error the roles must not be used.
+  std::string Parse(const std::vector<std::int64_t>& words, int num_inputs, int num_outputs, int num_results);
 };
 
 }  // namespace tf_stitch

@@ -1,5 +1,5 @@
-// A region by its own TensorFlow nodes in place of its kernels: because they are faster, to find out whether they are, or
-// because the kernels cannot run.
+// A region by its own TensorFlow nodes in place of its kernels: because they are faster, to find out whether they are,
+// or because the kernels cannot run.
 #pragma once
 #include <optional>
 #include <string>

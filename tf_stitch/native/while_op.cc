@@ -32,6 +32,7 @@ REGISTER_OP("StitchWhile")
     .Attr("region: int")
     .Attr("body: int")
     .Attr("condition: int")
+    .Attr("results: list(type) >= 0")
     .Attr("roles: list(int)")
     .Attr("output_shapes: list(shape) = []")
     .SetShapeFn(OutputShapes);
@@ -41,41 +42,42 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   explicit StitchWhileOp(OpKernelConstruction* c) : OpKernel(c), original_(/*on_gpu=*/false) {
     std::vector<std::int64_t> words;
     OP_REQUIRES_OK(c, c->GetAttr("roles", &words));
-    const std::string wrong = roles_.Parse(words, c->num_inputs(), c->num_outputs());
-    OP_REQUIRES(c, wrong.empty(), absl::InvalidArgumentError(absl::StrCat("tf_stitch: roles of ", name(), ": ", wrong)));
-    OP_REQUIRES_OK(c, FindTypes(c));
+    OP_REQUIRES_OK(c, c->GetAttr("results", &results_));
+    const std::string wrong =
+        roles_.Parse(words, c->num_inputs(), c->num_outputs(), static_cast<int>(results_.size()));
+    OP_REQUIRES(c, wrong.empty(),
+                absl::InvalidArgumentError(absl::StrCat("tf_stitch: roles of ", name(), ": ", wrong)));
+    OP_REQUIRES(c, TypesAgree(c),
+                absl::InvalidArgumentError(absl::StrCat("tf_stitch: types of ", name(), " contradict its roles")));
     std::vector<DataType> types(c->input_types().begin(), c->input_types().end());
     types.insert(types.end(), c->output_types().begin(), c->output_types().end());
     OP_REQUIRES_VALUE(loop_, c, Region(c, "region", c->num_inputs(), types));
     OP_REQUIRES_VALUE(condition_, c, Region(c, "condition", roles_.condition, {tensorflow::DT_BOOL}));
-    OP_REQUIRES_VALUE(body_, c, Region(c, "body", roles_.body, types_));
-    for (const DataType type : types_) items_.push_back(tensorflow::DataTypeSize(type));
+    OP_REQUIRES_VALUE(body_, c, Region(c, "body", roles_.body, results_));
+    for (const DataType type : results_) items_.push_back(tensorflow::DataTypeSize(type));
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  // Types of the body's results, of which every use has to have the same.
-  absl::Status FindTypes(OpKernelConstruction* c) {
-    types_.resize(roles_.results.size(), tensorflow::DT_INVALID);
+  bool TypesAgree(OpKernelConstruction* c) const {
     bool agree = true;
-    const auto use = [&](int result, DataType type) {
-      if (types_[result] == tensorflow::DT_INVALID) types_[result] = type;
-      agree &= types_[result] == type;
+    const auto is_number = [&](const Row& row) {
+      return row.numbered_by < 0 || c->input_type(roles_.body[row.numbered_by].input) == tensorflow::DT_INT32;
     };
     for (const auto* roles : {&roles_.body, &roles_.condition}) {
       for (const InputRole& role : *roles) {
-        if (role.kind == InputRole::Kind::kCarried) use(role.result, c->input_type(role.input));
+        agree &= is_number(role.row);
+        if (role.kind == InputRole::Kind::kCarried) agree &= c->input_type(role.input) == results_[role.result];
       }
     }
     for (int i = 0; i < c->num_outputs(); ++i) {
       const OutputRole& role = roles_.outputs[i];
-      use(role.result, c->output_type(i));
-      if (role.kind == OutputRole::Kind::kLast) use(role.result, c->input_type(role.input));
-      else if (role.input >= 0) agree &= c->input_type(role.input) == tensorflow::DT_INT32;
+      agree &= is_number(role.row) && c->output_type(i) == results_[role.result];
+      const bool last = role.kind == OutputRole::Kind::kLast;
+      if (role.input >= 0) agree &= c->input_type(role.input) == (last ? results_[role.result] : tensorflow::DT_INT32);
     }
-    if (agree) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("tf_stitch: types of ", name(), " contradict its roles"));
+    return agree;
   }
 
   // The region that an attribute names.
@@ -101,7 +103,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   absl::Status Run(OpKernelContext* ctx) {
     VariableSet none;
     const RegionCall call{ctx, on_cpu_, loop_, &none};
-    if (TakesRowsOfScalar(ctx)) return original_.Fallback(call, "rows are taken of a scalar");
+    if (!RanksAgree(ctx)) return original_.Fallback(call, "a loop takes rows of a scalar, or a row's number is none");
     TF_ASSIGN_OR_RETURN(const auto condition, FindSlot(ctx, condition_, roles_.condition, {sizeof(bool)}));
     TF_ASSIGN_OR_RETURN(const auto body, FindSlot(ctx, body_, roles_.body, items_));
     for (const Slot* slot : {condition.get(), body.get()}) {
@@ -120,18 +122,28 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
       return status ? *status : Run(ctx);
     }
-    const absl::Status status = Execute(ctx, *condition->executable, *body->executable);
-    const bool can_fall_back = !absl::IsCancelled(status) && !absl::IsResourceExhausted(status);
-    return original_.AfterKernels(call, *slot, turn, status, can_fall_back);
+    absl::Status status = Execute(ctx, *condition->executable, *body->executable);
+    if (absl::IsResourceExhausted(status)) {  // TensorFlow's message has sizes; reasons are counted by their text
+      status = absl::ResourceExhaustedError("no memory for the rows of a loop");
+      expected_.store(0, std::memory_order_relaxed);
+    }
+    return original_.AfterKernels(call, *slot, turn, status, /*can_fall_back=*/!absl::IsCancelled(status));
   }
 
-  bool TakesRowsOfScalar(OpKernelContext* ctx) const {
+  // What rows are taken of has a rank; what numbers rows has none.
+  bool RanksAgree(OpKernelContext* ctx) const {
+    bool agree = true;
+    const auto rank = [&](const InputRole& role) {
+      return ctx->input(role.input).dims() - (role.kind == InputRole::Kind::kElement ? 1 : 0);
+    };
+    const auto is_number = [&](const Row& row) {
+      return row.numbered_by < 0 || rank(roles_.body[row.numbered_by]) == 0;
+    };
     for (const auto* roles : {&roles_.body, &roles_.condition}) {
-      for (const InputRole& role : *roles) {
-        if (role.kind == InputRole::Kind::kElement && ctx->input(role.input).dims() == 0) return true;
-      }
+      for (const InputRole& role : *roles) agree &= rank(role) >= 0 && is_number(role.row);
     }
-    return false;
+    for (const OutputRole& role : roles_.outputs) agree &= is_number(role.row);
+    return agree;
   }
 
   absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region,
@@ -146,7 +158,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
 
   absl::Status Execute(OpKernelContext* ctx, const Executable& condition, const Executable& body) {
     LoopPart test(ctx, on_cpu_, roles_.condition, condition), step(ctx, on_cpu_, roles_.body, body);
-    LoopResults results(ctx, roles_, body, types_);
+    LoopResults results(ctx, roles_, body, results_);
     TF_RETURN_IF_ERROR(results.CheckCarried(roles_.condition));
     TF_RETURN_IF_ERROR(results.CheckCarried(roles_.body));
     if (!condition.outputs[0].dims.empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
@@ -167,24 +179,24 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   static absl::Status Iterate(OpKernelContext* ctx, LoopPart* test, LoopPart* step, LoopResults* results,
                               std::int64_t* iterations) {
     tensorflow::CancellationManager* cancellation = ctx->cancellation_manager();
-    const std::int64_t most = std::min(step->rows(), results->most());
     alignas(ShapeKey::kAlignment) bool goes_on = false;
     test->results() = {&goes_on};
     for (std::int64_t& i = *iterations;; ++i) {
       if (cancellation != nullptr && cancellation->IsCancelled()) return absl::CancelledError("the loop was cancelled");
-      if (i >= test->rows()) return absl::OutOfRangeError("a loop's condition reads a row that is not there");
-      TF_RETURN_IF_ERROR(test->Run(i, results->latest()));
+      TF_RETURN_IF_ERROR(test->Point(i, results->latest()));
+      TF_RETURN_IF_ERROR(test->Run());
       if (!goes_on) return absl::OkStatus();
-      if (i >= most) return absl::OutOfRangeError("a loop reads or writes a row that is not there");
-      TF_RETURN_IF_ERROR(results->Point(i, &step->results()));
-      TF_RETURN_IF_ERROR(step->Run(i, results->latest()));
-      results->Keep(i, step->results());
+      TF_RETURN_IF_ERROR(results->Reserve(i));
+      TF_RETURN_IF_ERROR(step->Point(i, results->latest()));
+      TF_RETURN_IF_ERROR(results->Point(i, step->inputs(), &step->results()));
+      TF_RETURN_IF_ERROR(step->Run());
+      results->Keep(step->results());
     }
   }
 
   const Placement on_cpu_{};
   LoopRoles roles_;
-  std::vector<DataType> types_;      // of the body's results
+  std::vector<DataType> results_;    // of the body: types
   std::vector<std::int64_t> items_;  // bytes of one element of each
   RegionRuntime* loop_ = nullptr;    // timed, counted and replaced by its own nodes as a whole; built as two regions:
   RegionRuntime* condition_ = nullptr;
