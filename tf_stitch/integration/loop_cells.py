@@ -1,5 +1,4 @@
-"""Lists of which a loop uses one element alone (the gradient of a layer's last output) become variables of that element.
-"""
+"""Lists of which a loop uses one element (the gradient of a layer's last output) become variables of that element."""
 
 from __future__ import annotations
 

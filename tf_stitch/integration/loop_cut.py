@@ -69,8 +69,8 @@ class ListResult:
 
 
 class LoopCut:
-    """One loop. After `loop`: `lists` are those that it hands out, by the Exit's name; `kept` says what Exits of variables
-    are that no iteration changes; `new` are nodes that the loop needs outside.
+    """One loop. After `loop`: `lists` are those that it hands out, by the Exit's name; `kept` says what Exits of
+    variables are that no iteration changes; `new` are nodes that the loop needs outside.
 
     Args:
         defs: the graph's nodes by name.
@@ -156,7 +156,7 @@ class LoopCut:
         self._want_number(use.index)
 
     def _want_number(self, index: str) -> None:
-        """Has the body hand on the number of an element, unless it is the iteration's: so it is an input of the body."""
+        """Has the body hand on the number of an element, so that it is an input, unless it is the iteration's."""
         if index and self._row(index) is None:
             self._wanted[index] = None
 

@@ -187,13 +187,14 @@ class _Pushes:
             name = pending.pop()
             found.add(name)
             for user in self._users.get(name, ()):
-                if user.op in ("Identity", "NextIteration") and user.name not in found and f"^{name}" not in user.input \
-                        and (name != change.name or change.name in map(producer_of, _data(user, index=0))):
+                passes_on = user.op in ("Identity", "NextIteration") and f"^{name}" not in user.input
+                if passes_on and user.name not in found and (
+                        name != change.name or canonical_tensor(user.input[0]) == f"{change.name}:0"):
                     pending.append(user.name)
         return found
 
     def _is_closed(self, gone: set[str], pops: Collection[str]) -> bool:
-        """Whether nobody else uses these nodes but for what is popped, and who waits for their loop waits for it still."""
+        """Whether nobody else uses these nodes but for what is popped, and who waits for a loop waits for it still."""
         for name in gone:
             for user in self._users.get(name, ()):
                 if user.name in gone:
@@ -206,12 +207,6 @@ class _Pushes:
                         any(canonical_tensor(t) == f"{name}:0" for t in user.input):
                     return False
         return True
-
-
-def _data(node: NodeDef, index: int) -> list[str]:
-    """The tensor that an Identity or a NextIteration passes on, if it is that output of its producer."""
-    tensor = canonical_tensor(node.input[0])
-    return [tensor] if tensor.endswith(f":{index}") else []
 
 
 def _rewire(nodes: Iterable[NodeDef], tensors: Mapping[str, str], controls: Mapping[str, str],

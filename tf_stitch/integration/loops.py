@@ -11,6 +11,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Scope
+from tf_stitch.integration.graph_validation import STITCH_OPS
 from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_unrolling import unroll_loops
@@ -85,7 +86,8 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
         return done
     if ways.unroll:
         done = _copied(done, preserved, library_on, ways.fold)
-    if ways.as_ops and any(node.op in ENTERS for node in done.graph_def.node):
+    ops = {node.op for node in done.graph_def.node}
+    if ways.as_ops and ops & ENTERS and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
         done = _as_ops(done, preserved, library_on, why_not)
     return done
 

@@ -76,7 +76,7 @@ def _ended_first(frames: Mapping[str, LoopFrame | str], order: Sequence[NodeDef]
 
 
 def _alive_together(frame: LoopFrame, nodes: Sequence[NodeDef], contexts: Mapping[str, Context]) -> bool:
-    """Whether nodes that stand for a loop run where it was entered, which may be within another loop, and only there."""
+    """Whether nodes that stand for a loop run where it was entered, perhaps within another loop, and only there."""
     where = {canonical_tensor(n.input[0]): contexts[n.name] - {("frame", frame.name)} for n in frame.of(ENTERS)}
     entered = frozenset[tuple[str, object]]().union(*where.values())
     found = [where.get(t) or contexts.get(producer_of(t), frozenset()) for node in nodes for t in node.input]

@@ -38,7 +38,7 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class LoopEntry:
-    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still. Neither: it runs
+    """One while loop: how many copies of its body stand in its place, or why it is a loop still. Neither: it runs
     as one op, whose `regions` are the loop as a whole, its body and its condition; or its length is a size, and its
     region writes it out for each."""
 

@@ -13,6 +13,7 @@ from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_roles import LoopRoles
 from tf_stitch.integration.original_nodes import OriginalNodes
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key
+from tf_stitch.integration.rewriter import tf_enum
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, make_node
@@ -89,6 +90,7 @@ def while_node(loop: NativeLoop) -> NodeDef:
     node = NodeDef(name=loop.name, op=STITCH_WHILE, device=loop.device, input=[*loop.inputs, *loop.controls])
     node.attr["Tin"].list.type.extend(dtype for dtype, _ in loop.input_types)
     node.attr["Tout"].list.type.extend(dtype for dtype, _ in loop.result_types)
+    node.attr["results"].list.type.extend(tf_enum(n.type.dtype) for _, n in loop.body.graph.outputs)
     node.attr["roles"].list.i.extend(loop.roles.encode())
     for _, dims in loop.result_types:
         shape = node.attr["output_shapes"].list.shape.add()
