@@ -53,7 +53,7 @@ def test_they_ran_as_ops(stitched: Run) -> None:
 
 
 def test_what_fell_back(stitched: Run) -> None:
-    """A row that is not there alone, and tensors without elements."""
+    """A row that is not there, and nothing else."""
     assert stitched.report is not None
     reasons = {fallback["reason"] for fallback in stitched.report["fallbacks"]}
     assert reasons == {"a loop reads a row that is not there"}

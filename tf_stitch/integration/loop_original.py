@@ -13,7 +13,7 @@ from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
 from tf_stitch.integration.region_graph import input_key
 
 _UNKNOWN = -1
-"""An element shape of which nothing is known."""
+"""A size that is not known, or an element shape of which nothing is known."""
 
 
 class LoopNodes:
@@ -67,7 +67,8 @@ class LoopNodes:
         self._defs[enter].input[:] = [node.name]
 
     def _shape(self, name: str, dims: Sequence[int] | int) -> str:
-        return self._constant(f"{name}/tfs_shape", dims)
+        known = dims if isinstance(dims, int) else [max(dim, _UNKNOWN) for dim in dims]
+        return self._constant(f"{name}/tfs_shape", known)
 
     def _constant(self, name: str, value: Sequence[int] | int) -> str:
         node = self.graph.node.add(name=name, op="Const")

@@ -10,7 +10,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
-from tf_stitch.frontend.tensorflow.products import Scope
+from tf_stitch.frontend.tensorflow.products import Products, Scope
 from tf_stitch.integration.graph_validation import STITCH_OPS
 from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_hoisting import hoist
@@ -111,9 +111,10 @@ def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold:
 
 def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, why_not: Callable[[str], str | None]
             ) -> LoopsDone:
-    """Loops that are left become one op each."""
+    """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
+    TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
     hoisted = hoist(done.graph_def, done.types_of, preserved)
-    imported = import_graph(hoisted.graph_def, hoisted.types_of, library_on)
+    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL))
     found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, why_not)
     before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
     entries = [entry for entry in done.entries if entry.reason is None]

@@ -11,7 +11,7 @@ from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_roles import LoopRoles
-from tf_stitch.integration.original_nodes import OriginalNodes
+from tf_stitch.integration.original_nodes import OriginalNodes, has_products
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key
 from tf_stitch.integration.rewriter import tf_enum
 from tf_stitch.ir.builder import Builder
@@ -72,7 +72,7 @@ class NativeLoop:
         """The loop as TensorFlow runs it."""
         region = self.region()
         return OriginalNodes(self.original, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
-                             self.original_results, frozenset(), on_gpu=False)
+                             self.original_results, frozenset(), has_products(self.body))
 
 
 @dataclass(frozen=True)

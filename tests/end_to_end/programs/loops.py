@@ -12,7 +12,7 @@ import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.integration.loop_functions import cases, counted, floats, with_gradients  # noqa: E402
+from tests.integration.loop_functions import cases, counted, floats, with_gradients
 
 CALLS = int(sys.argv[1])
 
@@ -26,7 +26,7 @@ def in_a_session() -> list[Any]:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         x = tf.compat.v1.placeholder(tf.float32, [None, 3])
         y = counted(4)(x)[1]
-        fetches = [y, *tf.compat.v1.gradients(tf.reduce_sum(y * y), [x])]
+        fetches = [y, *tf.compat.v1.gradients(tf.reduce_sum(y * y), [x])]  # the graph is optimized once for these
         return [values(session.run(fetches, {x: floats(4, 3)})) for _ in range(CALLS)][-1]
 
 

@@ -82,7 +82,7 @@ class _Importer:
         self._variable_shapes: dict[str, Shape | None] = {}
         self._shape_nodes: set[str] = set()
         self._entrances = entrances(self._defs)
-        self.loops = LoopShapes(self._defs, self._shape, given_up)
+        self.loops = LoopShapes(self._defs, self._shape, self._size, given_up)
 
     def run(self) -> ImportedGraph:
         order = list(topological(self._defs))
@@ -242,6 +242,11 @@ class _Importer:
         if value is not None:
             return value.type.shape
         return self._spec(tensor).shape if tensor.rpartition(":")[0] in self._graph.nodes else None
+
+    def _size(self, tensor: str) -> Dim | None:
+        value = self._statics.get(tensor)
+        size = None if value is None or value.size != 1 else value.flat[0]
+        return size if isinstance(size, int | Symbol) else None
 
     def _spec(self, tensor: str) -> TensorSpec:
         name, _, index = tensor.rpartition(":")

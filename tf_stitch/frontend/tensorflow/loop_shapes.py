@@ -5,7 +5,8 @@ what comes back over the loop's edge is compared: if it provably has the assumed
 every iteration, by induction. Sizes that do not come back are given up, and the graph is imported again.
 
 An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
-the sizes of the graph's arguments, which no iteration changes, are taken over.
+the sizes of the graph's arguments, which no iteration changes, are taken over. A list that was made with so many
+elements, which were only set, has as many when it is stacked.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol
 from tf_stitch.ir.types import Dim, Shape, Symbol
 
 ShapeOf: TypeAlias = Callable[[str], Shape | None]
+SizeOf: TypeAlias = Callable[[str], Dim | None]
 GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
 """Merge -> axes whose sizes change in its loop; None: nothing of its shape is known."""
 
@@ -37,11 +39,12 @@ class LoopShapes:
     Args:
         defs: the graph's nodes.
         shape_of: tensor -> its shape as far as it has been imported.
+        size_of: tensor -> the size that its one element is, if that is known.
         given_up: what earlier imports found not to hold.
     """
 
-    def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, given_up: GivenUp) -> None:
-        self._defs, self._shape_of, self._given_up = defs, shape_of, given_up
+    def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, size_of: SizeOf, given_up: GivenUp) -> None:
+        self._defs, self._shape_of, self._size_of, self._given_up = defs, shape_of, size_of, given_up
         self._assumed: dict[str, Shape] = {}
         self._fixed: set[Symbol] = set()
 
@@ -58,6 +61,10 @@ class LoopShapes:
         elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
             index = _TAKES[node.op]
             return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
+        elif node.op == "TensorListStack" and specs[0].shape and not isinstance(specs[0].shape[0], int):
+            length = self._length(inputs[0])
+            if length is not None:
+                return (TensorSpec(specs[0].dtype, (length, *specs[0].shape[1:])),)
         return specs
 
     def broken(self) -> dict[str, frozenset[int] | None]:
@@ -96,6 +103,23 @@ class LoopShapes:
 
     def _op(self, tensor: str) -> str:
         return str(self._defs[tensor.rpartition(":")[0]].op)
+
+    def _length(self, handle: str) -> Dim | None:
+        """How many elements a list has; None if that is not known, or not the same on all ways."""
+        lengths: set[Dim | None] = set()
+        pending, seen = [handle], {handle}
+        while pending:
+            node = self._defs[pending.pop().rpartition(":")[0]]
+            inputs = _data(node)
+            if node.op == "TensorListReserve":
+                lengths.add(self._size_of(inputs[1]))
+                continue
+            if node.op not in _PASS | MERGES | {"TensorListSetItem"}:
+                return None
+            fresh = [t for t in (inputs if node.op in MERGES else inputs[:1]) if t not in seen]
+            seen.update(fresh)
+            pending += fresh
+        return lengths.pop() if len(lengths) == 1 else None
 
     def _element(self, name: str, handle: str) -> Shape | None:
         """The shape of what node `name` takes from a list; None if not all elements have the same that is known."""
