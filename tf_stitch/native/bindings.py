@@ -22,8 +22,9 @@ An executable travels from Python to the op as int64 words:
             5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
               which may use as many as it has blocks
 
-A loop is an attribute of StitchWhile, which has numbers for the regions of its body and its condition, and for the loop
-as a whole. It says what their inputs are in iteration i, counted from 0, and what the op's outputs are after n:
+A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (the body, the condition, the
+loop as a whole) and the types of the body's results. It says what inputs are in iteration i, counted from 0, and what
+the op's outputs are after n:
 
     [inputs of the body, role of each, inputs of the condition, role of each, outputs, role of each]
 
