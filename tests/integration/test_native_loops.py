@@ -15,8 +15,10 @@ from tests.frontend.check import types_of_graph
 from tests.integration.loop_functions import LoopCase, cases
 from tests.integration.lowered_loops import Lowered, lowered
 from tests.native.loops import Loop, expected
+from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.native_loops import NativeLoops, native_loops
@@ -37,14 +39,14 @@ class Found:
     loops: NativeLoops
 
 
-def find(case: LoopCase, skip: str = "nothing") -> Found:
+def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
     before = lowered(case.function, *case.specs())
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
         imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
         loops = native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
-                             lambda name: "it is skipped" if skip in name else None)
+                             Controls(config or StitchConfig()))
         validate_graph(before.graph_def, loops.graph_def, before.preserved)
         import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
     return Found(before, loops)
@@ -144,17 +146,23 @@ def test_weights_do_not_go_through_lists() -> None:
 
 def test_only_one_of_two_runs_as_an_op() -> None:
     """A gradient's loop that stays is given lists of what the forward loop stacks."""
-    found = find(CASES["scan_gradient"], skip="while_grad/")
+    found = find(CASES["scan_gradient"], StitchConfig(skip=("*while_grad/*",)))
     assert [loop.frame for loop in found.loops.loops] == ["scan/while"]
-    assert list(found.loops.stay.values()) == ["it is skipped"]
+    assert list(found.loops.stay.values()) == ["skipped by TF_STITCH_SKIP"]
     for got, wanted in zip(run(found, CASES["scan_gradient"].arrays),
                            found.before.run(*CASES["scan_gradient"].arrays), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_a_gradients_loop_alone_stays() -> None:
-    found = find(CASES["scan_gradient"], skip="map_or_scan")
-    assert len(found.loops.loops) == 2
-    found = find(CASES["scan_gradient"], skip="scan/while/body")
+    found = find(CASES["scan_gradient"], StitchConfig(skip=("scan/while/body*",)))
     assert not found.loops.loops
     assert any("goes on with a list of" in reason for reason in found.loops.stay.values())
+
+
+def test_fuel() -> None:
+    """A loop takes three regions, or stays."""
+    for regions, loops in ((2, 0), (3, 1), (5, 1), (6, 2)):
+        found = find(CASES["scan_gradient"], StitchConfig(fuel=Fuel(regions)))
+        assert len(found.loops.loops) == loops
+        assert all("TF_STITCH_FUEL" in reason for reason in found.loops.stay.values())

@@ -62,7 +62,7 @@ class Analysis:
         library_on = SCOPES[self._config.scope]
         graph_def = _placed(graph_def, device)
         loops = do_loops(graph_def, types_of, preserved, library_on, LoopWays.by(self._config, device, native=True),
-                         self._controls.why_not)
+                         self._controls)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
         imported = import_graph(graph_def, loops.types_of, library_on)
@@ -80,15 +80,15 @@ class Analysis:
                                         len(region.inputs), len(region.handles), len(set(region.outputs.values()))))
             return number
 
-        for region in found.regions:
-            self._plan(add(region), region)
         entries = list(loops.entries)
         for loop in loops.native:
             ops |= loop.nodes
-            numbers = tuple(add(region) for region in (loop.region(), loop.body, loop.condition))
-            self._plan(numbers[1], loop.body)
-            self._plan(numbers[2], loop.condition)
-            entries.append(LoopEntry(loop.frame, None, None, numbers))
+            whole, condition, body = add(loop.region()), add(loop.condition), add(loop.body)
+            self._plan(condition, loop.condition)
+            self._plan(body, loop.body)
+            entries.append(LoopEntry(loop.frame, None, None, (whole, body, condition)))
+        for region in found.regions:
+            self._plan(add(region), region)
         nodes = node_entries(loops.shown(graph_def), region_of, found.left_out)
         left_out = Counter(n.reason for n in nodes if n.reason is not None and imported.nodes[n.name].weight)
         self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -11,6 +10,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Products, Scope
+from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import STITCH_OPS
 from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_hoisting import hoist
@@ -74,12 +74,12 @@ class LoopsDone:
 
 
 def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope, ways: LoopWays,
-             why_not: Callable[[str], str | None] = lambda name: None) -> LoopsDone:
+             controls: Controls) -> LoopsDone:
     """Does with loops what can be done: unrolled first, folded then, what is left as one op.
 
     Args:
         preserved: names of nodes that must exist afterwards.
-        why_not: why the user wants a node left alone, None if nobody does; asked for loops that would run as one op.
+        controls: what the user lets be taken, of loops that would run as one op.
     """
     done = LoopsDone(graph_def, types_of)
     if not any(node.op in ENTERS for node in graph_def.node):
@@ -88,7 +88,7 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
         done = _copied(done, preserved, library_on, ways.fold)
     ops = {node.op for node in done.graph_def.node}
     if ways.as_ops and ops & ENTERS and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
-        done = _as_ops(done, preserved, library_on, why_not)
+        done = _as_ops(done, preserved, library_on, controls)
     return done
 
 
@@ -109,13 +109,12 @@ def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold:
     return LoopsDone(folded.graph_def, folded.types_of, entries)
 
 
-def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, why_not: Callable[[str], str | None]
-            ) -> LoopsDone:
+def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls) -> LoopsDone:
     """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
     TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
     hoisted = hoist(done.graph_def, done.types_of, preserved)
     imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL))
-    found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, why_not)
+    found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
     before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
     entries = [entry for entry in done.entries if entry.reason is None]
     entries += [LoopEntry(name, None, f"{before[name]}; as one op: {reason}" if name in before else reason)

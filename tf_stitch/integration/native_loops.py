@@ -3,7 +3,7 @@ become tensors whose rows it reads and writes; see loop_roles for what it is tol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -15,10 +15,11 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonica
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.integration.control_context import Context, control_contexts, frame_names
+from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cut import ListResult, LoopCut, StackedList
 from tf_stitch.integration.pruning import prune
-from tf_stitch.integration.while_node import NativeLoop, while_node
+from tf_stitch.integration.while_node import REGIONS, NativeLoop, while_node
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class NativeLoops:
 
 
 def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str],
-                 why_not: Callable[[str], str | None]) -> NativeLoops:
+                 controls: Controls) -> NativeLoops:
     """Replaces each loop that can run as one op.
 
     Args:
         imported: the graph as it was imported.
         preserved: names of nodes that must exist afterwards.
-        why_not: why the user wants a node left alone, None if nobody does.
+        controls: what the user lets be taken.
     """
     order = list(topological({node.name: node for node in graph_def.node}))
     contexts = control_contexts(imported, frame_names(graph_def))
@@ -53,10 +54,10 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
             if isinstance(frame, str):
                 raise UnsupportedError(frame)
             reason = why_not_unrolled(frame, preserved)
-            reason = reason or next((why for n in frame.nodes if (why := why_not(n.name)) is not None), None)
+            reason = reason or next((why for n in frame.nodes if (why := controls.why_not(n.name)) is not None), None)
             if reason is not None:
                 raise UnsupportedError(reason)
-            graph.replace(frame, contexts)
+            graph.replace(frame, contexts, controls)
         except StitchError as error:
             stay[name] = error.message if error.loc is None or not error.loc.node else str(error)
     if not graph.loops:
@@ -104,8 +105,8 @@ class _Graph:
     def types(self, name: str) -> list[OutputType]:
         return self._new_types.get(name) or self._types_of(name)
 
-    def replace(self, frame: LoopFrame, contexts: Mapping[str, Context]) -> None:
-        """Puts a node in the place of one loop.
+    def replace(self, frame: LoopFrame, contexts: Mapping[str, Context], controls: Controls) -> None:
+        """Puts a node in the place of one loop, if there is fuel for three regions.
 
         Args:
             contexts: of the graph's nodes.
@@ -120,6 +121,8 @@ class _Graph:
         loop = cut.loop(name)
         if not _alive_together(frame, [*cut.new.values(), while_node(loop)], contexts):
             raise UnsupportedError("it is in a branch")
+        if controls.take(REGIONS) < REGIONS:
+            raise UnsupportedError(controls.out_of_fuel)
         self._new += [*cut.new.values(), while_node(loop)]
         self._new_types |= {new: cut.types(new) for new in cut.new}
         self._new_types[name] = list(loop.result_types)

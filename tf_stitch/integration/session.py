@@ -114,7 +114,7 @@ class Session:
             return None
         library_on = self._libraries.devices(item.device_type)
         ways = LoopWays.by(self._config, item.device_type, self._native is not None, fold)
-        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls.why_not)
+        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls)
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
@@ -148,30 +148,32 @@ class Session:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        rewritten = rewriter.apply(found.regions, make_node) if found.regions or loops.native else None
-        entries = list(loops.entries)
+        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in loops.native}
+        rewritten = rewriter.apply(found.regions, make_node) if found.regions or numbers else None
         if rewritten is not None:
             put_back_loops(rewritten)
-            entries += [self._register_loop(loop, rewritten, item, group, region_of) for loop in loops.native]
+            number_regions(rewritten, numbers)
+        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, numbers[loop.name]) for loop in loops.native)]
         self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
                    entries)
         return rewritten
 
-    def _register_loop(self, loop: NativeLoop, rewritten: GraphDef, item: GraphItem, group: int,
-                       region_of: dict[str, int]) -> LoopEntry:
-        """Gives a loop that runs as one op, and its body and its condition, numbers."""
-        whole = loop.region()
-        numbers = (self.registry.register(whole), self.registry.register(loop.body, group),
-                   self.registry.register(loop.condition, group))
-        number_regions(next(node for node in rewritten.node if node.name == loop.name), *numbers)
-        self._originals[numbers[0]] = loop.original_nodes()
-        self._dump.write(f"region_{numbers[0]}.loop.txt", f"{loop.roles}\n")
-        for number, region in zip(numbers, (whole, loop.body, loop.condition), strict=True):
+    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]
+                       ) -> tuple[int, int, int]:
+        """Numbers of a loop that runs as one op, of its body and of its condition."""
+        def register(region: RegionGraph, group: int) -> int:
+            number = self.registry.register(region, group)
             region_of.update(dict.fromkeys(region.members, number))
-            self.report.add(RegionEntry(number, item.graph_id, loop.device, "native",
+            self.report.add(RegionEntry(number, graph_id, loop.device, "native",
                                         {m: loop.nodes[m] for m in region.members}, len(region.inputs), 0,
                                         len(set(region.outputs.values()))))
-        return LoopEntry(loop.frame, None, None, numbers)
+            return number
+
+        whole, condition = register(loop.region(), -1), register(loop.condition, group)
+        body = register(loop.body, group)  # last: with fuel for this one the loop begins to be stitched
+        self._originals[whole] = loop.original_nodes()
+        self._dump.write(f"region_{whole}.loop.txt", f"{loop.roles}\n")
+        return whole, body, condition
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:

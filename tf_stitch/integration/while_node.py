@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import BindError
@@ -22,6 +23,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape, Symbol, TensorType
 
 STITCH_WHILE = "StitchWhile"
+REGIONS = 3
+"""Of a loop: itself, its condition, its body."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,12 @@ def while_node(loop: NativeLoop) -> NodeDef:
     return node
 
 
-def number_regions(node: NodeDef, whole: int, body: int, condition: int) -> None:
-    """Tells a StitchWhile the numbers of its regions."""
-    for name, number in (("region", whole), ("body", body), ("condition", condition)):
-        node.attr[name].i = number
+def number_regions(graph_def: GraphDef, numbers: Mapping[str, tuple[int, int, int]]) -> None:
+    """Tells each StitchWhile, in place, the numbers of the loop, of its body and of its condition, by its name."""
+    for node in graph_def.node:
+        if node.name in numbers:
+            for name, number in zip(("region", "body", "condition"), numbers[node.name], strict=True):
+                node.attr[name].i = number
 
 
 def _typed(output: OutputType, name: str) -> tuple[DType, Shape]:
