@@ -86,6 +86,25 @@ def from_the_end(x: Any) -> Any:
     return tf.while_loop(lambda i, *_: i >= 0, body, (5, tf.zeros([3]), out))[2].stack()
 
 
+def by_indices(x: Any, order: Any) -> Any:
+    """Rows in an order that is a list, too."""
+    given, places = rows(x), rows(order)
+    out = tf.TensorArray(F32, 6, element_shape=[3])
+
+    def body(i: Any, total: Any, out: Any) -> Any:
+        place = places.read(i)
+        total = total + given.read(place)
+        return i + 1, total, out.write(place, total)
+
+    return tf.while_loop(lambda i, *_: i < 6, body, (0, tf.zeros([3]), out))[2].stack()
+
+
+def by_indices_of_indices(x: Any, order: Any) -> Any:
+    given, places = rows(x), rows(order)
+    return tf.while_loop(lambda i, total: i < 6, lambda i, total: (
+        i + 1, total + given.read(places.read(places.read(i)))), (0, tf.zeros([3])))
+
+
 def dynamic_rnn(x: Any, lengths: Any) -> Any:
     """As TensorFlow 1 ran cells: past its length a row's output is 0, and its state stays. x: [time, batch, width]."""
     weight = tf.constant(floats(3, 3))
@@ -212,6 +231,11 @@ def cases() -> dict[str, LoopCase]:
         "every_second": LoopCase(every_second, [steps], 1),
         "from_the_end": LoopCase(from_the_end, [steps], 1),
         "from_the_end_gradient": LoopCase(with_gradients(from_the_end), [steps], 2),
+        "by_indices": LoopCase(by_indices, [steps, np.array([3, 0, 5, 1, 4, 2], I32)], 1),
+        "by_indices_gradient": LoopCase(with_gradients(by_indices), [steps, np.array([3, 0, 5, 1, 4, 2], I32)], 1,
+                                        ("what the loop has set to zeros",)),
+        "by_indices_of_indices": LoopCase(by_indices_of_indices, [steps, np.array([3, 0, 5, 1, 4, 2], I32)], 0,
+                                          ("whose number is no counter",)),
         "dynamic_rnn": LoopCase(dynamic_rnn, [floats(6, 2, 3), lengths], 1),
         "dynamic_rnn_gradient": LoopCase(with_gradients(dynamic_rnn), [floats(6, 2, 3), lengths], 2),
         "only_the_state": LoopCase(with_gradients(lambda x, n: dynamic_rnn(x, n)[1]), [floats(6, 2, 3), lengths], 2),

@@ -123,6 +123,7 @@ class LoopCut:
                           tuple(self._input_role(t, body) for t in condition.inputs),
                           tuple(self._output_role(v, exit_.name, body) for v, exit_ in ends))
         _check_carried(roles, body)
+        _check_rows(roles)
         types = tuple(self._result_type(v, exit_) for v, exit_ in ends)
         own = LoopNodes(self._frame, [exit_.name for _, exit_ in ends])
         for enter in own.enters:
@@ -406,3 +407,11 @@ def _check_carried(roles: LoopRoles, body: RegionGraph) -> None:
             if len(before) != len(after) or any(isinstance(a, int) and isinstance(b, int) and a != b
                                                 for a, b in zip(before, after, strict=True)):
                 raise UnsupportedError(f"{body.inputs[number]} changes its shape")
+
+
+def _check_rows(roles: LoopRoles) -> None:
+    """Refuses rows whose number is itself in a row with a number, which the op would have to look up first."""
+    rows = [role.row for role in (*roles.body, *roles.outputs) if isinstance(role, Element | Stack)]
+    for numbering in (roles.body[row.number] for row in rows if row.number is not None):
+        if isinstance(numbering, Element) and numbering.row.number is not None:
+            raise UnsupportedError("the number of an element is an element whose number is no counter")

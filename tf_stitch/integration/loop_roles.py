@@ -20,8 +20,13 @@ class Row:
 
     way: int
 
+    @property
+    def number(self) -> int | None:
+        """The input of the body that has the row's number; None if the iteration's number is enough."""
+        return None if self.way < _NUMBERED else self.way - _NUMBERED
+
     def __str__(self) -> str:
-        return {FORWARDS: "i", BACKWARDS: "-1-i"}.get(self.way, f"body.i{self.way - _NUMBERED}")
+        return {FORWARDS: "i", BACKWARDS: "-1-i"}.get(self.way, f"body.i{self.number}")
 
 
 def row_numbered_by(body_input: int) -> Row:

@@ -12,7 +12,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
-from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.frontend.tensorflow.importer import TypesOf, device_type
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.integration.control_context import Context, control_contexts, frame_names
 from tf_stitch.integration.controls import Controls
@@ -53,7 +53,7 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
         try:
             if isinstance(frame, str):
                 raise UnsupportedError(frame)
-            reason = why_not_unrolled(frame, preserved)
+            reason = why_not_unrolled(frame, preserved) or _why_not_here(frame)
             reason = reason or next((why for n in frame.nodes if (why := controls.why_not(n.name)) is not None), None)
             if reason is not None:
                 raise UnsupportedError(reason)
@@ -63,6 +63,14 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
     if not graph.loops:
         return NativeLoops(graph_def, types_of, stay=stay)
     return NativeLoops(graph.rewritten(graph_def), graph.types, tuple(graph.loops), stay)
+
+
+def _why_not_here(frame: LoopFrame) -> str | None:
+    """Why the op cannot run where a loop is."""
+    devices = {node.device for node in frame.nodes}
+    if any(device_type(device) not in ("", "CPU") for device in devices):
+        return "it is not on a CPU"
+    return "its nodes are on several devices" if len(devices) > 1 else None
 
 
 def _ended_first(frames: Mapping[str, LoopFrame | str], order: Sequence[NodeDef]
