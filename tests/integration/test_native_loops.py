@@ -17,13 +17,14 @@ from tests.integration.lowered_loops import Lowered, lowered
 from tests.native.loops import Loop, expected
 from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.native_loops import NativeLoops, native_loops
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.while_node import STITCH_WHILE, NativeLoop
+from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 

@@ -383,12 +383,12 @@ class LoopCut:
             return self._known_type(f"{exit_.name}:0")
         use = self._list_uses.of(variable)
         enum, dims = self._known_type(use.item)
-        count = None if use.use is Use.PUSHED else self._imported.statics.get(self._rows(variable))
-        rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
-        if rows == -1:  # TensorFlow may have a symbol for it where the list is stacked
-            stacks = [self._types_of(user.name)[0][1] for user in self._users.get(exit_.name, ())
-                      if user.op == "TensorListStack"]
-            rows = next((stack[0] for stack in stacks if stack), -1)
+        stacks = [self._types_of(user.name)[0][1] for user in self._users.get(exit_.name, ())
+                  if user.op == "TensorListStack"]
+        rows = next((stack[0] for stack in stacks if stack), -1)  # as TensorFlow's other types have it
+        if rows == -1 and use.use is not Use.PUSHED:
+            count = self._imported.statics.get(self._rows(variable))
+            rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
         return enum, (rows, *dims)
 
     def _is_zero(self, tensor: str) -> bool:

@@ -10,8 +10,9 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
+from tf_stitch.frontend.tensorflow.loop_shapes import ROWS, STITCH_WHILE
 from tf_stitch.integration.graph_item import OutputType
-from tf_stitch.integration.loop_roles import LoopRoles
+from tf_stitch.integration.loop_roles import LoopRoles, Stack
 from tf_stitch.integration.original_nodes import OriginalNodes, has_products
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key
 from tf_stitch.integration.rewriter import tf_enum
@@ -22,7 +23,6 @@ from tf_stitch.ir.op_attrs import LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape, Symbol, TensorType
 
-STITCH_WHILE = "StitchWhile"
 REGIONS = 3
 """Of a loop: itself, its condition, its body."""
 
@@ -95,6 +95,8 @@ def while_node(loop: NativeLoop) -> NodeDef:
     node.attr["Tout"].list.type.extend(dtype for dtype, _ in loop.result_types)
     node.attr["results"].list.type.extend(tf_enum(n.type.dtype) for _, n in loop.body.graph.outputs)
     node.attr["roles"].list.i.extend(loop.roles.encode())
+    rows = (role.rows if isinstance(role, Stack) else None for role in loop.roles.outputs)
+    node.attr[ROWS].list.i.extend(-1 if count is None else count for count in rows)
     for _, dims in loop.result_types:
         shape = node.attr["output_shapes"].list.shape.add()
         for dim in dims or ():

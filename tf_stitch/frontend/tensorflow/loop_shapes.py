@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
-from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol
+from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol, is_fresh
 from tf_stitch.ir.types import Dim, Shape, Symbol
 
 ShapeOf: TypeAlias = Callable[[str], Shape | None]
@@ -25,6 +25,12 @@ GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
 """Merge -> axes whose sizes change in its loop; None: nothing of its shape is known."""
 
 ARGUMENTS = ("_Arg", "Placeholder")
+
+STITCH_WHILE = "StitchWhile"
+"""A loop that runs as one op (integration/while_node.py)."""
+
+ROWS = "_tf_stitch_rows"
+"""Its attribute that says of each result which input is the number of its rows, -1: none."""
 
 _PASS = ENTERS | EXITS | SWITCHES | NEXT_ITERATIONS | {"Identity"}
 _TAKES = {"TensorListPopBack": 1, "TensorListGetItem": 0}
@@ -61,10 +67,11 @@ class LoopShapes:
         elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
             index = _TAKES[node.op]
             return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
-        elif node.op == "TensorListStack" and specs[0].shape and not isinstance(specs[0].shape[0], int):
-            length = self._length(inputs[0])
-            if length is not None:
-                return (TensorSpec(specs[0].dtype, (length, *specs[0].shape[1:])),)
+        elif node.op == "TensorListStack":
+            return (_with_rows(specs[0], self._length(inputs[0])),)
+        elif node.op == STITCH_WHILE:
+            rows = [None if k < 0 else self._count(inputs[k]) for k in node.attr[ROWS].list.i]
+            return tuple(_with_rows(spec, count) for spec, count in zip(specs, rows, strict=True))
         return specs
 
     def broken(self) -> dict[str, frozenset[int] | None]:
@@ -104,6 +111,11 @@ class LoopShapes:
     def _op(self, tensor: str) -> str:
         return str(self._defs[tensor.rpartition(":")[0]].op)
 
+    def _count(self, tensor: str) -> Dim | None:
+        """The size that a tensor is, if that is known."""
+        node = self._defs[tensor.rpartition(":")[0]]
+        return self._length(_data(node)[0]) if node.op == "TensorListLength" else self._size_of(tensor)
+
     def _length(self, handle: str) -> Dim | None:
         """How many elements a list has; None if that is not known, or not the same on all ways."""
         lengths: set[Dim | None] = set()
@@ -112,7 +124,11 @@ class LoopShapes:
             node = self._defs[pending.pop().rpartition(":")[0]]
             inputs = _data(node)
             if node.op == "TensorListReserve":
-                lengths.add(self._size_of(inputs[1]))
+                lengths.add(self._count(inputs[1]))
+                continue
+            if node.op == "TensorListFromTensor":
+                whole = self._shape_of(inputs[0])
+                lengths.add(whole[0] if whole else None)
                 continue
             if node.op not in _PASS | MERGES | {"TensorListSetItem"}:
                 return None
@@ -147,6 +163,14 @@ class LoopShapes:
             return None
         return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(name, f"element_{i}")
                      for i, d in enumerate(shape))  # fmt: skip
+
+
+def _with_rows(spec: TensorSpec, rows: Dim | None) -> TensorSpec:
+    """The type with a first size, where TensorFlow knows neither a number nor a symbol, which its other types have."""
+    first = spec.shape[0] if spec.shape else 0
+    if rows is None or spec.shape is None or not is_fresh(first):
+        return spec
+    return TensorSpec(spec.dtype, (rows, *spec.shape[1:]))
 
 
 def finer(spec: TensorSpec, shape: Shape | None) -> TensorSpec:
