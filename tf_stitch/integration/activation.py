@@ -13,7 +13,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
-from tf_stitch.integration import graph_hook, keras_jit
+from tf_stitch.integration import graph_hook, keras_jit, partial_runs
 from tf_stitch.integration.graph_item import GraphItem
 from tf_stitch.native.bindings import FallbackCall, OpLibrary, load_op
 
@@ -70,6 +70,7 @@ def enable(config: StitchConfig | None = None, make_session: SessionFactory | No
             native.set_callbacks(session.build, session.original, session.fallback)
             atexit.register(native.clear_callbacks)
         keras_jit.resolve_auto_to_false()
+        partial_runs.leave_alone()
         _session = session
 
 
