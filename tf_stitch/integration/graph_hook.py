@@ -12,7 +12,6 @@ apart (seen on TensorFlow 2.21; the id is the function's name, or "tf_graph" for
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import NativeError
+from tf_stitch.integration import at_exit
 from tf_stitch.integration.graph_item import GraphItem, GrapplerApi, PipelineNames
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.native.build import GRAPH_HOOK, build_library
@@ -82,7 +82,7 @@ class _Hook:
         self._api = GrapplerApi()
         self._callback = _CALLBACK(self._on_graph)
         self._library.tfs_hook_set_callback(self._callback)
-        atexit.register(self._library.tfs_hook_set_callback, _CALLBACK())
+        at_exit.callbacks.callback(self._library.tfs_hook_set_callback, _CALLBACK())
         _register(self._library, path)
 
     def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
