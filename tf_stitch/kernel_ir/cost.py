@@ -10,9 +10,10 @@ from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.index import Var
 from tf_stitch.kernel_ir.walk import arrays, own_accesses
 
-INLINE_CYCLES = 30_000
-"""A CPU kernel of less work than this, about 10 us, runs in the calling thread: handing it out costs as much. Two cores
-save half of the work; calibration found 0.7 us (an EPYC) to 5.8 us (a busy Xeon) for the hand-over."""
+INLINE_CYCLES = 150_000
+"""A CPU kernel of less work than this runs in the calling thread. It is 10 us or more, for vectors of 16 make these cycles
+too many. Calibration found 0.7 us (an EPYC) to 5.8 us (a busy Xeon) for the hand-over, but on a busy machine the thread
+that is woken takes 20 us of somebody else's core. `native/shared_loop.h` has the number for more threads."""
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
 STRIDED_CYCLES = 6
