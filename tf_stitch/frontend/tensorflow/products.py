@@ -20,13 +20,13 @@ SMALL_ROWS = 512
 of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
 FEW_ROWS = range(8, 129)
-"""Rows of all left matrices of products that are small although they multiply more: of right matrices that stay in a
-core's cache, and of transposed ones. Before it multiplies, TensorFlow transposes those in one thread, 1.3 ns an element:
-64x2048 by 2048x2048 took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with AVX-512)."""
+"""Rows of all left matrices of products that are small although they multiply more: those whose right matrix stays in a
+core's cache, or is transposed. TensorFlow transposes it first, in one thread, 1.3 ns an element: 64x2048 by 2048x2048
+took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with AVX-512)."""
 
 CACHED_ELEMENTS = 1 << 18
-"""Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, at four
-times as many 0.8 to 1."""
+"""Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
+four times as many elements 0.8 to 1."""
 
 
 class Products(Enum):
