@@ -42,7 +42,7 @@ void Multiply(const GemmSpec& g, const Operands<T>& at, BlockOf<T> block, tsl::t
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
-  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 8 + 1;  // cycles, about 16 operations each
+  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 16 + 1;  // cycles, about 32 operations each
   SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;

@@ -36,10 +36,9 @@ class SharedLoop : public std::enable_shared_from_this<SharedLoop> {
       : pool_(pool), total_(total), least_(least), threads_(threads), body_(body) {}
 
  private:
-  // Of a thread's share, at least: waking it costs the caller 2 us, and 20 us of a core that is busy with something
-  // else, since threads of the pool look for work so long before they sleep. INLINE_CYCLES (kernel_ir/cost.py) is that
-  // of two.
-  static constexpr std::int64_t kThreadCycles = 75'000;
+  // Of a thread's share, at least, as in Eigen: waking it costs the caller 2 us, and 20 us of a core that may be busy,
+  // since threads of the pool look for work so long before they sleep. INLINE_CYCLES (kernel_ir/cost.py) is that of two.
+  static constexpr std::int64_t kThreadCycles = 100'000;
   static constexpr std::int64_t kLeastCycles = 20'000;  // of a range: a few microseconds
   static constexpr int kYields = 40;                    // about as long
 
