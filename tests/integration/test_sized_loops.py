@@ -3,6 +3,8 @@ out."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,7 @@ from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration import sized_loops
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_folding import Folded, fold_sized_loops
-from tf_stitch.integration.sized_loops import STITCH_LOOP, put_back_loops
+from tf_stitch.integration.sized_loops import STITCH_LOOP, legalizations, put_back_loops
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -49,7 +51,7 @@ def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
     assert len(folded.loops) == 1
     assert [n.op for n in folded.graph_def.node].count(STITCH_LOOP) == 1
     assert not [n.op for n in folded.graph_def.node if n.op in ("Enter", "Merge", "TensorListReserve")]
-    put_back_loops(folded.graph_def)
+    put_back_loops(folded.graph_def, folded.sized)
     validate_graph(case.graph_def, folded.graph_def, frozenset())
     for count in (1, 4):
         np.testing.assert_array_equal(case.run(rows(count), graph_def=folded.graph_def), case.run(rows(count)))
@@ -59,7 +61,7 @@ def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
 def test_it_is_written_out_for_its_length(count: int) -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    imported = import_graph(folded.graph_def, folded.types_of, ALL)
+    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
     result = imported.value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
@@ -75,7 +77,7 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    result = import_graph(folded.graph_def, folded.types_of, ALL).value(case.fetches[0])
+    result = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized)).value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
     for count in (1, 2, 2):
@@ -111,3 +113,16 @@ def test_gradients_stay() -> None:
         return tape.gradient(loss, x)
 
     assert "list" in stays(function, ROWS)
+
+
+def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
+    case = lowered(running_sum, ROWS)
+    folded = fold(case)
+    [loop] = map(weakref.ref, folded.sized.values())
+    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
+    del folded
+    gc.collect()
+    assert loop() is not None
+    del imported
+    gc.collect()
+    assert loop() is None

@@ -23,6 +23,7 @@ from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
 from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.integration.sized_loops import legalizations
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.text_format import anonymous_text
@@ -65,7 +66,7 @@ class Analysis:
         loops = do_loops(graph_def, types_of, preserved, library_on) if unrolls else LoopsDone(graph_def, types_of)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
-        imported = import_graph(graph_def, loops.types_of, library_on)
+        imported = import_graph(graph_def, loops.types_of, library_on, legalizations(loops.sized))
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
                               {device: self._device.profile}, why_not=self._controls.why_not,
                               library_on=library_on).find()

@@ -47,7 +47,7 @@ from tf_stitch.integration.report import (
     write_report,
 )
 from tf_stitch.integration.rewriter import GraphRewriter
-from tf_stitch.integration.sized_loops import put_back_loops
+from tf_stitch.integration.sized_loops import legalizations, put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.ir.op_kinds import OpKind
@@ -117,7 +117,7 @@ class Session:
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
-        imported = import_graph(item.graph_def, item.output_types, library_on)
+        imported = import_graph(item.graph_def, item.output_types, library_on, legalizations(loops.sized))
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
                                  library_on)
@@ -128,7 +128,7 @@ class Session:
         defs = {n.name: n for n in item.graph_def.node}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            original = original_nodes(defs, imported, region, device_type(device) == "GPU")
+            original = original_nodes(defs, imported, region, device_type(device) == "GPU", loops.sized)
             if original is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
                 raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
             number = self.registry.register(region, group)
@@ -149,7 +149,7 @@ class Session:
 
         rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
         if rewritten is not None:
-            put_back_loops(rewritten)
+            put_back_loops(rewritten, loops.sized)
         self._seen(item, region_of, found.left_out, start, imported, loops.entries)
         return rewritten
 

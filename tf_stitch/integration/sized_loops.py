@@ -11,7 +11,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +26,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, produ
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.products import Products
-from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.region_graph import cut_region
@@ -38,7 +39,6 @@ STITCH_LOOP = "StitchLoop"
 MAX_LENGTHS = 16
 """Lengths that one loop is written out for: each is planned and compiled anew, which takes seconds."""
 
-_LOOPS: dict[str, SizedLoop] = {}
 _ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
 
@@ -149,9 +149,17 @@ class SizedLoop:
         return graph_def, types_of
 
 
-@legalize(STITCH_LOOP, weight=2)  # a region of its own, if need be
-def loop(ctx: NodeContext) -> list[Node]:
-    found = _LOOPS[ctx.attrs.string("loop")]
+SizedLoops: TypeAlias = Mapping[str, SizedLoop]
+"""The loops of a graph that one node each stands for, by the names of these nodes."""
+
+
+def legalizations(loops: SizedLoops) -> dict[str, Legalization]:
+    """How a graph's StitchLoops become IR."""
+    return {STITCH_LOOP: Legalization(partial(_loop, loops), weight=2)}  # a region of its own, if need be
+
+
+def _loop(loops: SizedLoops, ctx: NodeContext) -> list[Node]:
+    found = loops[ctx.name]
     operands = ctx.values(0, len(found.inputs))
     results: list[Node] = []
     for i, spec in enumerate(ctx.output_specs):
@@ -164,17 +172,14 @@ def loop(ctx: NodeContext) -> list[Node]:
 
 def loop_node(name: str, found: SizedLoop, device: str, controls: Sequence[str]) -> NodeDef:
     """The node that stands for a loop."""
-    _LOOPS[found.digest] = found
-    node = NodeDef(name=name, op=STITCH_LOOP, device=device,
+    return NodeDef(name=name, op=STITCH_LOOP, device=device,
                    input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
-    node.attr["loop"].s = found.digest.encode()
-    return node
 
 
-def put_back_loops(graph_def: GraphDef) -> None:
+def put_back_loops(graph_def: GraphDef, loops: SizedLoops) -> None:
     """Replaces each StitchLoop by the loop's nodes, in place; an IdentityN of its name hands the results on."""
     for node in [n for n in graph_def.node if n.op == STITCH_LOOP]:
-        found = _LOOPS[node.attr["loop"].s.decode()]
+        found = loops[node.name]
         given = [t for t in node.input if not t.startswith("^")]
         controls = [t for t in node.input if t.startswith("^")]
         now = dict(zip((*found.inputs, *found.sizes), given, strict=True))
