@@ -30,18 +30,15 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pattern_compiler import PatternCompiler, TimesWithSums
-from tf_stitch.planning.attention_choice import products_of_attentions
+from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import (
-    SMALL_PRODUCT,
     Pattern,
     StitchPlan,
     between,
-    is_large_product,
     is_library_call,
 )
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -54,6 +51,7 @@ from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.template_choice import TemplateChoice
+from tf_stitch.thin_products import products_to_sum
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
@@ -69,7 +67,7 @@ PACKED_SHARED_BYTES = 40 * 1024
 """Of a block of a pack: each has the memory of the member that needs most."""
 
 LARGE = 1 << 28
-"""Bytes that no cache holds."""
+"""Bytes that no cache holds, as the matrices of a model when their turn comes again."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +131,13 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
-        *([_thin_products(device, aligned)] if device.is_gpu else []),  # after splitting: threads share the terms
+        *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
+          if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
     )
-
-
-def _thin_products(device: DeviceSpec, aligned: bool) -> SumThinProducts:
-    """By times of matrices that no cache holds, as those of a model are when their turn comes again. Products of an
-    attention stay where one kernel beats their sums and the softmax between."""
-    compiler = PatternCompiler(device, aligned, LARGE)
-    return SumThinProducts(compiler.beats_call, SMALL_PRODUCT + 1, is_large_product,
-                           partial(products_of_attentions, times=TimesWithSums(compiler)))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],

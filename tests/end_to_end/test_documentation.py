@@ -64,3 +64,11 @@ def test_commands_can_be_run(command: str) -> None:
 
 def test_ci_runs_the_second_command() -> None:
     assert "tools/test.sh" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_stage_of_the_report_is_documented() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    sources = "".join(path.read_text() for path in (ROOT / "tf_stitch").rglob("*.py"))
+    said = set(re.findall(r"\.(?:fallback|note|remark)\(\s*\"([\w ]+)\"", sources))
+    assert said
+    assert {stage for stage in said if f"`{stage}`" not in text} == set()

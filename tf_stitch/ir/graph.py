@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -98,6 +98,15 @@ def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
         for operand in dict.fromkeys(node.operands):
             users.setdefault(operand, []).append(node)
     return users
+
+
+def collect(node: Node, outside: Collection[Node], found: dict[Node, None]) -> None:
+    """Adds `node` and what it is made of, operands first, down to values that come from outside."""
+    if node in found or node in outside:
+        return
+    for operand in node.operands:
+        collect(operand, outside, found)
+    found[node] = None
 
 
 def view_of(node: Node) -> Node:
