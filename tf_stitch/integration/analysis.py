@@ -25,7 +25,7 @@ from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import legalizations
 from tf_stitch.ir.bind import bind
-from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.graph import key_of
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.pipeline import CompileOptions, compile_region
@@ -116,8 +116,7 @@ class Analysis:
             known = [d for d in dims if d is not None]
             if len(known) < len(dims):
                 return None
-            assert isinstance(node.attrs, InputAttrs | VariableAttrs)
-            shapes[node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle] = known
+            shapes[key_of(node)] = known
         return shapes
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context
 
 from tf_stitch.frontend.tensorflow.export_table import EXPORTS, tf_dtype
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, key_of
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 
 
@@ -34,10 +34,8 @@ def as_tensors(graph: TensorGraph, given: Callable[[str, Node], Any]) -> dict[st
     """
     computed: dict[Node, Any] = {}
     for node in graph.nodes():
-        if isinstance(node.attrs, InputAttrs):
-            computed[node] = given(node.attrs.key, node)
-        elif isinstance(node.attrs, VariableAttrs):
-            computed[node] = given(node.attrs.handle, node)
+        if isinstance(node.attrs, InputAttrs | VariableAttrs):
+            computed[node] = given(key_of(node), node)
         else:
             computed[node] = EXPORTS[node.kind](node, *(computed[o] for o in node.operands))
     return {key: computed[node] for key, node in graph.outputs}
