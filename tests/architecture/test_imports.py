@@ -35,8 +35,10 @@ ALLOWED: dict[str, set[str]] = {
     "pattern_compiler": {"ir", "transforms", "device", "planning", "schedule", "lowering", "template_choice"},
     "joined_levels": {"ir", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime"},
     "joining": {"joined_levels", "ir", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime"},
+    "assembly": {"device", "kernel_ir", "lowering", "emit", "runtime"},
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
-                 "pass_manager", "pattern_compiler", "joining", "sweep_order", "template_choice", "thin_products"},
+                 "pass_manager", "pattern_compiler", "joining", "sweep_order", "template_choice", "thin_products",
+                 "assembly"},
     "sweep_order": {"ir", "device", "kernel_ir", "lowering", "runtime"},
     "native": {"runtime", "device", "ir"},
 }
