@@ -97,6 +97,19 @@ def test_lists_become_wires() -> None:
     case.check(X)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_indices_that_count_down(count: int) -> None:
+    """Of one step: TensorFlow makes -i of 0 - i."""
+    def function(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, count, element_shape=[3])
+        return tf.while_loop(lambda i, r: i < count, lambda i, r: (i + 1, r.write(count - 1 - i, tf.tanh(x[i]))),
+                             (0, rows))[1].stack()
+
+    case = unrolled(function, SPEC)
+    assert list(case.unrolled.steps.values()) == [count]
+    case.check(X)
+
+
 def test_gradients_pop_what_the_forward_loop_pushed() -> None:
     def function(x: Any, w: Any) -> Any:
         with tf.GradientTape() as tape:
