@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,16 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tests.integration.lowered_loops import Lowered, lowered
+from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration import sized_loops
+from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_folding import Folded, fold_sized_loops
+from tf_stitch.integration.loops import NOT_FOLDED
+from tf_stitch.integration.session import Session
 from tf_stitch.integration.sized_loops import STITCH_LOOP, legalizations, put_back_loops
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import TensorGraph
@@ -126,3 +131,23 @@ def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
     del imported
     gc.collect()
     assert loop() is None
+
+
+def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path) -> None:
+    """Without its loop in a region, which could not have gone back to the nodes that it replaced."""
+    def function(x: Any) -> Any:
+        sums = tf.reduce_sum(tf.exp(tf.nn.softmax(tf.sort(x))), 1)
+        rows = tf.transpose(x, [1, 0, 2])
+        return tf.scan(lambda a, row: tf.tanh(a + row), rows, initializer=tf.zeros_like(x[:, 0])), sums
+
+    case = lowered(function, tf.TensorSpec([None, None, 8], tf.float32))
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(case.graph_def, name="")
+        item = GraphItem(case.graph_def, case.preserved, "g", "CPU", False, TypesOfNodes(types_of_graph(graph)))
+        session = Session(StitchConfig(unroll="1", cache_dir=tmp_path), None)
+        rewritten = session.rewrite(item)
+    assert rewritten is not None
+    [loop] = session.report.graphs[0].loops
+    assert loop.reason is not None
+    assert NOT_FOLDED in loop.reason
+    assert len(session.report.regions) == [n.op for n in rewritten.node].count("PyFunc")

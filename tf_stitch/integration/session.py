@@ -122,16 +122,19 @@ class Session:
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
                                  library_on)
         found = rewriter.find()
+        defs = {n.name: n for n in item.graph_def.node}
+        originals: dict[int, OriginalNodes | None] = {}
+        for region in found.regions:  # before any of them is counted
+            on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
+            originals[id(region)] = original_nodes(defs, imported, region, on_gpu, loops.sized)
+            if originals[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
+                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         group = next(self._graphs)
-        defs = {n.name: n for n in item.graph_def.node}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            original = original_nodes(defs, imported, region, device_type(device) == "GPU", loops.sized)
-            if original is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
-                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
-            number = self.registry.register(region, group)
+            number, original = self.registry.register(region, group), originals[id(region)]
             if original is not None:
                 self._originals[number] = original
             elif self._config.guard:
