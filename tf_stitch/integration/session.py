@@ -51,7 +51,8 @@ from tf_stitch.integration.sized_loops import legalizations, put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
+from tf_stitch.native.bindings import GraphRecord, OpLibrary
+from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
