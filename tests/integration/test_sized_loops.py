@@ -19,7 +19,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import Products
-from tf_stitch.integration import sized_loops
+from tf_stitch.integration import sized_loops, unrolled_nodes
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_folding import Folded, fold_sized_loops
@@ -27,9 +27,11 @@ from tf_stitch.integration.loops import NOT_FOLDED
 from tf_stitch.integration.session import Session
 from tf_stitch.integration.sized_loops import STITCH_LOOP, legalizations, put_back_loops
 from tf_stitch.ir.bind import bind
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import TensorType
 
 ROWS = tf.TensorSpec([None, 3], tf.float32)
 ALL = {"CPU": Products.ALL}
@@ -89,6 +91,17 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
         bind(graph, {case.feeds[0]: (count, 3)})
     with pytest.raises(BindError, match="for 2 lengths already"):
         bind(graph, {case.feeds[0]: (3, 3)})
+
+
+def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
+    [loop] = fold(lowered(running_sum, ROWS)).sized.values()
+    monkeypatch.setattr(unrolled_nodes, "MAX_NODES", 60)
+    types = {count: [TensorType(DType.F32, (count, 3)) for _ in loop.inputs] for count in (2, 50, 60)}
+    assert loop.unrolled(types[2])
+    for count, reason in ((50, "more than 60 nodes"), (50, "more than 60 nodes"), (60, "for 2 lengths already")):
+        with pytest.raises(BindError, match=reason):
+            loop.unrolled(types[count])
 
 
 def stays(function: Callable[..., Any], *specs: tf.TensorSpec) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.errors import BindError
+from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
@@ -37,7 +37,8 @@ from tf_stitch.ir.types import TensorType
 
 STITCH_LOOP = "StitchLoop"
 MAX_LENGTHS = 16
-"""Lengths that one loop is written out for: each is planned and compiled anew, which takes seconds."""
+"""Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
+seconds."""
 
 _ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
@@ -68,7 +69,7 @@ class SizedLoop:
     inputs: tuple[str, ...]
     sizes: Mapping[str, NDArray[np.object_]]
     outputs: tuple[str, ...]
-    _made: dict[tuple[TensorType, ...], TensorGraph] = field(default_factory=dict)
+    _made: dict[tuple[TensorType, ...], TensorGraph | str] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -94,8 +95,14 @@ class SizedLoop:
         if key not in self._made:
             if len(self._made) >= MAX_LENGTHS:
                 raise BindError(f"a loop has been written out for {MAX_LENGTHS} lengths already")
-            self._made[key] = self.written_out(types)
-        return self._made[key]
+            try:
+                self._made[key] = self.written_out(types)
+            except StitchError as error:
+                self._made[key] = error.message  # to find out that one is too long takes seconds, too
+        made = self._made[key]
+        if isinstance(made, str):
+            raise BindError(made)
+        return made
 
     def written_out(self, types: Sequence[TensorType]) -> TensorGraph:
         """As unrolled; not remembered."""
