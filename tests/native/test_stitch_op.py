@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.errors import BuildPending
-from tf_stitch.native.bindings import FallbackCall
+from tf_stitch.native.fallback_call import FallbackCall
 
 KERNELS = """
 #include <unistd.h>
