@@ -168,10 +168,10 @@ def _run(library: Library, command: list[str]) -> None:
         )
 
 
-def _first_errors(output: str, limit: int = 12) -> str:
+def _first_errors(output: str) -> str:
     lines = output.splitlines()
     errors = [line for line in lines if "error" in line]
-    return "\n".join((errors or lines)[:limit])
+    return "\n".join((errors or lines)[:12])
 
 
 def _say(message: str) -> None:
