@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import sys
 import threading
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
-from tf_stitch.integration import graph_hook, keras_jit
+from tf_stitch.integration import at_exit, graph_hook, keras_jit, partial_runs
 from tf_stitch.integration.session import Session
 from tf_stitch.native.bindings import OpLibrary, load_op
 
@@ -33,24 +32,26 @@ def enable(config: StitchConfig | None = None) -> None:
             return
         native = _load_native(config)
         session = Session(config, native)
-        # At exit the last registered runs first: TensorFlow is kept out of Python before the report is written.
-        atexit.register(session.close)
-        try:
-            graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
-        except NativeError:
-            atexit.unregister(session.close)
-            raise
+        # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
+        at_exit.callbacks.callback(_close)
+        graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
+        _session = session
         if native is not None:
             native.enable_guard(config.guard)
             native.set_callbacks(session.build, session.original, session.fallback)
-            atexit.register(native.clear_callbacks)
+            at_exit.callbacks.callback(native.clear_callbacks)
         keras_jit.resolve_auto_to_false()
-        _session = session
+        partial_runs.leave_alone()
 
 
 def current_session() -> Session | None:
     """The session of this process, or None when tf_stitch is not active."""
     return _session
+
+
+def _close() -> None:
+    if _session is not None:
+        _session.close()
 
 
 def _load_native(config: StitchConfig) -> OpLibrary | None:

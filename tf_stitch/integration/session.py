@@ -26,6 +26,7 @@ from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.feeds import cut_feeds
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
@@ -109,7 +110,7 @@ class Session:
             fold: take loops into regions whose length is a size.
         """
         start = time.perf_counter()
-        why = self._why_leave(item)
+        why = self._why_leave(item) or cut_feeds(item)
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
