@@ -17,6 +17,7 @@ from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.native_loops import native_loops
 from tf_stitch.integration.report import LoopEntry
+from tf_stitch.integration.sized_loops import SizedLoops, legalizations
 from tf_stitch.integration.while_node import NativeLoop
 
 NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
@@ -49,6 +50,7 @@ class LoopsDone:
 
     Attributes:
         entries: what became of each, but for those of `native`.
+        sized: loops that are one node each whose length is a size, by the node's name.
         native: loops that run as one op each; their nodes in the graph have no regions' numbers yet.
         before: the graph where these are loops still.
     """
@@ -56,6 +58,7 @@ class LoopsDone:
     graph_def: GraphDef
     types_of: TypesOf
     entries: list[LoopEntry] = field(default_factory=list)
+    sized: SizedLoops = field(default_factory=dict)
     native: tuple[NativeLoop, ...] = ()
     before: GraphDef | None = None
 
@@ -106,14 +109,15 @@ def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold:
     folded = fold_sized_loops(unrolled.graph_def, imported, unrolled.types_of, preserved)
     entries += [LoopEntry(name, None, None) for name in folded.loops]
     entries += [LoopEntry(name, None, reason) for name, reason in folded.stay.items()]
-    return LoopsDone(folded.graph_def, folded.types_of, entries)
+    return LoopsDone(folded.graph_def, folded.types_of, entries, folded.sized)
 
 
 def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls) -> LoopsDone:
     """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
     TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
     hoisted = hoist(done.graph_def, done.types_of, preserved)
-    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL))
+    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
+                            legalizations(done.sized))
     found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
     before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
     entries = [entry for entry in done.entries if entry.reason is None]
@@ -121,7 +125,7 @@ def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, contr
                 for name, reason in found.stay.items()]
     if not found.loops:
         return replace(done, entries=entries)
-    return LoopsDone(found.graph_def, found.types_of, entries, found.loops, hoisted.graph_def)
+    return LoopsDone(found.graph_def, found.types_of, entries, done.sized, found.loops, hoisted.graph_def)
 
 
 def _wanted(choice: str, auto: bool) -> bool:
