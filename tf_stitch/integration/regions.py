@@ -71,7 +71,7 @@ class RegionRegistry:
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
-        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans)
+        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
