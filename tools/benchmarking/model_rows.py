@@ -31,6 +31,7 @@ class Plan:
     Attributes:
         warm_up: steps of tf_stitch with each shape before the first turn, by when the guard has decided; others take
             PLAIN_WARM_UP.
+        least: seconds of that, at least.
         rounds: turns of each backend.
         seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
@@ -45,6 +46,7 @@ class Plan:
     profiled: int = 2
     compile_limit: float = 300
     together: int = 1
+    least: float = DECIDED_SECONDS
 
 
 PLAIN_WARM_UP = 8
@@ -165,7 +167,7 @@ class RowMeasurement:
         if backend not in self._losses:
             self._first_steps(backend)
         start, steps = time.monotonic(), len(self._losses.get(backend, ()))
-        least = DECIDED_SECONDS if backend in ("stitch", *ABLATIONS) else 0.0
+        least = self._plan.least if backend in ("stitch", *ABLATIONS) else 0.0
         while backend in self._workers:
             seconds = time.monotonic() - start
             if seconds > self._plan.seconds or (steps >= self._warm_up_steps(backend) and seconds > least):
