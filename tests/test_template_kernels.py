@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.differential import patterns as p
-from tests.differential.runner import add_written, key_of, random_values, reference, region
+from tests.differential.runner import add_written, random_values, reference, region
 from tests.schedule.test_rules import x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.nodes import Mode

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import ConfigError
+from tf_stitch.integration import at_exit  # noqa: F401  (registers itself before the program can)
 
 
 class PostImportFinder(importlib.abc.MetaPathFinder):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, collect
 from tf_stitch.ir.matrices import terms_of
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -22,7 +22,6 @@ from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.transforms.expand_small_dots import expand_small_dots
-from tf_stitch.transforms.sum_thin_products import MOST_ROWS, as_sum
 
 MOST_COPIES = 255
 """Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
@@ -115,36 +114,6 @@ class PatternCompiler:
             self._times[key] = self._cost(pattern)
         return self._times[key]
 
-    def beats_call(self, product: Node, written: Node) -> bool:
-        """Whether a kernel takes less time for `written` than the library for `product`, which has the same value."""
-        kernel = self.written_us(product, written)
-        return kernel is not None and kernel < call_us(Pattern((product,), (product,), frozenset()), self._device)
-
-    def written_us(self, product: Node, written: Node) -> float | None:
-        """Microseconds of a kernel for `written`, which has the value of `product`."""
-        nodes: dict[Node, None] = {}
-        _collect(written, set(product.operands), frozenset(), nodes)
-        return self.exact(Pattern(tuple(nodes), (written,), frozenset()))
-
-
-@dataclass(frozen=True)
-class TimesWithSums:
-    """A compiler's times, a product alone being a sum where that is faster (transforms/sum_thin_products.py)."""
-
-    compiler: PatternCompiler
-
-    def estimate(self, pattern: Pattern) -> float | None:
-        """As the compiler's."""
-        return self.compiler.estimate(pattern)
-
-    def exact(self, pattern: Pattern) -> float | None:
-        """Microseconds; None if it cannot be one kernel, call or sum."""
-        known = self.compiler.exact(pattern)
-        product = pattern.nodes[0]
-        written = as_sum(product, MOST_ROWS) if pattern.nodes == (product,) and product.kind is OpKind.DOT else None
-        summed = None if written is None else self.compiler.written_us(product, written)
-        return summed if known is None or (summed is not None and summed < known) else known
-
 
 def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
     """The kernel with the outputs of the pattern before its products were written out."""
@@ -168,25 +137,16 @@ def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     nodes_between = between(pattern)
     _require_short_chains(nodes_between)
     new = expand_small_dots(nodes_between)
-    outside = set(pattern.reads())
     elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
+    outside = {*pattern.reads(), *elsewhere}
     nodes: dict[Node, None] = {}
     for node in nodes_between:
         if node not in elsewhere:
-            _collect(new[node], outside, elsewhere, nodes)
+            collect(new[node], outside, nodes)
     rebuilt = {new[n] for n in nodes_between if n in elsewhere}
     outputs = tuple(new[n] for n in pattern.outputs)
     members = tuple(n for n in nodes if n not in rebuilt)
     return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
-
-
-def _collect(node: Node, outside: set[Node], free: frozenset[Node], found: dict[Node, None]) -> None:
-    """Adds `node` and what it is made of, operands first, down to values that come from outside."""
-    if node in found or node in outside or node in free:
-        return
-    for operand in node.operands:
-        _collect(operand, outside, free, found)
-    found[node] = None
 
 
 def _require_short_chains(nodes: Sequence[Node]) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
 
+from tf_stitch.assembly import assemble
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
-from tf_stitch.emit.cuda import (
-    Packed,
-    emit_cuda,
-    join_cuda,
-    render_cuda,
-)
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.fused_products import FusedProduct, as_fused_product
@@ -25,35 +18,25 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.joining import join_kernels
-from tf_stitch.kernel_ir.cost import shared_bytes
-from tf_stitch.kernel_ir.nodes import Mode, Program
-from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pattern_compiler import PatternCompiler, TimesWithSums
-from tf_stitch.planning.attention_choice import products_of_attentions
+from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import (
-    SMALL_PRODUCT,
-    Pattern,
-    StitchPlan,
-    between,
-    is_large_product,
-    is_library_call,
-)
-from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, Executable, GemmStep, HostLaunch, Space, Step
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
+from tf_stitch.runtime.buffer_plan import Work, plan_buffers
+from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
-from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.template_choice import TemplateChoice
+from tf_stitch.thin_products import products_to_sum
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
@@ -63,13 +46,8 @@ from tf_stitch.transforms.single_pass_variance import SinglePassVariance
 from tf_stitch.transforms.split_reductions import SplitReductions
 from tf_stitch.transforms.sum_thin_products import SumThinProducts
 
-MAX_PACKED_POINTERS = 480
-"""Kernel parameters end at 4 KiB."""
-PACKED_SHARED_BYTES = 40 * 1024
-"""Of a block of a pack: each has the memory of the member that needs most."""
-
 LARGE = 1 << 28
-"""Bytes that no cache holds."""
+"""Bytes that no cache holds, as the matrices of a model when their turn comes again."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +111,13 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
-        *([_thin_products(device, aligned)] if device.is_gpu else []),  # after splitting: threads share the terms
+        *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
+          if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
     )
-
-
-def _thin_products(device: DeviceSpec, aligned: bool) -> SumThinProducts:
-    """By times of matrices that no cache holds, as those of a model are when their turn comes again. Products of an
-    attention stay where one kernel beats their sums and the softmax between."""
-    compiler = PatternCompiler(device, aligned, LARGE)
-    return SumThinProducts(compiler.beats_call, SMALL_PRODUCT + 1, is_large_product,
-                           partial(products_of_attentions, times=TimesWithSums(compiler)))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
@@ -169,21 +140,14 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
     outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in graph.outputs
                     if n.kind is not OpKind.ASSIGN)
-    shared, rendered = options.plans is not None, dict[str, Rendered]()
-    most = MAX_PACKED_POINTERS // 2 if shared else MAX_PACKED_POINTERS  # sizes take room among the parameters too
-    groups = _pack(buffers.kernels, buffers.rounds, most) if options.device.is_gpu else None
-    if shared:
-        steps, source, programs, launches = _shared_steps(buffers, groups, rendered, options.device)
-    else:
-        steps, source, programs, launches = (_host_steps(buffers) if groups is None
-                                             else _device_steps(buffers, groups, options.device))
+    made = assemble(buffers, options.device, for_all_sizes=options.plans is not None)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
-                            (*steps, *buffers.copies), None, None if groups is None else _after(buffers, groups),
-                            buffers.live_bytes)
+                            (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, source, programs, plan, kernels, launches, seconds, calls, rendered)
+    return CompiledRegion(executable, made.source, made.programs, plan, kernels, made.launches, seconds, calls,
+                          made.rendered)
 
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
@@ -245,127 +209,3 @@ def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKerne
     if call is None:
         raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
     return call
-
-
-def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
-    """Programs without repetition (F13), named, and the program number of every kernel by its place in `work`."""
-    numbers: dict[Program, int] = {}
-    which = {i: numbers.setdefault(one.program, len(numbers)) for i, one in enumerate(work)
-             if isinstance(one, LoweredKernel)}
-    return [(f"stitch_{i}", program) for i, program in enumerate(numbers)], which
-
-
-def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
-    return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
-
-
-Launches: TypeAlias = tuple[list[Step], str, dict[str, tuple[Program, ...]], tuple[str, ...]]
-"""Steps, source, what each launch runs, and the launch of each kernel."""
-
-
-def _host_steps(buffers: BufferPlan) -> Launches:
-    programs, which = _unique(buffers.kernels)
-    steps: list[Step] = []
-    for i, work in enumerate(buffers.kernels):
-        if isinstance(work, LibraryCall):
-            steps.append(GemmStep(work.gemm, _args(buffers, work)))
-        elif work.program.grid:
-            steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
-    names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
-    runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
-    return steps, emit_cpu(programs) if programs else "", runs, names
-
-
-def _device_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> Launches:
-    programs, which = _unique(buffers.kernels)
-    steps: list[Step] = []
-    launches: dict[tuple[int, ...], Packed] = {}
-    names = dict.fromkeys(which, "")
-    for group in groups:
-        first = buffers.kernels[group[0]]
-        if isinstance(first, LibraryCall):
-            steps.append(GemmStep(first.gemm, _args(buffers, first)))
-            continue
-        members = tuple(which[i] for i in group)
-        if members not in launches:
-            bound = launch_bound([programs[number][1] for number in members], device)
-            launches[members] = Packed(f"launch_{len(launches)}", members, bound)
-        launch = launches[members]
-        names |= dict.fromkeys(group, launch.name)
-        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
-    runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    return steps, emit_cuda(programs, list(launches.values())) if programs else "", runs, tuple(names.values())
-
-
-def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferRef, ...], before: Sequence[Step],
-                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
-    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
-    grid = int(sum(program.grid for program in programs))
-    cooperative = programs[0].cooperative
-    if cooperative:
-        used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
-        args = (*args, BufferRef(Space.BARRIER, used))
-    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(shared_bytes, programs)), args, sizes,
-                        cooperative)
-
-
-def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """For each step, copies last, the earlier ones it has to wait for."""
-    accesses = [[Access(buffers.argument(node, mode), int(node.type.nbytes), mode is not Mode.READ)
-                 for i in group for node, mode in buffers.kernels[i].arguments] for group in groups]
-    accesses += [[Access(c.target, c.nbytes, True), Access(c.source, c.nbytes, False)] for c in buffers.copies]
-    return tuple(predecessors(accesses))
-
-
-def _shared_steps(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, rendered: dict[str, Rendered],
-                  device: DeviceSpec) -> Launches:
-    """Steps whose kernels serve other sizes too; the kernels go into `rendered`.
-
-    Args:
-        groups: of kernels that share a launch on a GPU; None for a CPU.
-    """
-    steps: list[Step] = []
-    runs: dict[str, tuple[Program, ...]] = {}
-    names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
-    is_gpu = groups is not None
-    for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
-        first = buffers.kernels[group[0]]
-        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        if isinstance(first, LibraryCall):
-            steps.append(GemmStep(first.gemm.at_hand(), args))
-            continue
-        programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
-        if not all(program.grid for program in programs):  # no elements: no work
-            continue
-        kernel = render_cuda(programs, launch_bound(programs, device)) if is_gpu else render_cpu(programs[0])
-        rendered[kernel.symbol] = kernel
-        runs[kernel.symbol] = programs
-        names |= dict.fromkeys(group, kernel.symbol)
-        if is_gpu:
-            steps.append(_device_launch(kernel.symbol, programs, args, steps, kernel.sizes))
-        else:
-            steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
-    parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
-    return steps, (join_cuda if is_gpu else join_cpu)(parts) if parts else "", runs, tuple(names.values())
-
-
-def _pack(works: Sequence[Work], rounds: Sequence[int], most: int = MAX_PACKED_POINTERS) -> list[list[int]]:
-    """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and none much shared memory, while their parameters fit. A library call stands alone. Groups in the order
-    they run."""
-    groups: dict[tuple[int, int, int], list[list[int]]] = {}
-    for i, work in enumerate(works):
-        if isinstance(work, LibraryCall):
-            groups[rounds[i], 0, i] = [[i]]
-            continue
-        if not work.program.grid:  # no elements: no work
-            continue
-        alone = i if shared_bytes(work.program) > PACKED_SHARED_BYTES or work.program.cooperative else -1
-        packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
-        together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and sum(len(one.arguments) for one in together) > most:
-            packs.append([])
-        packs[-1].append(i)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))
-    return [pack for _, packs in ordered for pack in packs]

@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.differential.runner import Values, key_of, region
+from tests.differential.runner import Values, region
 from tf_stitch.errors import TypeRuleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, key_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.types import broadcast_shapes

@@ -16,7 +16,7 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of as keys_of
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
@@ -66,12 +66,6 @@ def region(name: str, outputs: list[Node], assigns: Mapping[str, Node] | None = 
     pairs = [(f"o{i}", node) for i, node in enumerate(outputs)]
     pairs += [(h, make_node(OpKind.ASSIGN, (v,), oa.AssignAttrs(h))) for h, v in (assigns or {}).items()]
     return TensorGraph(name, pairs)
-
-
-def key_of(node: Node) -> str:
-    """Key of an input, handle of a variable."""
-    assert isinstance(node.attrs, oa.InputAttrs | oa.VariableAttrs)
-    return node.attrs.key if isinstance(node.attrs, oa.InputAttrs) else node.attrs.handle
 
 
 def random_values(graph: TensorGraph, seed: int = 0) -> Values:

@@ -46,6 +46,14 @@ def test_every_error_is_documented() -> None:
     assert documented == classes - {"StitchError"}
 
 
+def test_every_dependency_is_documented() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    lists = re.findall(r"^(?:dependencies|gpu|demo|test|dev) = \[(.*?)\]$", project, re.M | re.S)
+    assert len(lists) == 5
+    names = {name for text in lists for name in re.findall(r'"([\w-]+)', text)} - {"tf_stitch"}
+    assert names <= set(re.findall(r"[\w-]+", (ROOT / "docs" / "dependencies.md").read_text()))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_files_that_are_named_exist(document: Path) -> None:
     text = document.read_text()
@@ -64,3 +72,11 @@ def test_commands_can_be_run(command: str) -> None:
 
 def test_ci_runs_the_second_command() -> None:
     assert "tools/test.sh" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_stage_of_the_report_is_documented() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    sources = "".join(path.read_text() for path in (ROOT / "tf_stitch").rglob("*.py"))
+    said = set(re.findall(r"\.(?:fallback|note|remark)\(\s*\"([\w ]+)\"", sources))
+    assert said
+    assert {stage for stage in said if f"`{stage}`" not in text} == set()

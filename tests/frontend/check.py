@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_stitch.frontend.tensorflow.exporter import export_graph, run_with_tensorflow
+from tf_stitch.frontend.tensorflow.export_table import tf_dtype
+from tf_stitch.frontend.tensorflow.exporter import as_tensors, run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.ir.bind import bind
@@ -89,18 +90,24 @@ def check(function: Callable[..., Any], *arrays: Any, specs: Sequence[tf.TensorS
 
 def round_trip(graph: TensorGraph, values: dict[str, Any], expected: Sequence[Any], rtol: float | None) -> None:
     """IR -> GraphDef -> IR."""
-    exported = export_graph(graph)
+    given: dict[str, str] = {}
+
+    def placeholder(key: str, node: Node) -> Any:
+        tensor = tf.raw_ops.Placeholder(dtype=tf_dtype(node.type.dtype), shape=node.type.dims)
+        given[key] = tensor.name
+        return tensor
+
     with tf.Graph().as_default() as tf_graph:
-        tf.import_graph_def(exported.graph_def, name="")
-        again = import_graph(exported.graph_def, types_of_graph(tf_graph), library_on={"CPU": Products.ALL})
+        exported = as_tensors(graph, placeholder)
+        again = import_graph(tf_graph.as_graph_def(), types_of_graph(tf_graph), library_on={"CPU": Products.ALL})
     nodes = {n.name: n.reason for n in again.nodes.values() if n.reason and n.op not in _NO_WORK}
     assert all(r.startswith("shape arithmetic") for r in nodes.values()), nodes
     outputs = []
     for key, _ in graph.outputs:
-        node = again.value(exported.tensors[key])
+        node = again.value(exported[key].name)
         assert node is not None
         outputs.append((key, node))
-    fed = {exported.tensors[key]: v for key, v in values.items() if key in exported.tensors}
+    fed = {given[key]: v for key, v in values.items() if key in given}
     compare(interpret(TensorGraph("again", outputs), fed), graph, expected, rtol)
 
 

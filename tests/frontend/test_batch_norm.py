@@ -58,17 +58,18 @@ def test_channels_first_equals_channels_last() -> None:
     np.testing.assert_allclose(results["NHWCmean"], results["NCHWmean"], 1e-5, 1e-5)
 
 
+def _gradients(x, scale, offset):
+    with tf.GradientTape() as tape:
+        tape.watch([x, scale, offset])
+        y, _, _ = tf.compat.v1.nn.fused_batch_norm(x, scale, offset)
+        loss = tf.reduce_sum(tf.square(y) * tf.range(4, dtype=tf.float32))
+    return tape.gradient(loss, [x, scale, offset])
+
+
 def test_what_a_gpu_saves_is_what_its_gradient_reads() -> None:
     """cuDNN's reserve is 1 / sqrt(variance + epsilon); forward and backward agree on it."""
-    def function(x, scale, offset):
-        with tf.GradientTape() as tape:
-            tape.watch([x, scale, offset])
-            y, _, _ = tf.compat.v1.nn.fused_batch_norm(x, scale, offset)
-            loss = tf.reduce_sum(tf.square(y) * tf.range(4, dtype=tf.float32))
-        return tape.gradient(loss, [x, scale, offset])
-
     x = normal(SHAPE["NHWC"])
-    concrete = trace(function, tf.TensorSpec(x.shape), tf.TensorSpec([4]), tf.TensorSpec([4])).concrete
+    concrete = trace(_gradients, tf.TensorSpec(x.shape), tf.TensorSpec([4]), tf.TensorSpec([4])).concrete
     graph_def = concrete.graph.as_graph_def()
     values = dict(zip([t.name for t in concrete.graph.inputs], (x, *_statistics()[:2]), strict=True))
     results = []
@@ -98,11 +99,4 @@ def test_gradient(training: bool, dtype: str) -> None:
 
 def test_layer_trains() -> None:
     """The zeros that the tape makes for the gradient of the reserve space are read by nobody."""
-    def function(x, scale, offset):
-        with tf.GradientTape() as tape:
-            tape.watch([x, scale, offset])
-            y, _, _ = tf.compat.v1.nn.fused_batch_norm(x, scale, offset)
-            loss = tf.reduce_sum(tf.square(y) * tf.range(4, dtype=tf.float32))
-        return tape.gradient(loss, [x, scale, offset])
-
-    check(function, normal((2, 3, 5, 4)), *_statistics()[:2], rtol=1e-3, opaque=["ZerosLike"])
+    check(_gradients, normal((2, 3, 5, 4)), *_statistics()[:2], rtol=1e-3, opaque=["ZerosLike"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,10 +100,22 @@ def test_types(dtype: object) -> None:
 @pytest.mark.parametrize(("left", "right", "inside"), [
     ((1, None), (None, 4000), True), ((1, 100), (100, 4000), True), ((64, 128), (128, 128), True),
     ((4096, 1), (1, 200), False),
-    ((128, 256), (256, 256), False), ((None, 8), (8, 8), False)])
+    ((256, 256), (256, 256), False), ((128, 512), (512, 512), True), ((128, 512), (512, 513), False),
+    ((4, 512), (512, 1024), False), ((None, 8), (8, 8), False)])
 def test_small_products(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
     """Of sizes known at run time only, a product of a vector is small, one of matrices is not."""
-    concrete = tf.function(tf.matmul).get_concrete_function(tf.TensorSpec(left), tf.TensorSpec(right))
+    check_small(tf.matmul, left, right, inside)
+
+
+@pytest.mark.parametrize(("left", "right", "inside"), [
+    ((64, 2048), (2048, 2048), True), ((129, 2048), (2048, 2048), False), ((4, 2048), (2048, 2048), False)])
+def test_products_that_tensorflow_would_transpose(left: tuple[int, ...], right: tuple[int, ...], inside: bool) -> None:
+    check_small(lambda a, b: tf.matmul(a, b, transpose_b=True), left, right, inside)
+
+
+def check_small(product: Callable[..., Any], left: Sequence[int | None], right: Sequence[int | None],
+                inside: bool) -> None:
+    concrete = tf.function(product).get_concrete_function(tf.TensorSpec(left), tf.TensorSpec(right))
     imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Products.SMALL})
     [reason] = [n.reason for n in imported.nodes.values() if "MatMul" in n.op]
     assert reason is None if inside else "too large for a region" in str(reason)

@@ -17,7 +17,7 @@ from tests.frontend.values import normal
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, import_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, rebuild
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -92,7 +92,10 @@ def _whole(imported: ImportedGraph, handles: set[str]) -> tuple[TensorGraph, set
         if owner is not None:
             inputs.add(owner)
         replace[node] = Builder(node.loc).input(key, node.type.dtype, node.type.shape)
-    return rebuild(graph, replace), inputs
+    for node in graph.nodes():
+        if node not in replace:
+            replace[node] = make_node(node.kind, [replace[o] for o in node.operands], node.attrs, node.loc)
+    return TensorGraph("step", [(key, replace[node]) for key, node in outputs]), inputs
 
 
 def _sequential(shape: tuple[int, ...], *parts: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import keras
 import numpy as np
@@ -235,7 +235,9 @@ def values(result: Any) -> Any:
 def main() -> None:
     from tf_stitch.integration.activation import current_session
 
-    report = cast(Any, current_session()).report
+    session = current_session()
+    assert session is not None
+    report = session.report
     for name, function in CASES.items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue

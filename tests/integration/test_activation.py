@@ -24,6 +24,7 @@ class Session:
     def rewrite(self, item):
         self.rewrites += 1
     def build(self, region, device, key): return None
+    def original(self, region, reason): return None
     def fallback(self, region, call): pass
     def hook_error(self, exc): raise exc
     def close(self): print("closed", self.rewrites > 0)
@@ -75,6 +76,14 @@ def test_active_from_start_to_end() -> None:
 def test_tensorflow_imported_before() -> None:
     result = run(TOY_SESSION + "import tensorflow\n" + START + RUN, TF_STITCH="strict", TF_STITCH_WRAP="py_function")
     assert result.stdout.split("\n")[:2] == ["session True False", "closed True"], result.stderr
+
+
+def test_active_while_the_programs_exit_handlers_run() -> None:
+    early = "import atexit; atexit.register(lambda: print(f(tf.ones([5])).numpy()[4]))\n"
+    late = "f = tf.function(lambda x: tf.nn.relu(x) * 2.0 + 1.0, [tf.TensorSpec([None])])\nf(tf.ones([4]))\n"
+    result = run(START + early + "import tensorflow as tf\n" + late, TF_STITCH="1")
+    assert result.stdout == "3.0\n", result.stderr
+    assert result.stderr.strip().endswith("0 fallbacks")
 
 
 @pytest.mark.parametrize(

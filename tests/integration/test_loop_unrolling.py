@@ -10,13 +10,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tests.frontend.check import types_of_graph
 from tests.integration.lowered_loops import Lowered, lowered
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration.graph_validation import validate_graph
-from tf_stitch.integration.loop_unrolling import Unrolled, unroll_loops
+from tf_stitch.integration.loop_unrolling import Unrolled, known_numbers, unroll_loops
 
 
 @dataclass
@@ -96,6 +97,19 @@ def test_lists_become_wires() -> None:
     case.check(X)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_indices_that_count_down(count: int) -> None:
+    """Of one step: TensorFlow makes -i of 0 - i."""
+    def function(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, count, element_shape=[3])
+        return tf.while_loop(lambda i, r: i < count, lambda i, r: (i + 1, r.write(count - 1 - i, tf.tanh(x[i]))),
+                             (0, rows))[1].stack()
+
+    case = unrolled(function, SPEC)
+    assert list(case.unrolled.steps.values()) == [count]
+    case.check(X)
+
+
 def test_gradients_pop_what_the_forward_loop_pushed() -> None:
     def function(x: Any, w: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -171,3 +185,15 @@ def test_a_list_that_another_loop_reads_keeps_both() -> None:
         return read[1]
 
     assert sorted(reasons(function, SPEC))[0] == "data decides when it ends"
+
+
+def test_a_constant_of_one_value_is_not_written_out_to_be_looked_at() -> None:
+    """Four terabytes of zeros are a few bytes of a graph."""
+    node = NodeDef(op="Const")
+    tensor = node.attr["value"].tensor
+    tensor.CopyFrom(tf.make_tensor_proto(0.0, tf.float32))
+    for size in (1 << 20, 1 << 20):
+        tensor.tensor_shape.dim.add(size=size)
+    assert known_numbers(node) is None
+    assert known_numbers(NodeDef(op="Const", attr={"value": tf.compat.v1.AttrValue(
+        tensor=tf.make_tensor_proto([3, 4]))})).tolist() == [3, 4]

@@ -3,7 +3,10 @@ out."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +15,23 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tests.integration.lowered_loops import Lowered, lowered
+from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import Products
-from tf_stitch.integration import sized_loops
+from tf_stitch.integration import sized_loops, unrolled_nodes
+from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_folding import Folded, fold_sized_loops
-from tf_stitch.integration.sized_loops import STITCH_LOOP, put_back_loops
+from tf_stitch.integration.loops import NOT_FOLDED
+from tf_stitch.integration.session import Session
+from tf_stitch.integration.sized_loops import STITCH_LOOP, legalizations, put_back_loops
 from tf_stitch.ir.bind import bind
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import TensorType
 
 ROWS = tf.TensorSpec([None, 3], tf.float32)
 ALL = {"CPU": Products.ALL}
@@ -49,7 +58,7 @@ def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
     assert len(folded.loops) == 1
     assert [n.op for n in folded.graph_def.node].count(STITCH_LOOP) == 1
     assert not [n.op for n in folded.graph_def.node if n.op in ("Enter", "Merge", "TensorListReserve")]
-    put_back_loops(folded.graph_def)
+    put_back_loops(folded.graph_def, folded.sized)
     validate_graph(case.graph_def, folded.graph_def, frozenset())
     for count in (1, 4):
         np.testing.assert_array_equal(case.run(rows(count), graph_def=folded.graph_def), case.run(rows(count)))
@@ -59,7 +68,7 @@ def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
 def test_it_is_written_out_for_its_length(count: int) -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    imported = import_graph(folded.graph_def, folded.types_of, ALL)
+    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
     result = imported.value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
@@ -75,13 +84,24 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    result = import_graph(folded.graph_def, folded.types_of, ALL).value(case.fetches[0])
+    result = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized)).value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
     for count in (1, 2, 2):
         bind(graph, {case.feeds[0]: (count, 3)})
     with pytest.raises(BindError, match="for 2 lengths already"):
         bind(graph, {case.feeds[0]: (3, 3)})
+
+
+def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
+    [loop] = fold(lowered(running_sum, ROWS)).sized.values()
+    monkeypatch.setattr(unrolled_nodes, "MAX_NODES", 60)
+    types = {count: [TensorType(DType.F32, (count, 3)) for _ in loop.inputs] for count in (2, 50, 60)}
+    assert loop.unrolled(types[2])
+    for count, reason in ((50, "more than 60 nodes"), (50, "more than 60 nodes"), (60, "for 2 lengths already")):
+        with pytest.raises(BindError, match=reason):
+            loop.unrolled(types[count])
 
 
 def stays(function: Callable[..., Any], *specs: tf.TensorSpec) -> str:
@@ -111,3 +131,36 @@ def test_gradients_stay() -> None:
         return tape.gradient(loss, x)
 
     assert "list" in stays(function, ROWS)
+
+
+def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
+    case = lowered(running_sum, ROWS)
+    folded = fold(case)
+    [loop] = map(weakref.ref, folded.sized.values())
+    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
+    del folded
+    gc.collect()
+    assert loop() is not None
+    del imported
+    gc.collect()
+    assert loop() is None
+
+
+def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path) -> None:
+    """Without its loop in a region, which could not have gone back to the nodes that it replaced."""
+    def function(x: Any) -> Any:
+        sums = tf.reduce_sum(tf.exp(tf.nn.softmax(tf.sort(x))), 1)
+        rows = tf.transpose(x, [1, 0, 2])
+        return tf.scan(lambda a, row: tf.tanh(a + row), rows, initializer=tf.zeros_like(x[:, 0])), sums
+
+    case = lowered(function, tf.TensorSpec([None, None, 8], tf.float32))
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(case.graph_def, name="")
+        item = GraphItem(case.graph_def, case.preserved, "g", "CPU", False, TypesOfNodes(types_of_graph(graph)))
+        session = Session(StitchConfig(unroll="1", cache_dir=tmp_path), None)
+        rewritten = session.rewrite(item)
+    assert rewritten is not None
+    [loop] = session.report.graphs[0].loops
+    assert loop.reason is not None
+    assert NOT_FOLDED in loop.reason
+    assert len(session.report.regions) == [n.op for n in rewritten.node].count("PyFunc")

@@ -12,7 +12,7 @@ from tests.differential.runner import region
 from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph, make_node, rebuild, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import AssignAttrs, Attrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -92,14 +92,6 @@ def broken(node: Node, dtype: DType) -> Node:
 def test_the_verifier_finds(graph: object, message: str) -> None:
     with pytest.raises(VerifyError, match=message):
         verify_graph(graph(B.input("x:0", F32, (4,))))  # type: ignore[operator]
-
-
-def test_rebuild_retypes_users() -> None:
-    x = B.input("x:0", F32, (4,))
-    graph = region("g", [B.exp(B.neg(x))])
-    new = rebuild(graph, {x: B.input("x:0", F32, (6,))})
-    assert new.outputs[0][1].type.dims == (6,)
-    assert graph.outputs[0][1].type.dims == (4,)
 
 
 def test_half_types_round_when_stored() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.differential.patterns import B
-from tests.differential.runner import Values, key_of, region
+from tests.differential.runner import Values, region
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.graph import TensorGraph, key_of, users_of
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.interpreter import interpret_program

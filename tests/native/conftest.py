@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from tf_stitch.config import load_config
-from tf_stitch.native.bindings import FallbackCall, OpLibrary, load_op
+from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.native.build import SOURCE_DIR
+from tf_stitch.native.fallback_call import FallbackCall
 
 INPUT, OUTPUT, VARIABLE, FRESH, ARENA, BARRIER = range(6)
 _region_ids = itertools.count(1000)

@@ -36,6 +36,15 @@ def test_name_says_version_and_source(source: Path, tmp_path: Path) -> None:
     assert build_library(TINY, tmp_path / "cache") != first
 
 
+def test_a_finished_library_waits_for_nobody(source: Path, tmp_path: Path) -> None:
+    path = build_library(TINY, tmp_path)
+    with build._locked(path.parent / "tiny.lock"):
+        again = threading.Thread(target=build_library, args=(TINY, tmp_path), daemon=True)
+        again.start()
+        again.join(20)
+        assert not again.is_alive()
+
+
 def test_another_tensorflow_is_another_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

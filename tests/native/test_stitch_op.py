@@ -14,15 +14,23 @@ import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.errors import BuildPending
-from tf_stitch.native.bindings import FallbackCall
+from tf_stitch.native.fallback_call import FallbackCall
 
 KERNELS = """
+#include <unistd.h>
 #define N 8
 static void add_range(void* p, int64_t b, int64_t e) {
   float** a = p; for (int64_t i = b; i < e; i++) a[2][i] = a[0][i] + a[1][i]; }
 int add(const tfs_env* env, void* const* a) { env->parallel_for(env->impl, N, 1, add_range, (void*)a); return 0; }
 int add_big(const tfs_env* env, void* const* a) {
   env->parallel_for(env->impl, 1 << 16, 10, add_range, (void*)a); return env->num_threads < 1; }
+static __thread int calling;
+static void late_range(void* p, int64_t b, int64_t e) {
+  if (!calling) usleep(2000);
+  for (int64_t i = b; i < e; i++) ((float*)p)[i] += 1; }
+int late(const tfs_env* env, void* const* a) {
+  memset(a[0], 0, 4 << 16); calling = 1; env->parallel_for(env->impl, 1 << 16, 100, late_range, a[0]); calling = 0;
+  return 0; }
 int increment(const tfs_env* env, void* const* a) { float* x = a[0]; for (int i = 0; i < N; i++) x[i] += 1; return 0; }
 int increment_to(const tfs_env* env, void* const* a) {
   const float* x = a[0]; float* y = a[1]; for (int i = 0; i < N; i++) y[i] = x[i] + 1; return 0; }
@@ -65,6 +73,15 @@ def test_parallel_for_runs_the_whole_range(regions: Regions, kernel: Symbols) ->
     region = regions.add(lambda key: executable([([size], [])], [step]))
     value = tf.random.normal([size])
     np.testing.assert_array_equal(regions.call(region, [value, value])[0], value + value)
+
+
+def test_parallel_for_waits_for_what_other_threads_have_begun(regions: Regions, kernel: Symbols) -> None:
+    step = launch(kernel("late"), (OUTPUT, 0))
+    region = regions.add(lambda key: executable([([1 << 16], [])], [step]))
+    with ThreadPoolExecutor(4) as callers:
+        results = callers.map(lambda _: regions.call(region)[0].numpy(), range(100))
+    for counts in results:
+        np.testing.assert_array_equal(counts, 1)
 
 
 def test_shape_function_uses_the_hints(regions: Regions) -> None:

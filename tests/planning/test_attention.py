@@ -92,6 +92,17 @@ def test_scores_that_use_the_product_twice_are_not_looked_at() -> None:
     assert count(region("twice", [B.dot(p.softmax(B.mul(scores, B.exp(scores))), v)])) == 0
 
 
+def test_values_that_are_made_of_scores_are_none() -> None:
+    """They would have to be in memory before the kernel begins that computes them."""
+    q, k, _ = operands()
+    scores = B.dot(q, k, False, True)
+    probabilities = p.softmax(scores)
+    for values in (probabilities, B.exp(scores)):
+        graph = region("own", [B.dot(probabilities, values)])
+        assert count(graph) == 0
+        check_all(graph, interpret_gpu=True)
+
+
 def test_an_operand_that_others_need_transposed_is_read_there() -> None:
     q, k, v = operands()
     graph = region("shared", [B.dot(weights(q, k), v), B.exp(k)])

@@ -9,7 +9,7 @@
 // the instruction speaks of t and t + 4. So it reads vectors of q and k, and probabilities are an operand of the second
 // product where the first left them. The order of v's columns is free, too: float32 reads vectors of them.
 //
-// C (generated from schedule.attention.AttentionKernel): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
+// C (emit/attention.py writes it): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
 // QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
 // Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
 // score(s, outer, head, query, key) is what softmax gets of a product.

@@ -1,6 +1,21 @@
 // What attention.cu needs of a warp's tensor cores and of asynchronous copies: one instruction each.
 // An element type says how many of its values a 32-bit word of an operand holds and how words of an operand are made.
 
+// c += a b by the instruction of this shape and these types.
+#define TFS_MMA(INSTRUCTION)                                                                                          \
+  static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {       \
+    asm("mma.sync.aligned." INSTRUCTION " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                      \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                              \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                              \
+  }
+// Two values of 16 bits in a word, as the instruction rounds them.
+#define TFS_PACK(INSTRUCTION)                                                                                         \
+  static __device__ __forceinline__ uint32_t pack(float low, float high) {                                            \
+    uint32_t word;                                                                                                    \
+    asm(INSTRUCTION " %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));                                               \
+    return word;                                                                                                      \
+  }
+
 struct tfs_tf32 {
   using Storage = float;
   static constexpr int PER_WORD = 1;
@@ -9,40 +24,21 @@ struct tfs_tf32 {
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(word)));
     return rounded;
   }
-  static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
+  TFS_MMA("m16n8k8.row.col.f32.tf32.tf32.f32")
 };
 
-struct tfs_f16 {
+struct tfs_half {
   using Storage = uint16_t;
   static constexpr int PER_WORD = 2;
   static __device__ __forceinline__ uint32_t operand(uint32_t word) { return word; }
-  static __device__ __forceinline__ uint32_t pack(float low, float high) {
-    uint32_t word;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  }
-  static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
 };
-
-struct tfs_bf16 {
-  using Storage = uint16_t;
-  static constexpr int PER_WORD = 2;
-  static __device__ __forceinline__ uint32_t operand(uint32_t word) { return word; }
-  static __device__ __forceinline__ uint32_t pack(float low, float high) {
-    uint32_t word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  }
-  static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
+struct tfs_f16 : tfs_half {
+  TFS_PACK("cvt.rn.f16x2.f32")
+  TFS_MMA("m16n8k16.row.col.f32.f16.f16.f32")
+};
+struct tfs_bf16 : tfs_half {
+  TFS_PACK("cvt.rn.bf16x2.f32")
+  TFS_MMA("m16n8k16.row.col.f32.bf16.bf16.f32")
 };
 
 // 16 bytes to shared memory behind the thread's back; zeros unless they are there to be read.

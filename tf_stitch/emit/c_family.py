@@ -62,8 +62,10 @@ def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
 class CFamily(ABC):
     """Renders statements as lines. One instance renders one program."""
 
-    types: ClassVar[Mapping[DType, str]]  # compute types
-    storage: ClassVar[Mapping[DType, str]]  # types in memory
+    types: ClassVar[Mapping[DType, str]] = {  # compute types
+        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
+    storage: ClassVar[Mapping[DType, str]] = {  # types in memory
+        **types, DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
     index_type: str
 
     def __init__(self, program: k.Program) -> None:

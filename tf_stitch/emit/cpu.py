@@ -57,11 +57,7 @@ class _Invariants:
 
 
 class _Cpu(CFamily):
-    types: ClassVar[Mapping[DType, str]] = {
-        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
-    storage: ClassVar[Mapping[DType, str]] = {
-        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "uint8_t",
-        DType.F16: "_Float16", DType.BF16: "uint16_t"}
+    storage: ClassVar[Mapping[DType, str]] = {**CFamily.storage, DType.F16: "_Float16"}
     index_type = "int64_t"
 
     def __init__(self, program: k.Program) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import ClassVar
 
 from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
@@ -126,12 +124,6 @@ def _pointer(buffer: k.Buffer) -> str:
 
 
 class _Cuda(CFamily):
-    types: ClassVar[Mapping[DType, str]] = {
-        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "int"}
-    storage: ClassVar[Mapping[DType, str]] = {
-        DType.F32: "float", DType.F64: "double", DType.I32: "int32_t", DType.I64: "int64_t", DType.BOOL: "uint8_t",
-        DType.F16: "uint16_t", DType.BF16: "uint16_t"}
-
     def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:
         super().__init__(program)
         self.sizes.update(sizes or {})

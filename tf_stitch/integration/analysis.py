@@ -23,8 +23,9 @@ from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
 from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.integration.sized_loops import legalizations
 from tf_stitch.ir.bind import bind
-from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.graph import key_of
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.pipeline import CompileOptions, compile_region
@@ -65,7 +66,7 @@ class Analysis:
         loops = do_loops(graph_def, types_of, preserved, library_on) if unrolls else LoopsDone(graph_def, types_of)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
-        imported = import_graph(graph_def, loops.types_of, library_on)
+        imported = import_graph(graph_def, loops.types_of, library_on, legalizations(loops.sized))
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
                               {device: self._device.profile}, why_not=self._controls.why_not,
                               library_on=library_on).find()
@@ -115,8 +116,7 @@ class Analysis:
             known = [d for d in dims if d is not None]
             if len(known) < len(dims):
                 return None
-            assert isinstance(node.attrs, InputAttrs | VariableAttrs)
-            shapes[node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle] = known
+            shapes[key_of(node)] = known
         return shapes
 
 

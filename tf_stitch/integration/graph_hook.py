@@ -12,7 +12,6 @@ apart (seen on TensorFlow 2.21; the id is the function's name, or "tf_graph" for
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import NativeError
+from tf_stitch.integration import at_exit
 from tf_stitch.integration.graph_item import GraphItem, GrapplerApi, PipelineNames
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.native.build import GRAPH_HOOK, build_library
@@ -31,7 +31,8 @@ Optimize = Callable[[GraphItem], GraphDef | None]
 OnError = Callable[[Exception], None]
 
 _CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
+    ctypes.c_void_p
 )
 _suspension = threading.local()
 _installed: _Hook | None = None
@@ -81,16 +82,18 @@ class _Hook:
         self._api = GrapplerApi()
         self._callback = _CALLBACK(self._on_graph)
         self._library.tfs_hook_set_callback(self._callback)
-        atexit.register(self._library.tfs_hook_set_callback, _CALLBACK())
+        at_exit.callbacks.callback(self._library.tfs_hook_set_callback, _CALLBACK())
         _register(self._library, path)
 
-    def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, device: bytes, result: int) -> int:
+    def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
+                  ) -> int:
         """The callback: 1 when `result` holds a new graph, else 0."""
         if getattr(_suspension, "depth", 0):
             return 0
         try:
             with suspended():
-                rewritten = self._rewrite(ctypes.string_at(data, size), item, graph_id.decode(), device.decode())
+                rewritten = self._rewrite(ctypes.string_at(data, size), item, graph_id.decode(),
+                                          frozenset(feeds.decode().split()), device.decode())
         except Exception as error:  # cannot cross C++
             self.on_error(error)
             return 0
@@ -99,14 +102,15 @@ class _Hook:
         self._library.tfs_hook_result(result, rewritten, len(rewritten))
         return 1
 
-    def _rewrite(self, serialized: bytes, handle: int, graph_id: str, registration: str) -> bytes | None:
+    def _rewrite(self, serialized: bytes, handle: int, graph_id: str, feeds: frozenset[str], registration: str
+                 ) -> bytes | None:
         graph_def = GraphDef.FromString(serialized)
         device_type = "GPU" if any("device:GPU:" in node.device for node in graph_def.node) else "CPU"
         if device_type != registration:
             return None  # a mixed graph comes once for each registered type
         with self._api.open(handle) as view:
             is_tf_data = self._pipelines.visit(graph_id, graph_def)
-            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view)
+            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view, feeds)
             after = self.optimize(item)
         if after is None:
             return None

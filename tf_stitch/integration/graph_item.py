@@ -42,6 +42,7 @@ class GraphItem:
         graph_id: TensorFlow's name for what is optimized.
         device_type: "GPU" when any node is placed on one, else "CPU".
         is_tf_data: a function of an input pipeline (a guess from names): runs on the CPU, element by element.
+        feeds: names of the preserved nodes whose result the caller gives.
     """
 
     graph_def: GraphDef
@@ -50,6 +51,7 @@ class GraphItem:
     device_type: str
     is_tf_data: bool
     types: TypeSource
+    feeds: frozenset[str] = frozenset()
 
     def output_types(self, node_name: str) -> list[OutputType]:
         """(DataType, dimensions) of each output; None for unknown rank, and for an unknown node an empty list.

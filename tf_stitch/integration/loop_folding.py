@@ -20,7 +20,7 @@ from tf_stitch.frontend.tensorflow.loop_lists import CREATORS, RULES
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
-from tf_stitch.integration.sized_loops import Size, SizedLoop, loop_node, most_common_device
+from tf_stitch.integration.sized_loops import Size, SizedLoop, SizedLoops, loop_node, most_common_device
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
 
@@ -36,12 +36,14 @@ class Folded:
     """A graph after folding.
 
     Attributes:
+        sized: the loops that are one node each now.
         stay: loop -> why it is a loop still.
     """
 
     graph_def: GraphDef
     types_of: TypesOf
     loops: tuple[str, ...]
+    sized: SizedLoops
     stay: dict[str, str]
 
 
@@ -70,8 +72,8 @@ def fold_sized_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: Typ
         except StitchError as error:
             stay[name] = error.message
     if not graph.folded:
-        return Folded(graph_def, types_of, (), stay)
-    return Folded(graph.rewritten(graph_def), graph.types, tuple(graph.folded), stay)
+        return Folded(graph_def, types_of, (), {}, stay)
+    return Folded(graph.rewritten(graph_def), graph.types, tuple(graph.folded), graph.sized, stay)
 
 
 class _Graph:
@@ -90,6 +92,7 @@ class _Graph:
         self._new_types: dict[str, list[OutputType]] = {}
         self._renamed: dict[str, str] = {}
         self.folded: list[str] = []
+        self.sized: dict[str, SizedLoop] = {}
 
     def types(self, name: str) -> list[OutputType]:
         return self._new_types.get(name) or self._types_of(name)
@@ -120,6 +123,7 @@ class _Graph:
         self._renamed |= {tensor: f"{name}:{i}" for i, tensor in enumerate(found.outputs)}
         self._renamed |= {f"^{inner}": f"^{name}" for inner in cut.inside}
         self.folded.append(frame.name)
+        self.sized[name] = found
 
     def rewritten(self, graph_def: GraphDef) -> GraphDef:
         out = GraphDef()

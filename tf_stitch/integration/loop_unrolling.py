@@ -8,6 +8,7 @@ so that nodes which get the same in every step are there once. A loop that is no
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -286,7 +287,7 @@ class _Unroller:
             raise UnsupportedError(f"({node.op}) takes a list")
         types = [self._loop_type(t) for t in self._types_of(node.name)]
         copies = self._nodes.copy(node, step, wires, after if node.op == READS_VARIABLE else (), types)
-        return [replace(copies[0], number=_constant(node))] if node.op == "Const" else copies
+        return [replace(copies[0], number=known_numbers(node))] if node.op == "Const" else copies
 
     def _maker(self, node: NodeDef, step: int) -> _Maker:
         types = [self._loop_type(t) for t in self._types_of(node.name)]
@@ -324,6 +325,8 @@ def _through(value: Value, frame: str) -> Value:
     return replace(value, frames=value.frames | {frame}) if isinstance(value, TensorList) else value
 
 
-def _constant(node: NodeDef) -> Number | None:
-    value = make_ndarray(node.attr["value"].tensor) if node.attr["value"].tensor.ByteSize() < 8 * MAX_NUMBER else None
-    return value if value is not None and value.dtype.kind in "iub" and value.size <= MAX_NUMBER else None
+def known_numbers(node: NodeDef) -> Number | None:
+    """The value of a constant that conditions and indices may be made of."""
+    tensor = node.attr["value"].tensor  # of one value and a large shape, perhaps
+    value = make_ndarray(tensor) if math.prod(d.size for d in tensor.tensor_shape.dim) <= MAX_NUMBER else None
+    return value if value is not None and value.dtype.kind in "iub" else None

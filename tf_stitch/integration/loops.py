@@ -12,6 +12,7 @@ from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.report import LoopEntry
+from tf_stitch.integration.sized_loops import SizedLoops
 
 NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
 
@@ -23,6 +24,7 @@ class LoopsDone:
     graph_def: GraphDef
     types_of: TypesOf
     entries: list[LoopEntry] = field(default_factory=list)
+    sized: SizedLoops = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
@@ -50,4 +52,4 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     folded = fold_sized_loops(unrolled.graph_def, imported, unrolled.types_of, preserved)
     entries += [LoopEntry(name, None, None) for name in folded.loops]
     entries += [LoopEntry(name, None, reason) for name, reason in folded.stay.items()]
-    return LoopsDone(folded.graph_def, folded.types_of, entries)
+    return LoopsDone(folded.graph_def, folded.types_of, entries, folded.sized)

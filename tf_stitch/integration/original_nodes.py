@@ -19,7 +19,7 @@ from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.sized_loops import put_back_loops
+from tf_stitch.integration.sized_loops import SizedLoops, put_back_loops
 from tf_stitch.integration.update_order import update_early
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -119,18 +119,19 @@ class OriginalNodes:
 
 
 def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                   on_gpu: bool = False) -> OriginalNodes | None:
+                   on_gpu: bool = False, loops: SizedLoops | None = None) -> OriginalNodes | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
         on_gpu: where the region runs.
+        loops: what nodes that stand for a loop stand for.
     """
-    found = _original_nodes(defs, imported, region, on_gpu, from_parts=False)
-    return found or _original_nodes(defs, imported, region, on_gpu, from_parts=True)
+    found = _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=False)
+    return found or _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=True)
 
 
 def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                    from_parts: bool) -> OriginalNodes | None:
+                    loops: SizedLoops, from_parts: bool) -> OriginalNodes | None:
     """As original_nodes.
 
     Args:
@@ -168,7 +169,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
                     tensor = same
                 elif node.name in members and tensor in imported.nodes[node.name].ignored:
                     tensor = f"{_NOTHING}:0"
-                elif not _can_recompute(source) or len(seen) > len(members) + _MAX_RECOMPUTED:
+                elif not (_can_recompute(source) or source.name in loops) or len(seen) > len(members) + _MAX_RECOMPUTED:
                     return None
                 else:
                     seen.add(name)
@@ -176,7 +177,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
             data.append(tensor)
         controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
         node.input[:] = [*data, *controls]
-    put_back_loops(kept)
+    put_back_loops(kept, loops)
     if any(f"{_NOTHING}:0" in node.input for node in kept.node):
         kept.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.ir.bind import unbound_symbols
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape
@@ -51,7 +50,7 @@ class RegionGraph:
     @cached_property
     def argument_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the inputs, then of the variables, in the op's order."""
-        shapes = {_key(n): n.type.shape for n in self.graph.inputs()}
+        shapes = {key_of(n): n.type.shape for n in self.graph.inputs()}
         return tuple(shapes[key] for key in (*self.input_keys, *self.variable_keys))
 
 
@@ -174,10 +173,6 @@ class _Cutter:
             raise UnsupportedError("reads nothing from outside")
         for name, node in unbound_symbols(graph).items():
             raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
-
-
-def _key(node: Node) -> str:
-    return node.attrs.key if isinstance(node.attrs, InputAttrs) else cast(VariableAttrs, node.attrs).handle
 
 
 def _is_small_constant(node: Node) -> bool:

@@ -15,7 +15,6 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, Imported
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
-from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
@@ -378,7 +377,7 @@ def _is_large(node: ImportedNode) -> bool:
     """Whether a kernel of this op alone is worth it: on CPUs, where TensorFlow's transposes, softmaxes and broadcasts
     of more than a few elements take two to four times as long as ours."""
     types = [v.type for v in node.outputs if v is not None]
-    if device_type(node.device) not in ("", "CPU") or LEGALIZATIONS[node.op].library:
+    if device_type(node.device) not in ("", "CPU") or node.library:
         return False
     return any(t.rank > 1 and (not t.is_static or t.numel > SMALL_ELEMENTS) for t in types)
 

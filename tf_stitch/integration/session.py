@@ -26,6 +26,7 @@ from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.feeds import cut_feeds
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
@@ -47,11 +48,12 @@ from tf_stitch.integration.report import (
     write_report,
 )
 from tf_stitch.integration.rewriter import GraphRewriter
-from tf_stitch.integration.sized_loops import put_back_loops
+from tf_stitch.integration.sized_loops import legalizations, put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.native.bindings import FallbackCall, GraphRecord, OpLibrary
+from tf_stitch.native.bindings import GraphRecord, OpLibrary
+from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
@@ -108,7 +110,7 @@ class Session:
             fold: take loops into regions whose length is a size.
         """
         start = time.perf_counter()
-        why = self._why_leave(item)
+        why = self._why_leave(item) or cut_feeds(item)
         if why is not None:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
@@ -117,21 +119,24 @@ class Session:
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
-        imported = import_graph(item.graph_def, item.output_types, library_on)
+        imported = import_graph(item.graph_def, item.output_types, library_on, legalizations(loops.sized))
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
                                  library_on)
         found = rewriter.find()
+        defs = {n.name: n for n in item.graph_def.node}
+        originals: dict[int, OriginalNodes | None] = {}
+        for region in found.regions:  # before any of them is counted
+            on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
+            originals[id(region)] = original_nodes(defs, imported, region, on_gpu, loops.sized)
+            if originals[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
+                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         group = next(self._graphs)
-        defs = {n.name: n for n in item.graph_def.node}
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            original = original_nodes(defs, imported, region, device_type(device) == "GPU")
-            if original is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
-                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
-            number = self.registry.register(region, group)
+            number, original = self.registry.register(region, group), originals[id(region)]
             if original is not None:
                 self._originals[number] = original
             elif self._config.guard:
@@ -149,7 +154,7 @@ class Session:
 
         rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
         if rewritten is not None:
-            put_back_loops(rewritten)
+            put_back_loops(rewritten, loops.sized)
         self._seen(item, region_of, found.left_out, start, imported, loops.entries)
         return rewritten
 

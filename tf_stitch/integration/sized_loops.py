@@ -11,7 +11,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -19,13 +20,13 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from tf_stitch.errors import BindError
+from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.products import Products
-from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.region_graph import cut_region
@@ -36,9 +37,9 @@ from tf_stitch.ir.types import TensorType
 
 STITCH_LOOP = "StitchLoop"
 MAX_LENGTHS = 16
-"""Lengths that one loop is written out for: each is planned and compiled anew, which takes seconds."""
+"""Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
+seconds."""
 
-_LOOPS: dict[str, SizedLoop] = {}
 _ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
 
@@ -68,7 +69,7 @@ class SizedLoop:
     inputs: tuple[str, ...]
     sizes: Mapping[str, NDArray[np.object_]]
     outputs: tuple[str, ...]
-    _made: dict[tuple[TensorType, ...], TensorGraph] = field(default_factory=dict)
+    _made: dict[tuple[TensorType, ...], TensorGraph | str] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -94,8 +95,14 @@ class SizedLoop:
         if key not in self._made:
             if len(self._made) >= MAX_LENGTHS:
                 raise BindError(f"a loop has been written out for {MAX_LENGTHS} lengths already")
-            self._made[key] = self.written_out(types)
-        return self._made[key]
+            try:
+                self._made[key] = self.written_out(types)
+            except StitchError as error:
+                self._made[key] = error.message  # to find out that one is too long takes seconds, too
+        made = self._made[key]
+        if isinstance(made, str):
+            raise BindError(made)
+        return made
 
     def written_out(self, types: Sequence[TensorType]) -> TensorGraph:
         """As unrolled; not remembered."""
@@ -149,9 +156,17 @@ class SizedLoop:
         return graph_def, types_of
 
 
-@legalize(STITCH_LOOP, weight=2)  # a region of its own, if need be
-def loop(ctx: NodeContext) -> list[Node]:
-    found = _LOOPS[ctx.attrs.string("loop")]
+SizedLoops: TypeAlias = Mapping[str, SizedLoop]
+"""The loops of a graph that one node each stands for, by the names of these nodes."""
+
+
+def legalizations(loops: SizedLoops) -> dict[str, Legalization]:
+    """How a graph's StitchLoops become IR."""
+    return {STITCH_LOOP: Legalization(partial(_loop, loops), weight=2)}  # a region of its own, if need be
+
+
+def _loop(loops: SizedLoops, ctx: NodeContext) -> list[Node]:
+    found = loops[ctx.name]
     operands = ctx.values(0, len(found.inputs))
     results: list[Node] = []
     for i, spec in enumerate(ctx.output_specs):
@@ -164,17 +179,14 @@ def loop(ctx: NodeContext) -> list[Node]:
 
 def loop_node(name: str, found: SizedLoop, device: str, controls: Sequence[str]) -> NodeDef:
     """The node that stands for a loop."""
-    _LOOPS[found.digest] = found
-    node = NodeDef(name=name, op=STITCH_LOOP, device=device,
+    return NodeDef(name=name, op=STITCH_LOOP, device=device,
                    input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
-    node.attr["loop"].s = found.digest.encode()
-    return node
 
 
-def put_back_loops(graph_def: GraphDef) -> None:
+def put_back_loops(graph_def: GraphDef, loops: SizedLoops) -> None:
     """Replaces each StitchLoop by the loop's nodes, in place; an IdentityN of its name hands the results on."""
     for node in [n for n in graph_def.node if n.op == STITCH_LOOP]:
-        found = _LOOPS[node.attr["loop"].s.decode()]
+        found = loops[node.name]
         given = [t for t in node.input if not t.startswith("^")]
         controls = [t for t in node.input if t.startswith("^")]
         now = dict(zip((*found.inputs, *found.sizes), given, strict=True))

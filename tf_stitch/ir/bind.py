@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size, solve, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
@@ -34,7 +34,7 @@ def symbol_sizes(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> dic
     """
     env: dict[str, int] = {}
     for node in graph.inputs():
-        key = node.attrs.key if isinstance(node.attrs, oa.InputAttrs) else _handle(node)
+        key = key_of(node)
         try:
             unify(node.type.shape, shapes[key], env)
         except BindError as error:
@@ -186,11 +186,6 @@ def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
         for name in missing:
             unbound.setdefault(name, node)
     return unbound
-
-
-def _handle(node: Node) -> str:
-    assert isinstance(node.attrs, oa.VariableAttrs)
-    return node.attrs.handle
 
 
 def _attr_shape(attrs: oa.Attrs) -> Shape:

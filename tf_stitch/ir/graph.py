@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tf_stitch.errors import UNKNOWN_LOC, SourceLoc, StitchError, TypeRuleError
-from tf_stitch.ir.op_attrs import Attrs
+from tf_stitch.errors import UNKNOWN_LOC, SourceLoc, TypeRuleError
+from tf_stitch.ir.op_attrs import Attrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.op_table import OP_TABLE, OpInfo
 from tf_stitch.ir.types import TensorType
@@ -100,28 +100,23 @@ def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
     return users
 
 
+def key_of(node: Node) -> str:
+    """The key of an input, the handle of a variable."""
+    assert isinstance(node.attrs, InputAttrs | VariableAttrs)
+    return node.attrs.key if isinstance(node.attrs, InputAttrs) else node.attrs.handle
+
+
+def collect(node: Node, outside: Collection[Node], found: dict[Node, None]) -> None:
+    """Adds `node` and what it is made of, operands first, down to values that come from outside."""
+    if node in found or node in outside:
+        return
+    for operand in node.operands:
+        collect(operand, outside, found)
+    found[node] = None
+
+
 def view_of(node: Node) -> Node:
     """The node whose memory, read in order, is the value of `node`."""
     while node.kind is OpKind.RESHAPE:
         node = node.operands[0]
     return node
-
-
-def rebuild(graph: TensorGraph, replace: Mapping[Node, Node]) -> TensorGraph:
-    """The graph with each node of `replace` exchanged for its value, users rebuilt with their types.
-
-    Raises:
-        StitchError: a user's type rule refuses the replacement.
-    """
-    new: dict[Node, Node] = {}
-    for node in graph.nodes():
-        if node in replace:
-            new[node] = replace[node]
-            continue
-        operands = tuple(new[o] for o in node.operands)
-        same = all(a is b for a, b in zip(operands, node.operands, strict=True))
-        new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
-    for node in graph.nodes():
-        if new[node].type.rank != node.type.rank:
-            raise StitchError(f"a replacement changed the rank of {node}", node.loc)
-    return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])

@@ -102,10 +102,10 @@ class Size(int):
         return self
 
 
-def size(name: str, value: int, multiple: int = 1, low: int = 1) -> int:
+def size(name: str, value: int, multiple: int = 1) -> int:
     """The dimension `name`, known to be a multiple of `multiple`."""
     text = name if multiple == 1 else f"{name}/{multiple}"
-    return _make((((Atom(text, value // multiple, low),), multiple),))
+    return _make((((Atom(text, value // multiple),), multiple),))
 
 
 def atoms(value: int) -> tuple[Atom, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_stitch.errors import TypeRuleError, VerifyError
-from tf_stitch.ir.graph import TensorGraph, make_node
+from tf_stitch.ir.graph import TensorGraph, key_of, make_node
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 
@@ -29,10 +29,8 @@ def verify_graph(graph: TensorGraph, static: bool = False) -> None:
             raise VerifyError(f"{node.type} is not static", node.loc)
         if any(o.kind is OpKind.ASSIGN for o in node.operands):
             raise VerifyError("uses an assign as a value", node.loc)
-        key = node.attrs.key if isinstance(node.attrs, InputAttrs) else (
-            node.attrs.handle if isinstance(node.attrs, VariableAttrs) else None)
-        if key is not None and keys.setdefault(key, node) is not node:
-            raise VerifyError(f"two nodes stand for {key}", node.loc)
+        if isinstance(node.attrs, InputAttrs | VariableAttrs) and keys.setdefault(key_of(node), node) is not node:
+            raise VerifyError(f"two nodes stand for {key_of(node)}", node.loc)
     names = [key for key, _ in graph.outputs]
     if len(set(names)) != len(names):
         raise VerifyError("two outputs have one key")

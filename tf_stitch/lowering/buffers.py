@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 from tf_stitch.ir.builder import Builder
@@ -61,7 +60,3 @@ class BufferTable:
         self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode)
         self.arguments.append((node, mode))
         return name
-
-    def updating(self, name: str) -> None:
-        """Declares that a buffer is read and written."""
-        self._buffers[name] = replace(self._buffers[name], mode=Mode.UPDATE)

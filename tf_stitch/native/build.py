@@ -77,9 +77,10 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *special, *libraries])
     folder = _private_folder(cache_dir.expanduser() / "native")
     target = folder / f"{library.name}-tf{version}-{digest[:16]}.so"
-    with _locked(folder / f"{library.name}.lock"):
-        if not target.exists():
-            _compile(library, flags, libraries, target)
+    if not target.exists():  # it is moved into place when it is finished
+        with _locked(folder / f"{library.name}.lock"):
+            if not target.exists():
+                _compile(library, flags, libraries, target)
     return target
 
 
@@ -167,10 +168,10 @@ def _run(library: Library, command: list[str]) -> None:
         )
 
 
-def _first_errors(output: str, limit: int = 12) -> str:
+def _first_errors(output: str) -> str:
     lines = output.splitlines()
     errors = [line for line in lines if "error" in line]
-    return "\n".join((errors or lines)[:limit])
+    return "\n".join((errors or lines)[:12])
 
 
 def _say(message: str) -> None:

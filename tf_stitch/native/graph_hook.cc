@@ -15,8 +15,9 @@
 namespace {
 
 // Returns 1 when it has called tfs_hook_result, 0 to leave the graph alone.
+// `feeds`: names of nodes, each followed by a newline.
 typedef int (*tfs_optimize_fn)(const void* graph, std::int64_t bytes, const void* item, const char* graph_id,
-                               const char* device_type, void* result);
+                               const char* feeds, const char* device_type, void* result);
 
 struct Callback {
   tfs_optimize_fn optimize;
@@ -56,10 +57,17 @@ void Return(const std::string& graph, TF_Buffer* out) {
   out->data_deallocator = FreeBuffer;
 }
 
-// The item behind the C API's opaque pointer. Its id is not in that API; this library is built for one TensorFlow
-// version, and never loaded into another, so the header's layout is the real one.
-const std::string& GraphId(const TF_GrapplerItem* item) {
-  return reinterpret_cast<const tensorflow::grappler::GrapplerItem*>(item)->id;
+// The item behind the C API's opaque pointer. Its id and feeds are not in that API; this library is built for one
+// TensorFlow version, and never loaded into another, so the header's layout is the real one.
+const tensorflow::grappler::GrapplerItem& Item(const TF_GrapplerItem* item) {
+  return *reinterpret_cast<const tensorflow::grappler::GrapplerItem*>(item);
+}
+
+// Of a tensor "node:0" the node: TensorFlow optimizes no graph that is fed another output.
+std::string Feeds(const tensorflow::grappler::GrapplerItem& item) {
+  std::string names;
+  for (const auto& feed : item.feed) names += feed.first.substr(0, feed.first.find(':')) + "\n";
+  return names;
 }
 
 void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerItem* item, TF_Buffer* out,
@@ -69,8 +77,8 @@ void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerIte
   {
     const tf_stitch::CallbackGate<Callback>::Entry entry(&Gate());
     if (entry.get() != nullptr) {
-      changed = entry.get()->optimize(in->data, static_cast<std::int64_t>(in->length), item, GraphId(item).c_str(),
-                                      device_type, &result);
+      changed = entry.get()->optimize(in->data, static_cast<std::int64_t>(in->length), item, Item(item).id.c_str(),
+                                      Feeds(Item(item)).c_str(), device_type, &result);
     }
   }
   if (changed == 1) {

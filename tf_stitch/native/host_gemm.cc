@@ -5,6 +5,7 @@
 #include "Eigen/Core"
 #include "gemm.h"
 #include "host_blocks.h"
+#include "shared_loop.h"
 #include "tensorflow/core/framework/types.pb.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -41,8 +42,8 @@ void Multiply(const GemmSpec& g, const Operands<T>& at, BlockOf<T> block, tsl::t
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
-  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 8 + 1;  // cycles, about 16 operations each
-  workers->ParallelFor(g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 16 + 1;  // cycles, about 32 operations each
+  SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;
       block(g, at, i / column_blocks / row_blocks, {row, std::min(row + kRows, g.m)},

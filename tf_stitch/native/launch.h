@@ -4,6 +4,7 @@
 #include "cuda_graph.h"
 #include "executable.h"
 #include "placement.h"
+#include "shared_loop.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -43,8 +44,8 @@ class Launcher {
   using Arguments = absl::InlinedVector<void*, 32>;
 
   static void ParallelFor(void* impl, std::int64_t total, std::int64_t cost, tfs_range_fn fn, void* arg) {
-    static_cast<tensorflow::thread::ThreadPool*>(impl)->ParallelFor(
-        total, cost, [fn, arg](std::int64_t begin, std::int64_t end) { fn(arg, begin, end); });
+    SharedLoop::Run(static_cast<tensorflow::thread::ThreadPool*>(impl), total, cost,
+                    [fn, arg](std::int64_t begin, std::int64_t end) { fn(arg, begin, end); });
   }
 
   Arguments Collect(const std::vector<Operand>& operands) const {

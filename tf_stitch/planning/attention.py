@@ -99,7 +99,7 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
     if second not in wanted and len(users[second]) == 1 and _is_stored_so(users[second][0], users):
         result = users[second][0]
     inside = _closed(first, result, users, wanted)
-    if inside is None or first.type.dtype is not second.type.dtype or \
+    if inside is None or second.operands[1] in inside or first.type.dtype is not second.type.dtype or \
             any(isinstance(d, Size) for n in (first, second, q.node) for d in n.type.dims):
         return None
     v = Operand(second.operands[1], attrs.transpose_b)

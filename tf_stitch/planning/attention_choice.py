@@ -1,23 +1,21 @@
-"""Which attentions of a region become a kernel each."""
+"""Which attentions of a region become a kernel each. It is asked when a region is planned, and before that where their
+products could become sums (thin_products.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.ir.sizes import Size
 from tf_stitch.planning.attention import Attention, find_attentions, views_of
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import delivered, free_nodes, is_large_product, make_pattern
 
 
 def products_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """The products of those attentions of a region whose sizes do not change."""
+    """The products of a region's attentions that become a kernel each."""
     nodes = graph.nodes()
     chosen = chosen_attentions(nodes, users_of(nodes), frozenset(delivered(graph)), times)
-    products = ((attention.first, attention.second) for attention in chosen)
-    return {product for pair in products if not any(isinstance(d, Size) for p in pair for d in p.type.dims)
-            for product in pair}
+    return {product for attention in chosen for product in (attention.first, attention.second)}
 
 
 def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],

@@ -19,6 +19,8 @@ STATIC_SHARED_BYTES = 48 * 1024
 """A launch that wants more has to ask for it."""
 GARBAGE = 0xAB
 """What memory holds before a kernel writes it: a result that was not written shows."""
+GROUPS = 5
+"""Of launches that are timed; the median counts."""
 GROUP_US, LONGEST_GROUP = 1000, 100
 """A timed group of launches takes about that long, and no more launches than the driver's queue takes."""
 
@@ -127,7 +129,7 @@ def _garbage(nbytes: int) -> Any:
     return cupy.full(max(nbytes, 1), GARBAGE, cupy.uint8)
 
 
-def queued_us(call: Callable[[], None], groups: int = 5) -> float:
+def queued_us(call: Callable[[], None]) -> float:
     """Median microseconds of a call that enqueues work on the current stream.
 
     The host takes longer to enqueue a small kernel than the device to run it. So a kernel that waits goes first, and
@@ -142,7 +144,7 @@ def queued_us(call: Callable[[], None], groups: int = 5) -> float:
     for _ in range(runs):
         call()
     wait = (time.perf_counter() - start) * 2e6 + 100
-    return median(_group_us(call, runs, wait) for _ in range(groups))
+    return median(_group_us(call, runs, wait) for _ in range(GROUPS))
 
 
 def _group_us(call: Callable[[], None], runs: int, wait: float) -> float:

@@ -20,6 +20,9 @@ OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno"
            "-ffp-contract=fast", "-fopenmp-simd", "-fvisibility=default", "-w")
 # Of no effect where the machine has no such registers; there kernels of exp and erf gain up to 1.8x.
 _WIDE_VECTORS = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
+AFTER_CRASH = ("-ffp-contract=off",)
+"""Where the compiler itself fails. gcc 12 cannot make a masked fma of a product that stands in one branch ("in
+convert_mult_to_fma"); products and sums then stay two instructions, and the fmas that `cpu_math.h` asks for remain."""
 TIMEOUT_SECONDS = 300
 
 
@@ -48,14 +51,20 @@ def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:
         file, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         file.write_text(source)
         includes = [f"-I{resources.files('tf_stitch') / part}" for part in ("emit", "native")]
+        command = [cc, *options, *includes, str(file), "-o", str(library), "-lm"]
         try:
-            result = subprocess.run([cc, *options, *includes, str(file), "-o", str(library), "-lm"],
-                                    capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+            result = _run(command)
+            if "internal compiler error" in result.stderr:
+                result = _run([*command, *AFTER_CRASH])
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BuildError(f"{cc} did not finish: {error}") from None
         if result.returncode:
             raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
         return library.read_bytes()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
 
 
 @lru_cache(maxsize=4)

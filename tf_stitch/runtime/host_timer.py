@@ -18,6 +18,8 @@ from tf_stitch.runtime.timed_kernel import TimedKernel
 
 GROUP_NS = 1_500_000
 """A timed group of calls takes about that long."""
+GROUPS = 7
+"""Of which the fastest counts."""
 
 
 def with_timer(source: str) -> str:
@@ -25,7 +27,7 @@ def with_timer(source: str) -> str:
     return source + (resources.files("tf_stitch.emit") / "host_timer.c").read_text()
 
 
-def time_on_host(library: Path, kernels: Sequence[TimedKernel], groups: int = 7) -> list[float]:
+def time_on_host(library: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     """Microseconds of processor time of each kernel in one thread, over the same memory each time.
 
     The least of several groups: whatever else the machine does only adds.
@@ -42,16 +44,16 @@ def time_on_host(library: Path, kernels: Sequence[TimedKernel], groups: int = 7)
         raise BuildError(f"cannot load {library}: {error}") from None
     loaded.tfs_time.restype = ctypes.c_int64
     loaded.tfs_time.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-    return [_time(loaded, kernel, groups) for kernel in kernels]
+    return [_time(loaded, kernel) for kernel in kernels]
 
 
-def _time(library: Any, kernel: TimedKernel, groups: int) -> float:
+def _time(library: Any, kernel: TimedKernel) -> float:
     memory = [random_array(*buffer) for buffer in kernel.buffers]
     args = (ctypes.c_void_p * max(len(memory), 1))(*(m.ctypes.data for m in memory))
     function = ctypes.cast(getattr(library, kernel.symbol), ctypes.c_void_p)
     once: int = max(min(library.tfs_time(function, args, 1) for _ in range(2)), 20)
     calls = max(1, min(GROUP_NS // once, 20_000))
-    least = min(int(library.tfs_time(function, args, calls)) for _ in range(groups))
+    least = min(int(library.tfs_time(function, args, calls)) for _ in range(GROUPS))
     return float(least) / calls / 1e3
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
@@ -16,67 +15,44 @@ from tf_stitch.ir.sizes import Size
 from tf_stitch.pass_manager import PassResult
 
 MOST_ROWS = 16
-"""Rows of which it is asked at all whether sums are faster: each reads the matrix once more, if only from a cache."""
-
-IsFaster: TypeAlias = Callable[[Node, Node], bool]
-"""(product, sum): whether a kernel that computes the sum takes less time than the library's call."""
+"""Of a product that may be a sum: each reads the matrix once more, if only from a cache."""
 
 
 @dataclass(frozen=True)
 class SumThinProducts:
-    """Writes products of few rows as sums where that is faster.
-
-    One row of a size that changes is a sum in any case: what is faster must not depend on a number, or two lengths
-    would have different kernels.
+    """Writes products of few rows as sums.
 
     Attributes:
-        is_faster: asked for products of sizes that do not change.
-        fewest_terms: shorter sums stay products, which planning can write out term by term.
-        is_large: whether planning cannot write out a product of one column itself.
-        kept: products of a graph that stay in any case.
+        chosen: which products of a graph, of those that `as_sum` takes.
     """
 
-    is_faster: IsFaster
-    fewest_terms: int
-    is_large: Callable[[Node], bool]
-    kept: Callable[[TensorGraph], Collection[Node]] = lambda graph: ()
+    chosen: Callable[[TensorGraph], Collection[Node]]
     name: str = "sum_thin_products"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        kept, new = self.kept(graph), dict[Node, Node]()
-        sums = 0
+        chosen, new = self.chosen(graph), dict[Node, Node]()
         for node in graph.nodes():
             operands = tuple(new[o] for o in node.operands)
             same = node if operands == node.operands else make_node(node.kind, operands, node.attrs, node.loc)
-            written = None if node in kept else self._sum(same)
-            sums += written is not None
-            new[node] = written or same
-        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), sums > 0)
-
-    def _sum(self, node: Node) -> Node | None:
-        if not isinstance(node.attrs, DotAttrs) or not node.type.is_static or not node.type.numel:
-            return None
-        terms = terms_of(node)
-        if not isinstance(terms, Size) and terms < self.fewest_terms:
-            return None
-        if node.type.dims[-2] > MOST_ROWS and not self.is_large(node):
-            return None
-        changes = any(isinstance(d, Size) for d in (*node.type.dims, terms))
-        written = as_sum(node, 1 if changes else MOST_ROWS)
-        return written if written is not None and (changes or self.is_faster(node, written)) else None
+            written = as_sum(same) if node in chosen else same
+            assert written is not None
+            new[node] = written
+        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), bool(chosen))
 
 
-def as_sum(product: Node, most_rows: int) -> Node | None:
-    """The value of a static product as one sum over an axis; None if neither matrix is so thin. Terms are added in the
-    type that halves are computed in, and rounded once.
+def changes(product: Node) -> bool:
+    """Whether the size of a matrix is a number that changes."""
+    return any(isinstance(d, Size) for d in (*product.type.dims, terms_of(product)))
 
-    Args:
-        most_rows: of the left matrix; of the right one a single column counts.
-    """
+
+def as_sum(product: Node) -> Node | None:
+    """The value of a static product as one sum over an axis; None unless the left matrix has MOST_ROWS, or one if a
+    size changes, or the right one a single column. Terms are added in the type that halves are computed in, and rounded
+    once."""
     assert isinstance(product.attrs, DotAttrs)
     a, b = product.operands
     m, n = product.type.dims[-2:]
-    if not isinstance(m, Size) and m <= most_rows:
+    if not isinstance(m, Size) and m <= (1 if changes(product) else MOST_ROWS):
         return _summed(product, a, product.attrs.transpose_a, b, product.attrs.transpose_b)
     if not isinstance(n, Size) and n == 1:
         return _summed(product, b, not product.attrs.transpose_b, a, not product.attrs.transpose_a)

@@ -103,7 +103,7 @@ def _by_the_rules(gemm: Gemm) -> LoweredKernel:
     b = Builder()
     stored = (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n)
     x, w = (b.input(key, gemm.dtype, (gemm.batch, *dims)) for key, dims in (("x", (gemm.m, gemm.k)), ("w", stored)))
-    written = as_sum(b.dot(x, w, False, gemm.b.transposed), gemm.m)
+    written = as_sum(b.dot(x, w, False, gemm.b.transposed))
     assert written is not None
     graph = TensorGraph("product", [("y", written)])
     nodes = plannable(graph, frozenset())

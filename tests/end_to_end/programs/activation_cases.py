@@ -169,6 +169,31 @@ def session() -> Any:
 
 
 @case
+def fed_values() -> Any:
+    """What the graph computes is fed: with what leads to it, and without."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as one:
+        fed = tf.compat.v1.placeholder(tf.float32, [None, 8])
+        first = chain(fed)
+        second = chain(first * 0.5) + first
+        scale = tf.constant(2.0) * 1.5
+        last = tf.reduce_sum(second * scale, -1)
+        feeds = [{fed: X}, {fed: X, first: X}, {first: X}, {second: X}, {first: X[:2], second: X[:2]},
+                 {fed: X, scale: 5.0}]  # fmt: skip
+        return [one.run(last, feed) for feed in feeds]
+
+
+@case
+def partial_run() -> Any:
+    """The second value is fed after the first was fetched."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as one:
+        fed, later = (tf.compat.v1.placeholder(tf.float32, shape) for shape in ([None, 8], []))
+        first = chain(fed)
+        second = tf.reduce_sum(chain(first) * later)
+        handle = one.partial_run_setup([first, second], [fed, later])
+        return one.partial_run(handle, first, {fed: X}), one.partial_run(handle, second, {later: 3.0})
+
+
+@case
 def compiled_by_xla() -> Any:
     @tf.function(jit_compile=True)
     def compiled_by_xla_graph(x: tf.Tensor) -> tf.Tensor:

@@ -16,7 +16,7 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.types import static_shape
 
 Export: TypeAlias = Callable[..., Any]
-"""(node, *operand tensors, name=) -> tensor."""
+"""(node, *operand tensors) -> tensor."""
 
 
 def tf_dtype(dtype: DType) -> Any:
@@ -24,70 +24,70 @@ def tf_dtype(dtype: DType) -> Any:
 
 
 def _unary(op: Any) -> Export:
-    return lambda node, x, name: op(x=x, name=name)
+    return lambda node, x: op(x=x)
 
 
 def _binary(op: Any) -> Export:
-    return lambda node, x, y, name: op(x=x, y=y, name=name)
+    return lambda node, x, y: op(x=x, y=y)
 
 
 def _by_dtype(of_float: Any, of_integer: Any, of_bool: Any = None) -> Export:
     """A binary op that TensorFlow names by the type of its operands."""
 
-    def export(node: Node, x: Any, y: Any, name: str | None) -> Any:
+    def export(node: Node, x: Any, y: Any) -> Any:
         dtype = node.operands[0].type.dtype
         op = of_bool if dtype is DType.BOOL else of_integer if dtype.is_integer else of_float
-        return op(x=x, y=y, name=name)
+        return op(x=x, y=y)
 
     return export
 
 
-def _constant(node: Node, name: str | None) -> Any:
+def _constant(node: Node) -> Any:
     assert isinstance(node.attrs, oa.ConstantAttrs)
-    return tf.constant(node.attrs.value, tf_dtype(node.type.dtype), name=name or "constant")
+    return tf.constant(node.attrs.value, tf_dtype(node.type.dtype))
 
 
-def _extent(node: Node, name: str | None) -> Any:
+def _extent(node: Node) -> Any:
     assert isinstance(node.attrs, oa.ExtentAttrs)
     value = np.prod(static_shape(node.attrs.shape), dtype=np.int64)
-    return tf.constant(value.astype(node.type.dtype.numpy), name=name or "extent")
+    return tf.constant(value.astype(node.type.dtype.numpy))
 
 
-def _iota(node: Node, name: str | None) -> Any:
+def _iota(node: Node) -> Any:
     attrs = node.attrs
     assert isinstance(attrs, oa.IotaAttrs)
     shape = node.type.dims
     line = np.arange(shape[attrs.axis]).astype(node.type.dtype.numpy)
     column = line.reshape([-1 if a == attrs.axis else 1 for a in range(len(shape))])
-    return tf.raw_ops.BroadcastTo(input=column, shape=np.asarray(shape, np.int64), name=name)
+    return tf.raw_ops.BroadcastTo(input=column, shape=np.asarray(shape, np.int64))
 
 
-def _assign(node: Node, x: Any, name: str | None) -> Any:
-    return tf.raw_ops.Identity(input=x, name=name)
+def _assign(node: Node, x: Any) -> Any:
+    return tf.raw_ops.Identity(input=x)
 
 
-def _cast(node: Node, x: Any, name: str | None) -> Any:
-    return tf.raw_ops.Cast(x=x, DstT=tf_dtype(node.type.dtype), name=name)
+def _cast(node: Node, x: Any) -> Any:
+    return tf.raw_ops.Cast(x=x, DstT=tf_dtype(node.type.dtype))
 
 
-def _select(node: Node, condition: Any, x: Any, y: Any, name: str | None) -> Any:
-    return tf.raw_ops.SelectV2(condition=condition, t=x, e=y, name=name)
+def _select(node: Node, condition: Any, x: Any, y: Any) -> Any:
+    return tf.raw_ops.SelectV2(condition=condition, t=x, e=y)
 
 
-def _broadcast(node: Node, x: Any, name: str | None) -> Any:
-    return tf.raw_ops.BroadcastTo(input=x, shape=np.asarray(node.type.dims, np.int64), name=name)
+def _broadcast(node: Node, x: Any) -> Any:
+    return tf.raw_ops.BroadcastTo(input=x, shape=np.asarray(node.type.dims, np.int64))
 
 
-def _reshape(node: Node, x: Any, name: str | None) -> Any:
-    return tf.raw_ops.Reshape(tensor=x, shape=np.asarray(node.type.dims, np.int64), name=name)
+def _reshape(node: Node, x: Any) -> Any:
+    return tf.raw_ops.Reshape(tensor=x, shape=np.asarray(node.type.dims, np.int64))
 
 
-def _transpose(node: Node, x: Any, name: str | None) -> Any:
+def _transpose(node: Node, x: Any) -> Any:
     assert isinstance(node.attrs, oa.TransposeAttrs)
-    return tf.raw_ops.Transpose(x=x, perm=np.asarray(node.attrs.perm, np.int32), name=name)
+    return tf.raw_ops.Transpose(x=x, perm=np.asarray(node.attrs.perm, np.int32))
 
 
-def _slice(node: Node, x: Any, name: str | None) -> Any:
+def _slice(node: Node, x: Any) -> Any:
     """A negative stride that reaches element 0 ends before it, which only a mask can say."""
     attrs = node.attrs
     assert isinstance(attrs, oa.SliceAttrs)
@@ -95,51 +95,51 @@ def _slice(node: Node, x: Any, name: str | None) -> Any:
     mask = sum(1 << i for i, end in enumerate(ends) if end < 0)
     return tf.raw_ops.StridedSlice(
         input=x, begin=np.asarray(attrs.begin, np.int64), end=np.asarray(ends, np.int64),
-        strides=np.asarray(attrs.strides, np.int64), end_mask=mask, name=name)
+        strides=np.asarray(attrs.strides, np.int64), end_mask=mask)
 
 
-def _pad(node: Node, x: Any, value: Any, name: str | None) -> Any:
+def _pad(node: Node, x: Any, value: Any) -> Any:
     assert isinstance(node.attrs, oa.PadAttrs)
     paddings = np.asarray(list(zip(node.attrs.low, node.attrs.high, strict=True)), np.int64).reshape(-1, 2)
-    return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value, name=name)
+    return tf.raw_ops.PadV2(input=x, paddings=paddings, constant_values=value)
 
 
-def _concat(node: Node, *xs: Any, name: str | None) -> Any:
+def _concat(node: Node, *xs: Any) -> Any:
     assert isinstance(node.attrs, oa.AxisAttrs)
     if len(xs) == 1:
-        return tf.raw_ops.Identity(input=xs[0], name=name)
-    return tf.raw_ops.ConcatV2(values=list(xs), axis=node.attrs.axis, name=name)
+        return tf.raw_ops.Identity(input=xs[0])
+    return tf.raw_ops.ConcatV2(values=list(xs), axis=node.attrs.axis)
 
 
-def _gather(node: Node, params: Any, indices: Any, name: str | None) -> Any:
-    return tf.raw_ops.GatherV2(params=params, indices=indices, axis=0, name=name)
+def _gather(node: Node, params: Any, indices: Any) -> Any:
+    return tf.raw_ops.GatherV2(params=params, indices=indices, axis=0)
 
 
 def _reduction(op: Any) -> Export:
-    def export(node: Node, x: Any, name: str | None) -> Any:
+    def export(node: Node, x: Any) -> Any:
         assert isinstance(node.attrs, oa.ReduceAttrs)
-        return op(input=x, axis=np.asarray(node.attrs.axes, np.int32), name=name)
+        return op(input=x, axis=np.asarray(node.attrs.axes, np.int32))
 
     return export
 
 
 def _arg_reduction(op: Any) -> Export:
-    def export(node: Node, x: Any, name: str | None) -> Any:
+    def export(node: Node, x: Any) -> Any:
         assert isinstance(node.attrs, oa.ArgReduceAttrs)
-        return op(input=x, dimension=node.attrs.axis, output_type=tf_dtype(node.type.dtype), name=name)
+        return op(input=x, dimension=node.attrs.axis, output_type=tf_dtype(node.type.dtype))
 
     return export
 
 
-def _cumsum(node: Node, x: Any, name: str | None) -> Any:
+def _cumsum(node: Node, x: Any) -> Any:
     assert isinstance(node.attrs, oa.CumsumAttrs)
     return tf.raw_ops.Cumsum(x=x, axis=node.type.rank - 1, exclusive=node.attrs.exclusive,
-                             reverse=node.attrs.reverse, name=name)
+                             reverse=node.attrs.reverse)
 
 
-def _dot(node: Node, x: Any, y: Any, name: str | None) -> Any:
+def _dot(node: Node, x: Any, y: Any) -> Any:
     assert isinstance(node.attrs, oa.DotAttrs)
-    return tf.raw_ops.BatchMatMulV2(x=x, y=y, adj_x=node.attrs.transpose_a, adj_y=node.attrs.transpose_b, name=name)
+    return tf.raw_ops.BatchMatMulV2(x=x, y=y, adj_x=node.attrs.transpose_a, adj_y=node.attrs.transpose_b)
 
 
 _raw = tf.raw_ops
@@ -193,7 +193,7 @@ EXPORTS: dict[K, Export] = {
     K.POW: _binary(_raw.Pow),
     K.MAXIMUM: _binary(_raw.Maximum),
     K.MINIMUM: _binary(_raw.Minimum),
-    K.ATAN2: lambda node, y, x, name: _raw.Atan2(y=y, x=x, name=name),
+    K.ATAN2: lambda node, y, x: _raw.Atan2(y=y, x=x),
     K.LESS: _binary(_raw.Less),
     K.LESS_EQUAL: _binary(_raw.LessEqual),
     K.GREATER: _binary(_raw.Greater),

@@ -27,6 +27,7 @@ class ImportedNode:
         weight: 0 for a node that costs nothing, else 1.
         private: data inputs that TensorFlow's op reads and the IR has no value for.
         ignored: float32 inputs that TensorFlow's op takes and does not look into.
+        library: a region runs it by a library call.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ImportedNode:
     weight: int = 1
     private: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    library: bool = False
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ from tf_stitch.frontend.tensorflow.node_context import (
     is_known,
 )
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope, are_small
-from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS
+from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS, Legalization
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Dim, Shape, Symbol
@@ -50,19 +50,21 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
-def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODUCTS) -> ImportedGraph:
+def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODUCTS,
+                 own: Mapping[str, Legalization] | None = None) -> ImportedGraph:
     """Imports a GraphDef.
 
     Args:
         types_of: types of every node's outputs.
         library_on: on which device types which matrix products become IR too.
+        own: how ops become IR that this graph alone has.
 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
     """
     given_up: dict[str, frozenset[int] | None] = {}
     while True:
-        importer = _Importer(graph_def, types_of, library_on, given_up)
+        importer = _Importer(graph_def, types_of, library_on, own or {}, given_up)
         graph = importer.run()
         broken = importer.loops.broken()
         if not broken:
@@ -71,9 +73,11 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODU
 
 
 class _Importer:
-    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Scope, given_up: GivenUp) -> None:
+    def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
+                 given_up: GivenUp) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
         self._types_of, self._library_on = types_of, library_on
+        self._legalizations = {**LEGALIZATIONS, **own}
         self._graph = ImportedGraph()
         self._statics = self._graph.statics
         self._specs: dict[str, tuple[TensorSpec, ...]] = {}
@@ -149,20 +153,20 @@ class _Importer:
         outputs: tuple[Node | None, ...] = ()
         if reason is None:
             try:
-                outputs = _as_tuple(LEGALIZATIONS[node.op].function(ctx))
+                outputs = _as_tuple(self._legalizations[node.op].function(ctx))
                 _cross_check(ctx, outputs)
                 reason = self._why_large(node, ctx, outputs)
             except (UnsupportedError, TypeRuleError) as error:
                 reason = error.message
         if reason is not None:
-            if node.op in LEGALIZATIONS and LEGALIZATIONS[node.op].library and not _are_static(ctx.output_specs):
+            if self._is_library(node) and not _are_static(ctx.output_specs):
                 ctx.output_specs = self._specs[node.name] = _legalized_specs(ctx)
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
-                            tuple(ctx.private), tuple(ctx.ignored))
+                            tuple(ctx.private), tuple(ctx.ignored), self._is_library(node))
 
     def _context(self, node: Any, inputs: tuple[str, ...]) -> NodeContext:
         operands = tuple(
@@ -177,9 +181,9 @@ class _Importer:
             return SHAPE_ARITHMETIC
         if node.op in BARRIERS:
             return BARRIERS[node.op]
-        if node.op not in LEGALIZATIONS:
+        if node.op not in self._legalizations:
             return f"{node.op} has no legalisation"
-        if LEGALIZATIONS[node.op].library and self._products(node) is None:
+        if self._is_library(node) and self._products(node) is None:
             return f"{node.op} is a library call"
         if device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
@@ -195,12 +199,15 @@ class _Importer:
                 return f"output {index} is a resource"
         return None
 
+    def _is_library(self, node: Any) -> bool:
+        return node.op in self._legalizations and self._legalizations[node.op].library
+
     def _products(self, node: Any) -> Products | None:
         return self._library_on.get(device_type(node.device) or "CPU")
 
     def _why_large(self, node: Any, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> str | None:
         """The reason that keeps a product out of regions which hold small ones alone, or None."""
-        if not LEGALIZATIONS[node.op].library or self._products(node) is not Products.SMALL:
+        if not self._is_library(node) or self._products(node) is not Products.SMALL:
             return None
         given = {o.node for o in ctx.operands if o.node is not None}
         small = are_small((v for v in outputs if v is not None), given)
@@ -223,7 +230,7 @@ class _Importer:
                 o is not None and o.type.dtype.is_integer and o.type.rank <= 1 for o in outputs):
             self._shape_nodes.add(ctx.name)
             return 0
-        return LEGALIZATIONS[ctx.op].weight
+        return self._legalizations[ctx.op].weight
 
     def _opaque(self, ctx: NodeContext) -> tuple[Node | None, ...]:
         return tuple(

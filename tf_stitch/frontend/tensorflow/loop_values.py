@@ -65,7 +65,7 @@ def with_element(values: TensorList, index: int, element: Wire) -> TensorList:
 
 _FOLD: Mapping[str, Callable[..., Any]] = {
     "Add": np.add, "AddV2": np.add, "Sub": np.subtract, "Mul": np.multiply, "Minimum": np.minimum,
-    "Maximum": np.maximum, "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater,
+    "Maximum": np.maximum, "Neg": np.negative, "Less": np.less, "LessEqual": np.less_equal, "Greater": np.greater,
     "GreaterEqual": np.greater_equal, "Equal": np.equal, "NotEqual": np.not_equal, "LogicalNot": np.logical_not,
     "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or,
 }

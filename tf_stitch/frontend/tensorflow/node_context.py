@@ -152,7 +152,7 @@ class NodeContext:
             raise UnsupportedError(f"{what} is decided at run time")
         return node.attrs.value
 
-    def target_shape(self, index: int, output: int = 0) -> list[Dim | None]:
+    def target_shape(self, index: int) -> list[Dim | None]:
         """The shape that integer vector `index` asks for, with what shape inference knows of the output
         filled in where the vector says -1 or is unknown (None where both are silent).
 
@@ -160,21 +160,21 @@ class NodeContext:
             UnsupportedError: not even the rank is known.
         """
         value = self.static(index)
-        known = self.output_specs[output].shape
+        known = self.output_specs[0].shape
         if value is None and known is None:
-            raise UnsupportedError(f"the shape of {self.name}:{output} is decided at run time")
+            raise UnsupportedError(f"the shape of {self.name}:0 is decided at run time")
         asked: list[Dim | None] = [None] * len(known or ()) if value is None else list(value.flat)
         target = [None if d == -1 else d for d in asked]
         if known is None or len(known) != len(target):
             return target
         return [_better(dim, other) for dim, other in zip(target, known, strict=True)]
 
-    def known_shape(self, index: int, output: int = 0) -> Shape:
+    def known_shape(self, index: int) -> Shape:
         """target_shape with no gap; UnsupportedError if there is one."""
-        target = self.target_shape(index, output)
+        target = self.target_shape(index)
         dims = tuple(d for d in target if d is not None)
         if len(dims) != len(target):
-            raise UnsupportedError(f"the shape of {self.name}:{output} is decided at run time")
+            raise UnsupportedError(f"the shape of {self.name}:0 is decided at run time")
         return dims
 
     def fresh_symbol(self, tag: str) -> Symbol:

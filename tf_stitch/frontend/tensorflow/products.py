@@ -8,15 +8,25 @@ from enum import Enum
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 
 SMALL_TERMS = 1 << 20
 """Multiplications of a small product. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
-op's own set-up are a good part of an op's time; at twice as many oneDNN is a fifth faster (two cores with AVX-512)."""
+op's own set-up are a good part of an op's time."""
 
 SMALL_ROWS = 512
 """Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not
 of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
+
+FEW_ROWS = range(8, 129)
+"""Rows of all left matrices of products that are small although they multiply more: those whose right matrix stays in a
+core's cache, or is transposed. TensorFlow transposes it first, in one thread, 1.3 ns an element: 64x2048 by 2048x2048
+took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with AVX-512)."""
+
+CACHED_ELEMENTS = 1 << 18
+"""Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
+four times as many elements 0.8 to 1."""
 
 
 class Products(Enum):
@@ -52,6 +62,9 @@ def _is_small(product: Node) -> bool:
     types = (product.type, *(o.type for o in product.operands))
     if not all(t.is_static for t in types):
         return 1 in product.type.shape[-2:]
+    assert isinstance(product.attrs, DotAttrs)
     terms, columns = terms_of(product), product.type.dims[-1]
     rows = product.type.numel // max(columns, 1)
-    return max(rows, terms) <= SMALL_ROWS and product.type.numel * terms <= SMALL_TERMS
+    if max(rows, terms) <= SMALL_ROWS and product.type.numel * terms <= SMALL_TERMS:
+        return True
+    return rows in FEW_ROWS and (product.attrs.transpose_b or terms * columns <= CACHED_ELEMENTS)
