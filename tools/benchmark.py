@@ -19,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking import model_rows, workers  # noqa: E402
-from benchmarking.guard_facts import guard_cell, guard_facts  # noqa: E402
+from benchmarking.guard_facts import DECIDED_SECONDS, guard_cell, guard_facts  # noqa: E402
 from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.model_cases import ModelCase  # noqa: E402
 
@@ -40,7 +41,7 @@ _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
 _BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what; of models also mapping, hierarchy")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
-_WARM_UP = flags.DEFINE_integer("warm_up", 64, "steps before the first turn, by when the guard has decided")
+_WARM_UP = flags.DEFINE_integer("warm_up", 150, "steps before the first turn, by when the guard has decided")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
 
 _MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all")
@@ -51,7 +52,7 @@ _CONFIG = flags.DEFINE_string("config", "small", "sizes of the models")
 _PROFILED = flags.DEFINE_integer("profiled", 2, "steps of a model under the profiler")
 _SECONDS = flags.DEFINE_float("seconds", 60, "of a model's turns, all backends together, and of a backend's warm-up")
 _LIMIT = flags.DEFINE_float("compile_limit", 300, "seconds of a call before the turns, or the backend is left out")
-_STITCHED = flags.DEFINE_integer("stitched_warm_up", 96, "steps of each shape, stitched, before the first turn")
+_STITCHED = flags.DEFINE_integer("stitched_warm_up", 150, "steps of each shape, stitched, before the first turn")
 _TOGETHER = flags.DEFINE_integer("together", 1, "models that compile at the same time, before their turns")
 _JSON = flags.DEFINE_string("json", None, "where rows of models go")
 
@@ -67,7 +68,9 @@ def measure(case: str) -> workers.Result:
         worker = workers.Worker("worker.py", case, backend, backend=backend,
                                 variables=workers.CLUSTERS if (case, backend) == ("word2vec_train", "xla") else None)
         try:
-            answer = worker.ask("run", _WARM_UP.value)
+            answer, start = worker.ask("run", _WARM_UP.value), time.monotonic()
+            while backend == "tf_stitch" and time.monotonic() < start + DECIDED_SECONDS:
+                worker.ask("run", _STEPS.value)
         except RuntimeError as error:
             failures[backend] = str(error)
             continue

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from tests.differential import patterns as p
 from tf_stitch.config import StitchConfig
-from tf_stitch.device.spec import H200
+from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.errors import BuildError, ScheduleError
 from tf_stitch.integration import region_builder
 from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.kernel_library import KernelLibrary, Rendering
 from tf_stitch.integration.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import Key, RegionRegistry
@@ -92,6 +94,29 @@ def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 2
     assert registry.executables(number) == len(LENGTHS)
+
+
+@DEVICES
+def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch,
+                                                     device: int) -> None:
+    built: list[int] = []
+    build = KernelLibrary.build
+
+    def count(library: KernelLibrary, kernels: Rendering, device: DeviceSpec) -> None:
+        built.append(len(kernels))
+        build(library, kernels, device)
+
+    monkeypatch.setattr(KernelLibrary, "build", count)
+    monkeypatch.setattr(registry._prebuilder, "submit", lambda work: Future())  # nobody comes to it
+    number = register(registry, columns)
+    for length, runs in ((17, 0), (12, 1)):
+        wanted = registry.build(number, device, Key(True, shapes(registry, number, length)))
+        assert len(built) == runs
+    assert built == [len({s.symbol for s in wanted.executable.steps if isinstance(s, HostLaunch | DeviceLaunch)})]
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert len(built) == 2, "the third length did what nobody had come to"
+    assert registry.builds(number) == 2
 
 
 def rows(x: Node) -> Node:

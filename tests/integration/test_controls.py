@@ -17,6 +17,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.config import Fuel, StitchConfig, load_config
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import ConfigError
+from tf_stitch.integration import rewriter
 from tf_stitch.integration.analysis import Analysis
 from tf_stitch.integration.controls import NOT_NAMED, SKIPPED
 from tf_stitch.integration.graph_item import GraphItem, OutputType
@@ -143,6 +144,24 @@ def test_a_large_op_alone_is_worth_a_region_on_cpus(config: StitchConfig) -> Non
     assert regions(rewrite(config, lone_large)[1])["lone"] is not None
     assert "one working node" in str(reasons(rewrite(config, lone_small)[1])["lone"])
     assert "2 working nodes" in str(reasons(rewrite(replace(config, min_region=3), lone_large)[1])["lone"])
+
+
+def from_nothing(x: Any, w: Any) -> Any:
+    """Five values that no input has to do with, each between ops that no region holds."""
+    for i in range(5):
+        grown = tf.exp(tf.fill([16, 16], float(i), name=f"fill{i}"), name=f"exp{i}")
+        x = x + tf.linalg.det(grown)
+    return x
+
+
+def test_regions_that_read_nothing_are_refused_at_once(config: StitchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+    find = rewriter.find_regions
+    monkeypatch.setattr(rewriter, "find_regions", lambda *args: rounds.append(1) or find(*args))
+    _, entry = rewrite(replace(config, min_region=1), from_nothing)
+    why = reasons(entry)
+    assert {why[f"{op}{i}"] for op in ("fill", "exp") for i in range(5)} == {"reads nothing from outside"}
+    assert len(rounds) == 2
 
 
 def test_fuel_takes_the_first_regions_of_the_process(config: StitchConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,16 +23,18 @@ static void nap(void) { struct timespec t = {0, 3000000}; nanosleep(&t, 0); }
 int fast(const tfs_env* env, void* const* a) { *(float*)a[1] = *(float*)a[0] + 1; return 0; }
 int slow(const tfs_env* env, void* const* a) { nap(); return fast(env, a); }
 int slow_update(const tfs_env* env, void* const* a) { nap(); *(float*)a[0] += 1; return 0; }
-int mostly_slow(const tfs_env* env, void* const* a) {  // seven of ten timed runs: each is followed by one that is not
-  static int runs = 0;
-  if (runs++ / 2 % 10 >= 3) nap();
+static int slow_but(int fast_ones, int run, const tfs_env* env, void* const* a) {  // every other run is timed
+  if (run / 2 % 10 >= fast_ones) nap();
   return fast(env, a);
 }
+int seldom_fast(const tfs_env* env, void* const* a) { static int runs; return slow_but(2, runs++, env, a); }
+int at_times_fast(const tfs_env* env, void* const* a) { static int runs; return slow_but(3, runs++, env, a); }
 int broken(const tfs_env* env, void* const* a) { return 7; }
 """
-DECIDED = 60
-"""Calls after which a guard has decided, unless times scatter."""
-DECIDED_AT_LAST = 130
+KEPT = 45
+"""Calls after which a guard has kept kernels that are not slower: one series was timed."""
+DECIDED = 150
+"""Calls after which a guard has decided: six series."""
 
 Symbols = Callable[[str], int]
 
@@ -43,7 +46,7 @@ def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
 
 @pytest.fixture
 def guard(regions: Regions) -> Iterator[None]:
-    regions.library.enable_guard(True)
+    regions.library.enable_guard(True, apart=0)
     yield
     regions.library.enable_guard(False)
 
@@ -100,22 +103,43 @@ def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None)
     assert library.region_runs(region) == before
 
 
-def test_a_kernel_whose_times_scatter_gives_way_after_more_calls(regions: Regions, kernel: Symbols, guard: None
-                                                                  ) -> None:
-    """The original form wins seven of ten pairs, which may be chance, and 21 of thirty."""
-    region = regions.add(lambda key: increment_kernel(kernel, "mostly_slow"),
-                         original=lambda _: definition(increment, SCALAR))
-    repeated(regions, region)
+@pytest.mark.parametrize(("name", "gives_way"), [("seldom_fast", True), ("at_times_fast", False)])
+def test_a_kernel_whose_times_scatter(regions: Regions, kernel: Symbols, guard: None, name: str, gives_way: bool
+                                      ) -> None:
+    """The original form wins 24 pairs of thirty, or 21, which may be chance."""
+    region = regions.add(lambda key: increment_kernel(kernel, name), original=lambda _: definition(increment, SCALAR))
+    repeated(regions, region, KEPT)
     assert outcome(regions, region) is None
-    repeated(regions, region, DECIDED_AT_LAST - DECIDED)
-    assert outcome(regions, region).original
+    repeated(regions, region, DECIDED - KEPT)
+    assert outcome(regions, region).original == gives_way
+    assert outcome(regions, region).stitched_us > 3000 > outcome(regions, region).original_us
+
+
+def test_series_are_apart(regions: Regions, kernel: Symbols) -> None:
+    """A kernel does not give way for what happens within a moment."""
+    slow, later = (regions.add(lambda key: increment_kernel(kernel, "slow"),
+                               original=lambda _: definition(increment, SCALAR)) for _ in range(2))
+    library = regions.library
+    try:
+        library.enable_guard(True, apart=3600)
+        repeated(regions, slow)
+        assert outcome(regions, slow) is None
+        assert library.region_originals(slow) == 7  # two to warm up, five that were timed
+        library.enable_guard(True, apart=0.2)
+        start = time.monotonic()
+        while outcome(regions, later) is None and time.monotonic() < start + 60:
+            repeated(regions, later, 1)
+        assert outcome(regions, later).original
+        assert time.monotonic() > start + 5 * 0.2
+    finally:
+        library.enable_guard(False)
 
 
 def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, guard: None) -> None:
     function = definition(nap, tf.TensorSpec(None, tf.float32))
     region = regions.add(lambda key: increment_kernel(kernel, "fast") if key[1] == 0 else None,
                          original=lambda _: function)
-    run = repeated(regions, region)
+    run = repeated(regions, region, KEPT)
     decided = outcome(regions, region)
     assert not decided.original
     assert decided.stitched_us < decided.original_us

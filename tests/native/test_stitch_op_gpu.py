@@ -124,9 +124,9 @@ def test_the_guard_times_kernels_on_the_stream(regions: Regions, kernel: str, gi
     def run(x: tf.Tensor) -> tf.Tensor:
         return regions.call(region, [x])[0]
 
-    regions.library.enable_guard(True)
+    regions.library.enable_guard(True, apart=0)
     try:
-        for i in range(100):
+        for i in range(250):
             np.testing.assert_array_equal(run(ramp() + float(i)), np.arange(8) + i + 1)
     finally:
         regions.library.enable_guard(False)

@@ -56,6 +56,19 @@ def best_by_brute_force(problem: Selection) -> float:
 
 
 @given(st.randoms(use_true_random=False))
+def test_no_choice_saves_more_than_the_limit(rng: random.Random) -> None:
+    problem = random_problem(rng, rng.randint(3, 12), rng.randint(2, 10))
+    assert problem.limit >= best_by_brute_force(problem) - 1e-9
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(2, 5), st.floats(0.1, 9.0)), min_size=1, max_size=9))
+def test_the_limit_of_segments_is_what_the_best_choice_saves(segments: list[tuple[int, int, float]]) -> None:
+    sets = {frozenset(range(start, start + length)): gain for start, length, gain in segments}
+    problem = Selection(tuple(sets), tuple(sets.values()), 13, ())
+    assert problem.limit == pytest.approx(best_by_brute_force(problem))
+
+
+@given(st.randoms(use_true_random=False))
 def test_the_integer_program_finds_the_best_choice(rng: random.Random) -> None:
     problem = random_problem(rng, rng.randint(3, 12), rng.randint(2, 10))
     choice, greedy = solve(problem, 5.0), solve_greedily(problem)

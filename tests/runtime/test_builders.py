@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.differential.runner import compiled, region
-from tf_stitch.device.spec import CPU, H200
-from tf_stitch.errors import BuildError
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import BuildError, SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime import host_builder, nvrtc_builder
@@ -89,6 +89,19 @@ def test_the_second_build_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     first = build_host(source, "native", cache)
     monkeypatch.setattr(host_builder, "_compile", lambda *_: pytest.fail("compiled again"))
     assert build_host(source, "native", cache) == first
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
+def test_kernels_that_differ_in_the_users_names_alone_share_a_binary(tmp_path: Path, device: DeviceSpec) -> None:
+    def built(name: str) -> tuple[str, Path]:
+        b = Builder(SourceLoc(name, "Exp"))
+        source = compiled(region("exp", [b.exp(b.input("x:0", DType.F32, (4, 8)))]), device).source
+        cache = KernelCache(tmp_path)
+        return source, build_cuda(source, "90", cache) if device.is_gpu else build_host(source, "native", cache)
+
+    (one, first), (other, second) = built("one"), built("other")
+    assert one != other, "the source says what it computes"
+    assert first == second
 
 
 def test_a_corrupt_library_is_built_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from benchmarking import guard_facts, kernel_counts, model_rows, pattern_facts, workers
 from benchmarking.model_cases import ModelCase, step_of
 
-PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1)
+PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1, least=0)
 CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype="mixed_float16")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,10 +28,10 @@ class Prebuilder:
     def __init__(self, prepare: Prepare, workers: int) -> None:
         self._prepare = prepare
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
+        self._stopping = threading.Event()
         # At exit Python lets pools finish all that waits before it calls what atexit registered, and nothing public
         # comes before that: concurrent.futures itself registers here.
-        self._drop = functools.partial(self._pool.shutdown, wait=False, cancel_futures=True)
-        threading._register_atexit(self._drop)  # type: ignore[attr-defined]
+        threading._register_atexit(self.close)  # type: ignore[attr-defined]
         self._groups: dict[int, dict[int, RegionGraph]] = {}
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -70,9 +69,15 @@ class Prebuilder:
         except StitchError:
             return  # the region's own run meets it again, falls back and reports it
 
+    @property
+    def stopping(self) -> bool:
+        """Long work should end: the program does."""
+        return self._stopping.is_set()
+
     def close(self) -> None:
         """Drops what has not started."""
-        self._drop()
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

@@ -7,18 +7,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ProfileError, StitchError
 from tf_stitch.integration.build_entries import names_of
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump, RegionDump
 from tf_stitch.integration.kernel_library import KernelLibrary
+from tf_stitch.integration.prebuild import Prebuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
-from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, ShapeFamily, Shapes, expected_sizes
+from tf_stitch.integration.shape_family import (
+    CPU_LENGTHS,
+    GPU_LENGTHS,
+    Preparation,
+    ShapeFamily,
+    Shapes,
+    expected_sizes,
+)
 from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -42,6 +52,8 @@ from tf_stitch.template_choice import TemplateChoice
 CPU_ORDINAL = -1
 VECTOR = 4
 """Multiples that kernels for sizes that change are made for: elements of a vector access on a GPU."""
+MOST_KERNELS = 48
+"""That a compiler builds in one run, where nobody waits for all of them: NVRTC takes some 40 ms for each."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,15 @@ class PlacedRegion:
             yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes)
 
 
+def _compiled_for_sizes(place: PlacedRegion, shapes: Shapes, changing: frozenset[str], options: CompileOptions
+                        ) -> CompiledRegion:
+    """The region with its changing sizes as arguments of the kernels."""
+    multiple = VECTOR if options.device.is_gpu else 1
+    with collector_paused():
+        bound = bind_changing(place.region.graph, place.by_name(shapes), changing, multiple)
+        return compile_region(bound, *place.arguments(), options)
+
+
 @dataclass
 class Built:
     """An executable with its binary loaded or at hand.
@@ -117,10 +138,15 @@ class Built:
 
 
 class RegionBuilder:
-    """Thread-safe."""
+    """Thread-safe.
 
-    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache
-                 ) -> None:
+    Args:
+        behind: does what no run waits for.
+    """
+
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump, cache: KernelCache, plans: KernelCache,
+                 behind: Prebuilder) -> None:
+        self._behind = behind
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
@@ -132,7 +158,7 @@ class RegionBuilder:
 
     def builds(self, number: int) -> int:
         """Times that a region has waited for a compiler so far; those for its equals are theirs. One is for its first
-        sizes, one for all others: their kernels are rendered together and compiled in one run."""
+        sizes, one for the second: all others' kernels are built behind that."""
         return self._compiled[number]
 
     def text(self, graph: TensorGraph) -> str:
@@ -154,28 +180,24 @@ class RegionBuilder:
     def for_sizes(self, place: PlacedRegion, graph: TensorGraph, shapes: Shapes,
                   family: ShapeFamily[Built]) -> Built | None:
         """An executable of kernels that serve other sizes too. Where one is not built, all that other sizes may need
-        are built with it. None where the region cannot be compiled so.
+        are built beside the program; a size that comes meanwhile waits for them. None where the region cannot be
+        compiled so.
 
         Args:
             graph: the region for the numbers of `shapes`.
         """
         if any(node.kind is OpKind.LOOP for node in place.region.graph.nodes()):
             return None  # each length is another graph
+        if family.preparation is not None:
+            family.preparation.finish()
+            family.preparation = None
         options = replace(self._options(place), plans=family.plans)
-        multiple = VECTOR if options.device.is_gpu else 1
-        start = time.perf_counter()
-
-        def compiled(its_shapes: Shapes) -> CompiledRegion:
-            with collector_paused():
-                bound = bind_changing(place.region.graph, place.by_name(its_shapes), family.changing, multiple)
-                return compile_region(bound, *place.arguments(), options)
-
         try:
-            wanted = compiled(shapes)
+            wanted = _compiled_for_sizes(place, shapes, family.changing, options)
         except StitchError as error:
             try:  # a size that has not changed so far may be a product of some that have
                 family.changing = frozenset(place.sizes(shapes))
-                wanted = compiled(shapes)
+                wanted = _compiled_for_sizes(place, shapes, family.changing, options)
             except StitchError:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
@@ -184,19 +206,35 @@ class RegionBuilder:
             return self._shared(place, graph, wanted, options)
         stem = self._new_stem(place.number)
         RegionDump(self._dump, stem).compiled(wanted, options.device)
-        if family.prepared != family.changing:
-            family.prepared = family.changing
-            for other in place.expected(shapes, family.changing, options.device.is_gpu):
-                try:
-                    kernels |= self._library.missing(compiled(other).rendered, options.device)
-                except StitchError:
-                    continue  # sizes that no program can have, or that are compiled for themselves
-        wanted.seconds["others"] = time.perf_counter() - start - sum(wanted.seconds.values())
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
+        if family.prepared != family.changing:
+            family.prepared = family.changing
+            work = partial(self._prepare, place, shapes, family.changing, options)
+            family.preparation = Preparation(work, self._behind.submit(work))
         return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
+
+    def _prepare(self, place: PlacedRegion, shapes: Shapes, changing: frozenset[str], options: CompileOptions) -> None:
+        """Builds kernels for sizes that a region may meet after `shapes`."""
+        kernels: dict[str, Rendered] = {}
+        for other in place.expected(shapes, changing, options.device.is_gpu):
+            if self._behind.stopping:
+                return
+            try:
+                rendered = _compiled_for_sizes(place, other, changing, options).rendered
+            except StitchError:
+                continue  # sizes that no program can have, or that are compiled for themselves
+            kernels |= self._library.missing(rendered, options.device)
+        symbols = list(kernels)
+        for start in range(0, len(symbols), MOST_KERNELS):
+            if self._behind.stopping:
+                return
+            try:
+                self._library.build({s: kernels[s] for s in symbols[start:start + MOST_KERNELS]}, options.device)
+            except StitchError as error:
+                self._report.remark("sizes", f"region {place.number}", f"kernels for other sizes: {error}")
 
     def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
                 options: CompileOptions) -> Built:

@@ -17,7 +17,7 @@ from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.prebuild import Prebuilder, Traits
 from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import BuildEntry, Report
+from tf_stitch.integration.report import BuildEntry, KernelEntry, Report
 from tf_stitch.integration.shape_family import ShapeFamily
 from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
@@ -71,7 +71,7 @@ class RegionRegistry:
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
-        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans)
+        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
         if self.cache.problem:
             report.fallback("cache", str(config.cache_dir), self.cache.problem)
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
@@ -196,7 +196,6 @@ class RegionRegistry:
                 self._forms[number] = known
         return known
 
-    @collector_paused()
     def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
             if (number, device, key) in self._recorded:  # py_function asks at every run
@@ -206,21 +205,29 @@ class RegionRegistry:
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
+        self._report.add_later(lambda: self._entries(Place(number, build), key, built, cached))
         if built.compiled is None:
-            shapes = [list(shape) for shape in key.shapes]
-            self._report.add(BuildEntry(number, shapes, True, None, dict(built.seconds), None, [],
-                                        built.executable.arena_bytes, built.executable.live_bytes, {}))
             return
-        graph = self.bound(number, key.shapes)
-        own_names = dict(zip(built.names, names_of(graph), strict=True))
-        source = None
         if built.compiled.source:
-            source = f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
-            self._report.add_source(source, built.compiled.source)
-        for entry in build_entries(Place(number, build), graph, key.shapes, built.compiled, built.device, cached,
-                                   source, own_names,
-                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))):
-            self._report.add(entry)
+            self._report.add_source(_source_of(built), built.compiled.source)
         if not cached and not built.compiled.rendered:
             self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
                                 built.compiled.kernels))
+
+    @collector_paused()
+    def _entries(self, place: Place, key: Key, built: Built, cached: bool) -> list[BuildEntry | KernelEntry]:
+        """What the report says of an executable."""
+        if built.compiled is None:
+            shapes = [list(shape) for shape in key.shapes]
+            return [BuildEntry(place.region, shapes, True, None, dict(built.seconds), None, [],
+                               built.executable.arena_bytes, built.executable.live_bytes, {})]
+        graph = self.bound(place.region, key.shapes)
+        own_names = dict(zip(built.names, names_of(graph), strict=True))
+        return list(build_entries(place, graph, key.shapes, built.compiled, built.device, cached,
+                                  _source_of(built) if built.compiled.source else None, own_names,
+                                  lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+
+
+def _source_of(built: Built) -> str:
+    """Name of the file that the report keeps a build's source in."""
+    return f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -253,11 +253,12 @@ class Report:
 
     graphs: list[GraphEntry] = field(default_factory=list)
     regions: list[RegionEntry] = field(default_factory=list)
-    kernels: list[KernelEntry] = field(default_factory=list)
-    builds: list[BuildEntry] = field(default_factory=list)
     guard: list[GuardEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
+    _kernels: list[KernelEntry] = field(default_factory=list)
+    _builds: list[BuildEntry] = field(default_factory=list)
+    _later: list[Callable[[], Iterable[BuildEntry | KernelEntry]]] = field(default_factory=list)
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _remarks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -266,11 +267,33 @@ class Report:
 
     def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | GuardEntry | TuneEntry
             ) -> None:
-        lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self.kernels,
-                                  BuildEntry: self.builds, GuardEntry: self.guard,
+        lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self._kernels,
+                                  BuildEntry: self._builds, GuardEntry: self.guard,
                                   TuneEntry: self.tuned}
         with self._lock:
             lists[type(entry)].append(entry)
+
+    def add_later(self, entries: Callable[[], Iterable[BuildEntry | KernelEntry]]) -> None:
+        """Adds what `entries` gives as soon as somebody asks: no run of a region should wait for its report."""
+        with self._lock:
+            self._later.append(entries)
+
+    @property
+    def kernels(self) -> list[KernelEntry]:
+        self._make()
+        return self._kernels
+
+    @property
+    def builds(self) -> list[BuildEntry]:
+        self._make()
+        return self._builds
+
+    def _make(self) -> None:
+        with self._lock:
+            later, self._later = self._later, []
+        for entries in later:
+            for entry in entries():
+                self.add(entry)
 
     def fallback(self, stage: str, where: str, reason: str, instead: str = "TensorFlow's own ops run instead") -> None:
         """Counts something that had to be done another way, and says it on stderr the first time."""
@@ -307,6 +330,7 @@ class Report:
         Args:
             region_counts: region -> (runs, fallbacks, original runs) of the native op.
         """
+        self._make()
         with self._lock:
             if region_counts is not None:
                 for region in self.regions:
@@ -314,7 +338,7 @@ class Report:
                         region.runs, region.fallbacks, region.original_runs = region_counts(region.id)
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
-                    "kernels": [asdict(k) for k in self.kernels], "builds": [asdict(b) for b in self.builds],
+                    "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "guard": [asdict(g) for g in self.guard], "tuned": [asdict(t) for t in self.tuned],
                     "caches": self.caches,
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
@@ -325,6 +349,7 @@ class Report:
         Args:
             kept: report.json is written, and holds the remarks.
         """
+        self._make()
         with self._lock:
             nodes = sum(len(g.nodes) for g in self.graphs)
             stitched = sum(g.stitched_nodes for g in self.graphs)
@@ -332,7 +357,7 @@ class Report:
             given_back = len({g.region for g in self.guard if g.chosen == "original"})
             remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
-                    f"regions, {len(self.kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
+                    f"regions, {len(self._kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
                     + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
                     + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))

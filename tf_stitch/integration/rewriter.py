@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -75,6 +75,7 @@ class GraphRewriter:
         self._profiles = profiles
         self._defs = {n.name: n for n in graph_def.node}
         self._users = _users(imported)
+        self._position = {name: i for i, name in enumerate(imported.nodes)}
         self._followers: dict[str, list[str]] = {}
         for node in imported.nodes.values():
             for before in node.control_inputs:
@@ -83,6 +84,7 @@ class GraphRewriter:
         self._contexts = control_contexts(imported, frame_names(graph_def))
         self._private = private_edges(imported)
         self._refused: dict[str, str] = {}
+        self._cuts: dict[tuple[str, ...], RegionGraph] = {}
         for node in imported.nodes.values():
             reason = why_not(node.name) if node.reason is None else None
             if reason is not None:
@@ -90,12 +92,13 @@ class GraphRewriter:
 
     def find(self) -> Rewrite:
         """Regions that can be cut out, in topological order."""
+        nodes = self._region_nodes()
         for _ in range(MAX_ROUNDS):
             regions: list[RegionGraph] = []
             refused: dict[str, str] = {}
             unfit: dict[str, str] = {}
-            for members in find_regions(self._region_nodes(), 1, self._profiles):
-                members = self._trim(members)
+            for found in find_regions(nodes, 1, self._profiles):
+                members = self._trim(found)
                 weight = self._weight(members)
                 if weight < self._min_weight:
                     unfit.update(dict.fromkeys(members, _too_small(weight, self._min_weight)))
@@ -106,16 +109,24 @@ class GraphRewriter:
                     unfit.update(dict.fromkeys(members, f"its region could not be cut out: {_BLIND}"))
                     continue
                 try:
-                    regions.append(cut_region(self._imported, members, self._wanted(members)))
+                    regions.append(self._cut(members))
                 except (UnsupportedError, StitchError) as error:
-                    culprit = error.loc.node if error.loc and error.loc.node in members else members[-1]
-                    refused[culprit] = error.message
+                    # What names no node is true of all of them.
+                    culprits = (error.loc.node,) if error.loc and error.loc.node in members else members
+                    refused.update(dict.fromkeys(culprits, error.message))
                     unfit.update(dict.fromkeys(members, f"its region could not be cut out: {error.message}"))
             regions = self._without_torn(regions, refused, unfit)
             if not refused:
                 break
             self._refused.update(refused)
+            nodes = [replace(n, place=None) if n.name in refused else n for n in nodes]
         return Rewrite(regions, self._left_out(regions, unfit))
+
+    def _cut(self, members: tuple[str, ...]) -> RegionGraph:
+        """The region of these nodes; most are the same in the next round. Errors as in cut_region."""
+        if members not in self._cuts:
+            self._cuts[members] = cut_region(self._imported, members, self._wanted(members))
+        return self._cuts[members]
 
     def _without_torn(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
                       ) -> list[RegionGraph]:
@@ -217,7 +228,7 @@ class GraphRewriter:
         read = {h for n in nodes for h in n.reads}
         return [n.name for n in nodes if any(h not in read for h in n.writes)]
 
-    def _trim(self, members: Sequence[str]) -> list[str]:
+    def _trim(self, members: Sequence[str]) -> tuple[str, ...]:
         """Without nodes at the rim that cost nothing outside: reshapes of results, reads of other variables."""
         inside = dict.fromkeys(members)
         written = {h for m in members for h in self._imported.nodes[m].writes}  # who writes stays
@@ -228,7 +239,7 @@ class GraphRewriter:
                 if self._droppable(self._imported.nodes[name], inside, written):
                     del inside[name]
                     changed = True
-        return list(inside)
+        return tuple(inside)
 
     def _droppable(self, node: ImportedNode, inside: dict[str, None], written: set[str]) -> bool:
         if node.weight or node.writes:
@@ -250,15 +261,17 @@ class GraphRewriter:
         """Tensors of the region that somebody outside reads."""
         inside = set(members)
         wanted: dict[str, None] = {}
-        for node in self._imported.nodes.values():
-            if node.name not in inside:
-                for tensor in node.inputs:
+        readers = {u for m in members for u in self._users.get(m, ()) if u not in inside}
+        for reader in sorted(readers, key=self._position.__getitem__):
+            for tensor in self._imported.nodes[reader].inputs:
+                if tensor.rpartition(":")[0] in inside:
                     value = self._imported.value(tensor)
-                    if value is not None and tensor.rpartition(":")[0] in inside:  # without one: see _without_torn
-                        wanted[tensor] = None
-                        owner = self._imported.owner.get(value)  # other regions ask for it by its first name
-                        if owner is not None and owner.rpartition(":")[0] in inside:
-                            wanted[owner] = None
+                    if value is None:  # see _without_torn
+                        continue
+                    wanted[tensor] = None
+                    owner = self._imported.owner.get(value)  # other regions ask for it by its first name
+                    if owner is not None and owner.rpartition(":")[0] in inside:
+                        wanted[owner] = None
         for name in members:
             if name in self._fetched:
                 wanted.update(dict.fromkeys(f"{name}:{i}" for i in range(len(self._imported.nodes[name].outputs))))

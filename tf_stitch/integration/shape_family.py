@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tf_stitch.ir.sizes import atoms, in_terms_of
@@ -22,6 +24,21 @@ GPU_LENGTHS = (1, *(n for k in range(3, 11) for n in ((1 << k) - 1, 1 << k)))
 vectors need multiples of 4."""
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """Kernels for other sizes in the making, beside the program."""
+
+    work: Callable[[], None]
+    future: Future[None]
+
+    def finish(self) -> None:
+        """Waits for it; what has not begun is done here, for who waits may be the only one to begin it."""
+        if self.future.cancel():
+            self.work()
+        else:
+            self.future.result()
+
+
 class ShapeFamily(Generic[T]):
     """Of regions of equal structure on one device. `lock` guards everything.
 
@@ -30,7 +47,7 @@ class ShapeFamily(Generic[T]):
 
     Attributes:
         changing: symbols that have had more than one size.
-        prepared: those that kernels for other sizes have been built for.
+        prepared: those that kernels for other sizes have been built for, or are by `preparation`.
         built: executables by shapes, the latest used last.
     """
 
@@ -39,6 +56,7 @@ class ShapeFamily(Generic[T]):
         self.plans = PlanMemory()
         self.changing: frozenset[str] = frozenset()
         self.prepared: frozenset[str] = frozenset()
+        self.preparation: Preparation | None = None
         self.built: OrderedDict[Shapes, T] = OrderedDict()
         self._first: dict[str, int] | None = None
 

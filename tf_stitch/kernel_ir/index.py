@@ -168,10 +168,13 @@ def var(variable: Var) -> Index:
 
 def linearize(index: Sequence[Index], dims: Sequence[int]) -> Index:
     """Row-major offset of a multi-index in an array of `dims`."""
-    flat = constant(0)
-    for i, dim in zip(index, dims, strict=True):
-        flat = flat * dim + i
-    return flat
+    terms: list[tuple[Atom, int]] = []
+    offset, stride = 0, 1
+    for i, dim in zip(reversed(index), reversed(dims), strict=True):
+        terms += [(a, c * stride) for a, c in i.terms]
+        offset += i.offset * stride
+        stride *= dim
+    return _collect(terms, offset)
 
 
 def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:

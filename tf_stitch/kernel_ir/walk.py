@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tf_stitch.kernel_ir import nodes as k
@@ -32,10 +33,16 @@ def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
 
 def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
     """Every statement, one that holds others before them."""
-    for stmt in body:
-        yield stmt
-        for inner in bodies(stmt):
-            yield from statements(inner)
+    stack = [iter(body)]
+    while stack:  # no generators inside generators: each statement would pass through as many as it is deep
+        for stmt in stack[-1]:
+            yield stmt
+            inner = bodies(stmt)
+            if inner:
+                stack.append(chain.from_iterable(inner))
+                break
+        else:
+            stack.pop()
 
 
 def operands(stmt: k.Stmt) -> Iterator[k.Expr | Index]:

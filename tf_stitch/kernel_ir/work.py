@@ -11,7 +11,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
-from tf_stitch.kernel_ir.walk import bodies, statements
+from tf_stitch.kernel_ir.walk import bodies
 
 SECTOR_BYTES = 32
 """What memory moves at least."""
@@ -97,6 +97,7 @@ class _Counter:
         self._behind: dict[str, frozenset[str]] = {}  # variable -> loop variables that it was computed from
         self._loading = 0.0  # rounds of loads since the last reduction
         self._loaded: set[str] = set()  # index variables that were loaded
+        self._lengths: dict[int, int] = {}  # statements by identity -> see _length
 
     def body(self, body: Sequence[k.Stmt], times: float, simd: Var | None, serial: Var | None) -> None:
         for stmt in body:
@@ -190,8 +191,18 @@ class _Counter:
         if not stmt.orelse:
             self.body(stmt.body, times, simd, serial)
             return
-        longer = max(bodies(stmt), key=lambda side: sum(not bodies(s) for s in statements(side)))
-        self.body(longer, times, simd, serial)
+        self.body(max(bodies(stmt), key=self._length), times, simd, serial)
+
+    def _length(self, body: Sequence[k.Stmt]) -> int:
+        """Statements without a body of their own, counted once: an operand of a concatenation is an If in the branch
+        of the one before."""
+        length = 0
+        for stmt in body:
+            if id(stmt) not in self._lengths:
+                inner = bodies(stmt)
+                self._lengths[id(stmt)] = sum(map(self._length, inner)) if inner else 1
+            length += self._lengths[id(stmt)]
+        return length
 
     def _attention(self, stmt: k.Attention, times: float) -> None:
         """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and

@@ -17,7 +17,7 @@ from tf_stitch.kernel_ir.index import Index, Var, constant, var
 class _Scope:
     statements: list[k.Stmt] = field(default_factory=list)
     memo: dict[Hashable, k.Expr] = field(default_factory=dict)
-    guarded: bool = False  # runs only sometimes: nothing may move out of it
+    floor: int = 0  # depth of the innermost scope that runs only sometimes: nothing may move out of it
 
 
 class ScopedEmitter:
@@ -51,7 +51,9 @@ class ScopedEmitter:
         """A scalar for `value` as far out as it can live; remembered under `key`."""
         if isinstance(value, k.Literal | k.Local | k.FromIndex):
             return value
-        depth = self._expr_depth(value) if self._harmless(value) else max(self._expr_depth(value), self._floor())
+        depth = self._expr_depth(value)
+        if not self._harmless(value):
+            depth = max(depth, self._scopes[-1].floor)
         key = value if key is None else key
         known = self._scopes[depth].memo.get(key)
         if known is not None:
@@ -73,7 +75,7 @@ class ScopedEmitter:
 
     def remember(self, key: Hashable, value: k.Expr) -> None:
         """Memoises in the innermost scope that `value` depends on."""
-        self._scopes[max(self._expr_depth(value), self._floor())].memo[key] = value
+        self._scopes[max(self._expr_depth(value), self._scopes[-1].floor)].memo[key] = value
 
     def clamped(self, name: str, index: Index, extent: int) -> Index:
         """A variable equal to `index` where that is below `extent`; its bounds are known, so divisions cancel. The same
@@ -93,7 +95,7 @@ class ScopedEmitter:
 
     def emit_beside(self, stmt: k.Stmt, value: k.Expr) -> None:
         """Appends to the outermost scope that knows `value`."""
-        depth = max(self._expr_depth(value), self._floor())
+        depth = max(self._expr_depth(value), self._scopes[-1].floor)
         self._scopes[depth].statements.append(stmt)
         if isinstance(stmt, k.LetIndex):
             self._depth_of[stmt.var.name] = depth
@@ -102,7 +104,7 @@ class ScopedEmitter:
         """An array of one vector, loaded just before the loop over `lane`; None where that would be wrong: a
         guard in between, or a base that is known only inside."""
         outside = self._depth_of[lane.name] - 1
-        if self._floor() > outside or self._index_depth(base) > outside:
+        if self._scopes[-1].floor > outside or self._index_depth(base) > outside:
             return None
         scope = self._scopes[outside]
         key = ("vector", buffer, base)
@@ -160,7 +162,7 @@ class ScopedEmitter:
 
     @contextmanager
     def _scope(self, guarded: bool) -> Iterator[_Scope]:
-        scope = _Scope(guarded=guarded)
+        scope = _Scope(floor=len(self._scopes) if guarded else self._scopes[-1].floor)
         self._scopes.append(scope)
         try:
             yield scope
@@ -175,10 +177,6 @@ class ScopedEmitter:
         if isinstance(expr, k.Apply):
             return all(self._harmless(a) for a in expr.args)
         return not isinstance(expr, k.Element)  # an array may not be filled yet
-
-    def _floor(self) -> int:
-        """The innermost guarded scope."""
-        return max((d for d, s in enumerate(self._scopes) if s.guarded), default=0)
 
     def _expr_depth(self, expr: k.Expr) -> int:
         if isinstance(expr, k.Literal):

@@ -60,6 +60,10 @@ from tf_stitch.errors import BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
 from tf_stitch.native.fallback_call import DIMS, FallbackCall
 
+SERIES_APART = 0.5
+"""Seconds. Simulated, of a region of 0.5 ms and a machine that disturbs one of the forms for 0.3 s at a time: one of
+eight that are faster by a tenth was given up after 30 pairs in a row, one of a hundred after six series of five."""
+
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
 OriginalFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
@@ -234,9 +238,13 @@ class OpLibrary:
         """How often `region` ran by its own TensorFlow nodes because they are faster, or to time them."""
         return int(self._library.tfs_region_originals(region))
 
-    def enable_guard(self, enabled: bool) -> None:
-        """Whether regions that have not decided yet time their two forms."""
-        self._library.tfs_enable_guard(enabled)
+    def enable_guard(self, enabled: bool, apart: float = SERIES_APART) -> None:
+        """Whether regions that have not decided yet time their two forms.
+
+        Args:
+            apart: seconds from one series of timed calls to the next, at least.
+        """
+        self._library.tfs_enable_guard(enabled, round(apart * 1e9))
 
     def guard_outcomes(self) -> list[GuardOutcome]:
         """What the guard has decided so far, over all regions and shape signatures."""
@@ -299,7 +307,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE]),
         "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
-        "tfs_enable_guard": (None, [c.c_int32]),
+        "tfs_enable_guard": (None, [c.c_int32, c.c_int64]),
         "tfs_visit_outcomes": (None, [_OUTCOME_TYPE]),
         "tfs_visit_reasons": (None, [_REASON_TYPE]),
         "tfs_region_originals": (c.c_int64, [c.c_int64]),

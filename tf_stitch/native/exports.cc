@@ -40,7 +40,9 @@ TFS_EXPORT void tfs_original_set(void* result, const char* function, std::int64_
   static_cast<tf_stitch::OriginalResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
 }
 
-TFS_EXPORT void tfs_enable_guard(std::int32_t enabled) { tf_stitch::EnableGuard(enabled != 0); }
+TFS_EXPORT void tfs_enable_guard(std::int32_t enabled, std::int64_t series_apart_ns) {
+  tf_stitch::EnableGuard(enabled != 0, series_apart_ns);
+}
 
 TFS_EXPORT std::int64_t tfs_stat(int which) {
   switch (which) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -12,16 +11,17 @@ namespace tf_stitch {
 namespace {
 
 constexpr int kSettlingCalls = 20;  // before the first sample: short-lived signatures are not sampled
-constexpr int kWarmUps = 2;         // of the original form: it is instantiated, and touches its memory
-constexpr int kPairs = 5;           // enough to keep the stitched form
-// Pairs wanted to give it up, and how many of them the original form has to win: by chance one time in twenty. The
-// second number is for small regions on busy machines, whose times scatter.
-constexpr struct {
-  int pairs, wins;
-} kTests[] = {{10, 8}, {30, 20}};
+constexpr int kWarmUps = 2;         // of the original form before a series: it is instantiated, and touches its memory
+constexpr int kSeries = 5;          // pairs; one series is enough to keep the stitched form
+// To give it up takes more, for nobody looks again: so many pairs, of which the original form has to win so many. By
+// chance it does so one time in a hundred.
+constexpr int kPairsToGiveUp = 6 * kSeries, kWinsToGiveUp = 22;
 constexpr double kSlower = 1.03;    // what counts as slower
 
 std::atomic<bool> enabled{false};
+// From the start of one series to the next, at least: what disturbs one form more than the other (work on a core that it
+// shares its loops with) may last that long, and all pairs of a small region would meet it.
+std::atomic<std::int64_t> apart_ns{0};
 
 // Alternating changes the last bits of results from call to call, and what is decided may differ between runs.
 bool Wanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
@@ -51,7 +51,10 @@ double Median(std::vector<std::int64_t> values) {
 
 }  // namespace
 
-void EnableGuard(bool wanted) { enabled.store(wanted); }
+void EnableGuard(bool wanted, std::int64_t series_apart_ns) {
+  enabled.store(wanted);
+  apart_ns.store(series_apart_ns);
+}
 
 Guard::Turn Guard::Sample(CUstream stream) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
@@ -68,6 +71,13 @@ Guard::Turn Guard::Sample(CUstream stream) {
     return settled;
   }
   if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
+  if (original_ns_.size() == series_ * kSeries) {
+    const std::int64_t now = Now();
+    if (now < next_series_ns_) return {};
+    next_series_ns_ = now + apart_ns.load(std::memory_order_relaxed);
+    ++series_;
+    warm_ups_ = 0;
+  }
   Turn turn{Form::kOriginal, /*sampled=*/true};
   if (warm_ups_ < kWarmUps) {
     ++warm_ups_;
@@ -134,15 +144,13 @@ bool Guard::Collect(CUstream stream) {
 void Guard::Add(Form form, std::int64_t ns) {
   (form == Form::kStitched ? stitched_ns_ : original_ns_).push_back(ns);
   const int pairs = static_cast<int>(original_ns_.size());
-  if (form != Form::kOriginal || pairs < kPairs) return;
+  if (form != Form::kOriginal || pairs % kSeries != 0) return;
   const bool slower = Median(stitched_ns_) > kSlower * Median(original_ns_);
   if (!slower) return Decide(State::kStitched);
+  if (pairs < kPairsToGiveUp) return;
   int wins = 0;
   for (int i = 0; i < pairs; ++i) wins += original_ns_[i] < stitched_ns_[i];
-  for (const auto& test : kTests) {
-    if (pairs == test.pairs && wins >= test.wins) return Decide(State::kOriginal);
-  }
-  if (pairs >= std::end(kTests)[-1].pairs) Decide(State::kStitched);
+  Decide(wins >= kWinsToGiveUp ? State::kOriginal : State::kStitched);
 }
 
 std::optional<Guard::Outcome> Guard::outcome() const {

@@ -1,6 +1,7 @@
 // Never slower (N6): a region's kernels and its own nodes are timed on early calls, then the faster of the two runs.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -12,8 +13,8 @@ namespace tf_stitch {
 
 enum class Form { kStitched, kOriginal };
 
-// Of every region from now on; what is decided stays so.
-void EnableGuard(bool enabled);
+// Of every region from now on; what is decided stays so. Series of timed calls start that far apart, at least.
+void EnableGuard(bool enabled, std::int64_t series_apart_ns);
 
 // The two forms of a region for one shape signature. The calls that decide alternate between the forms; at most one is
 // timed at a time, so that concurrent calls are left alone. `stream` is null on the CPU.
@@ -68,6 +69,8 @@ class Guard {
   bool unsettled_ = false;         // the last call took the original form
   std::optional<Turn> pending_;    // a timed call whose kernels may still run; start_ns is what the host took
   CUevent start_ = nullptr, stop_ = nullptr;
+  std::size_t series_ = 0;            // that have begun
+  std::int64_t next_series_ns_ = 0;
   std::vector<std::int64_t> stitched_ns_, original_ns_;
 };
 

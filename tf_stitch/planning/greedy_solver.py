@@ -9,8 +9,8 @@ from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 
 def solve_greedily(problem: Selection, among: Iterable[int] | None = None) -> Choice:
-    """As ilp_solver.solve, with no proof: disjoint candidates in order of gain, skipping what closes a cycle; then each
-    gives way to candidates in its place that gain more together.
+    """As ilp_solver.solve, its bound being the problem's limit: disjoint candidates in order of gain, skipping what
+    closes a cycle; then each gives way to candidates in its place that gain more together.
 
     Args:
         among: candidates that may be taken; None: all.
@@ -22,7 +22,7 @@ def solve_greedily(problem: Selection, among: Iterable[int] | None = None) -> Ch
     if problem.cycles(chosen):  # rare: only then is every step checked
         chosen = _acyclic(problem, order, chosen)
     chosen = _improved(problem, order, chosen)
-    return Choice(tuple(sorted(chosen)), "greedy", sum(gains[j] for j in chosen), sum(gains[j] for j in problem.useful))
+    return Choice(tuple(sorted(chosen)), "greedy", sum(gains[j] for j in chosen), problem.limit)
 
 
 def _disjoint(problem: Selection, order: Sequence[int], first: Sequence[int] = ()) -> list[int]:

@@ -40,7 +40,7 @@ def solve(problem: Selection, seconds: float) -> Choice:
 def improve(problem: Selection, greedy: Choice, seconds: float) -> Choice:
     """The best choice of disjoint candidates whose contraction is acyclic, never worse than the greedy one.
 
-    A problem whose useful candidates are disjoint and acyclic needs no program. Where the time ends, the best choice
+    A greedy choice that reaches the problem's limit needs no program: most do. Where the time ends, the best choice
     found so far is returned as "feasible", with the solver's bound; where there is no pulp, the greedy one.
 
     Args:

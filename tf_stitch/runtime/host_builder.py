@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from tf_stitch.errors import BuildError
-from tf_stitch.runtime.cache_key import cache_key
+from tf_stitch.runtime.cache_key import cache_key, code_of
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel.
@@ -42,7 +42,7 @@ def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
     if cc is None:
         raise BuildError("no C compiler found (gcc, cc or clang); install one, e.g. `apt-get install gcc`")
     options = (*OPTIONS, f"-march={architecture}", *_WIDE_VECTORS)
-    key = cache_key(source + _headers(), "cpu", architecture, options, _version(cc), _cpu_features())
+    key = cache_key(code_of(source + _headers()), "cpu", architecture, options, _version(cc), _cpu_features())
     return cache.get(key, ".so") or cache.put(key, ".so", _compile(cc, source, options))
 
 

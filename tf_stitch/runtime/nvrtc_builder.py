@@ -9,7 +9,7 @@ from typing import Any
 from tf_stitch.emit.cuda import relaxable
 from tf_stitch.errors import BuildError
 from tf_stitch.runtime import kernel_resources
-from tf_stitch.runtime.cache_key import cache_key
+from tf_stitch.runtime.cache_key import cache_key, code_of
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 
@@ -28,7 +28,7 @@ def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
     """
     nvrtc = _nvrtc()
     version = ".".join(map(str, nvrtc.getVersion()))
-    key = cache_key(source, "cuda", architecture, OPTIONS, f"nvrtc {version}", "")
+    key = cache_key(code_of(source), "cuda", architecture, OPTIONS, f"nvrtc {version}", "")
     known = cache.get(key, ".cubin")
     if known is not None:
         return known

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+DECIDED_SECONDS = 4.0
+"""Of calls, after which the guard has decided if these were enough."""
+
 
 def guard_facts(report: Mapping[str, Any]) -> dict[str, Any]:
     """What the guard found in a run.

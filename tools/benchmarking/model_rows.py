@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarking.guard_facts import guard_cell, guard_facts
+from benchmarking.guard_facts import DECIDED_SECONDS, guard_cell, guard_facts
 from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase, shapes_of, sizes_of
@@ -31,6 +31,7 @@ class Plan:
     Attributes:
         warm_up: steps of tf_stitch with each shape before the first turn, by when the guard has decided; others take
             PLAIN_WARM_UP.
+        least: seconds of that, at least.
         rounds: turns of each backend.
         seconds: of warm-up, at most, and of all turns.
         profiled: steps under the profiler, after the turns.
@@ -39,12 +40,13 @@ class Plan:
             little. Turns are never run beside anything.
     """
 
-    warm_up: int = 96
+    warm_up: int = 150
     rounds: int = 8
     seconds: float = 60
     profiled: int = 2
     compile_limit: float = 300
     together: int = 1
+    least: float = DECIDED_SECONDS
 
 
 PLAIN_WARM_UP = 8
@@ -165,8 +167,10 @@ class RowMeasurement:
         if backend not in self._losses:
             self._first_steps(backend)
         start, steps = time.monotonic(), len(self._losses.get(backend, ()))
-        while backend in self._workers and steps < self._warm_up_steps(backend):
-            if time.monotonic() - start > self._plan.seconds:
+        least = self._plan.least if backend in ("stitch", *ABLATIONS) else 0.0
+        while backend in self._workers:
+            seconds = time.monotonic() - start
+            if seconds > self._plan.seconds or (steps >= self._warm_up_steps(backend) and seconds > least):
                 break
             steps += self._ask(backend, "run", 1, limit=self._plan.compile_limit) is not None
         self.row[f"{backend}_warm_up_steps"] = steps
