@@ -27,6 +27,7 @@ from tests.native.loop_kernels import (
     sums,
 )
 from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, stack
+from tests.native.test_guard import DECIDED
 from tf_stitch.errors import BuildPending
 from tf_stitch.integration.original_function import function_def
 from tf_stitch.native.bindings import FallbackCall
@@ -39,7 +40,7 @@ def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
 
 @pytest.fixture
 def guard(regions: Regions) -> Iterator[None]:
-    regions.library.enable_guard(True)
+    regions.library.enable_guard(True, apart=0)
     yield
     regions.library.enable_guard(False)
 
@@ -201,7 +202,7 @@ def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: 
     def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
         return loop(i, n, types=[tf.int32])[0]
 
-    calls = 130
+    calls = DECIDED
     for _ in range(calls):
         assert int(run(tf.constant(0), tf.constant(20))) == 20
     found = [o for o in regions.library.guard_outcomes() if o.region == loop.region]
