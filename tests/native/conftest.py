@@ -36,8 +36,18 @@ def executable(
     return words + list(itertools.chain.from_iterable(steps))
 
 
-def launch(function: int, *operands: tuple[int, int]) -> list[int]:
-    return [0, function, len(operands), *itertools.chain.from_iterable(operands), 0]
+def launch(function: int, *operands: tuple[int, int], sizes: Sequence[int] = ()) -> list[int]:
+    return [0, function, len(operands), *itertools.chain.from_iterable(operands), len(sizes), *sizes]
+
+
+def shapes_of(key: Sequence[int]) -> list[tuple[int, ...]]:
+    """Shapes of the inputs and variables of a key."""
+    shapes, words = [], list(key[1:])
+    while words:
+        rank = words.pop(0)
+        shapes.append(tuple(words[:rank]))
+        del words[:rank]
+    return shapes
 
 
 class Regions:

@@ -177,6 +177,18 @@ def test_the_guards_choice(document: Document) -> None:
     assert f"v (Reshape) in graph g\n  region 0 ({told}), in no kernel: a view\n" in "\n".join(answers(graph, "v"))
 
 
+def test_a_loop_as_one_op(document: Document) -> None:
+    document["regions"] += [dict(document["regions"][0], id=n, nodes={}, runs=5) for n in (2, 3)]
+    document["graphs"][0]["nodes"][3] = node("m", "Enter", [2], 2)
+    document["graphs"][0]["regions"] = [0, 1, 2, 3]
+    document["graphs"][0]["loops"] = [{"name": "w", "steps": None, "reason": None, "regions": [2, 0, 3]}]
+    [graph] = graphs(document)
+    text = "\n".join(table(graph))
+    assert "region 2: the loop w as one op: region 0 again and again, as long as region 3 says so, 0 ops" in text
+    assert "region 0: the body of the loop w, region 2, " in text
+    assert re.search(r"^Enter +2  the op that runs the loop does this itself +m$", text, re.MULTILINE)
+
+
 def test_library_calls(document: Document) -> None:
     document["graphs"][0]["nodes"][3] = node("m", "MatMul", [2], 0)
     document["kernels"].append(kernel(0, 1, ["m"], rule="library", symbol="gemm float32 1x[8,4]x[4,16] nn", launch="",

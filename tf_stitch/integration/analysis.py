@@ -16,12 +16,12 @@ from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.libraries import SCOPES
-from tf_stitch.integration.loops import LoopsDone, do_loops
+from tf_stitch.integration.loops import LoopWays, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import GraphEntry, RegionEntry, Report
+from tf_stitch.integration.report import GraphEntry, LoopEntry, RegionEntry, Report
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import legalizations
 from tf_stitch.ir.bind import bind
@@ -62,8 +62,8 @@ class Analysis:
         device = "GPU" if self._device.is_gpu else "CPU"
         library_on = SCOPES[self._config.scope]
         graph_def = _placed(graph_def, device)
-        unrolls = device == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
-        loops = do_loops(graph_def, types_of, preserved, library_on) if unrolls else LoopsDone(graph_def, types_of)
+        loops = do_loops(graph_def, types_of, preserved, library_on, LoopWays.by(self._config, device, native=True),
+                         self._controls)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
         imported = import_graph(graph_def, loops.types_of, library_on, legalizations(loops.sized))
@@ -72,17 +72,28 @@ class Analysis:
                               library_on=library_on).find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
-        for number, region in enumerate(found.regions, self._regions):
+        ops = {name: node.op for name, node in imported.nodes.items()}
+
+        def add(region: RegionGraph) -> int:
+            number, self._regions = self._regions, self._regions + 1
             region_of.update(dict.fromkeys(region.members, number))
-            self.report.add(RegionEntry(number, graph_id, device, "analysed",
-                                        {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
-                                        len(region.handles), len(set(region.outputs.values()))))
-            self._plan(number, region)
-        self._regions += len(found.regions)
-        nodes = node_entries(graph_def, region_of, found.left_out)
+            self.report.add(RegionEntry(number, graph_id, device, "analysed", {m: ops[m] for m in region.members},
+                                        len(region.inputs), len(region.handles), len(set(region.outputs.values()))))
+            return number
+
+        entries = list(loops.entries)
+        for loop in loops.native:
+            ops |= loop.nodes
+            whole, condition, body = add(loop.region()), add(loop.condition), add(loop.body)
+            self._plan(condition, loop.condition)
+            self._plan(body, loop.body)
+            entries.append(LoopEntry(loop.frame, None, None, (whole, body, condition)))
+        for region in found.regions:
+            self._plan(add(region), region)
+        nodes = node_entries(loops.shown(graph_def), region_of, found.left_out)
         left_out = Counter(n.reason for n in nodes if n.reason is not None and imported.nodes[n.name].weight)
         self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),
-                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3), loops.entries))
+                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3), entries))
 
     def _plan(self, number: int, region: RegionGraph) -> None:
         where = f"region {number}"

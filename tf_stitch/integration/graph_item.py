@@ -15,8 +15,17 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.grappler.costs.op_performance_data_pb2 import OpInfo
 
 from tf_stitch.errors import StitchError
+from tf_stitch.ir.types import Symbol
 
 OutputType = tuple[int, tuple[int, ...] | None]
+
+
+def as_tensorflow(dim: object, otherwise: int) -> int:
+    """A dimension as OutputType has it: a number, or a symbol of TensorFlow's by its negative number; `otherwise` for
+    what TensorFlow has no number for."""
+    if isinstance(dim, Symbol):
+        return -int(dim.name[1:]) if dim.name[0] == "s" and dim.name[1:].isdigit() else otherwise
+    return dim if isinstance(dim, int) else otherwise
 
 
 class TypeSource(Protocol):

@@ -11,7 +11,7 @@ from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
-_STITCH_OPS = frozenset({"StitchOp", "StitchStateOp"})
+STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
 
 
 def validate_graph(before: GraphDef, after: GraphDef, preserved: frozenset[str]) -> None:
@@ -60,12 +60,12 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
         producer = nodes.get(producer_of(name))
         if producer is None:
             raise VerifyError(f"input {name!r} does not exist", _loc(node))
-        if producer.op in _STITCH_OPS and not control:
+        if producer.op in STITCH_OPS and not control:
             index = int(name.rpartition(":")[2]) if ":" in name else 0
             if index >= len(producer.attr["Tout"].list.type):
                 raise VerifyError(f"input {name!r} is beyond the outputs of its node", _loc(node))
-    if node.op in _STITCH_OPS:
-        wanted = len(node.attr["Tin"].list.type) + node.attr["N"].i
+    if node.op in STITCH_OPS:
+        wanted = len(node.attr["Tin"].list.type) + (node.attr["N"].i if "N" in node.attr else 0)
         given = sum(not name.startswith("^") for name in node.input)
         if wanted != given:
             raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))

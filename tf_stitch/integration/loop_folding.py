@@ -18,7 +18,7 @@ from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_lists import CREATORS, RULES
 from tf_stitch.integration.control_context import control_contexts, frame_names
-from tf_stitch.integration.graph_item import OutputType
+from tf_stitch.integration.graph_item import OutputType, as_tensorflow
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.sized_loops import Size, SizedLoop, SizedLoops, loop_node, most_common_device
 from tf_stitch.ir.graph import TensorGraph
@@ -322,13 +322,7 @@ class _Cut:
         if source.op != "TensorListReserve":
             return otherwise
         count = self._imported.statics.get(canonical_tensor(source.input[1]))
-        return otherwise if count is None or count.size != 1 else _as_tensorflow(count.flat[0], otherwise)
-
-
-def _as_tensorflow(dim: object, otherwise: int) -> int:
-    if isinstance(dim, Symbol):
-        return -int(dim.name[1:]) if dim.name[1:].isdigit() else otherwise
-    return dim if isinstance(dim, int) else otherwise
+        return otherwise if count is None or count.size != 1 else as_tensorflow(count.flat[0], otherwise)
 
 
 def _constant_copy(name: str, constant: NodeDef) -> NodeDef:

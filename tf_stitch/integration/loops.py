@@ -2,46 +2,103 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
+from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
-from tf_stitch.frontend.tensorflow.products import Scope
+from tf_stitch.frontend.tensorflow.products import Products, Scope
+from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.graph_validation import STITCH_OPS
 from tf_stitch.integration.loop_folding import fold_sized_loops
+from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_unrolling import unroll_loops
+from tf_stitch.integration.native_loops import native_loops
 from tf_stitch.integration.report import LoopEntry
-from tf_stitch.integration.sized_loops import SizedLoops
+from tf_stitch.integration.sized_loops import SizedLoops, legalizations
+from tf_stitch.integration.while_node import NativeLoop
 
 NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
 
 
 @dataclass(frozen=True)
+class LoopWays:
+    """What may become of loops: copies of their bodies if their length is known (`unroll`), or if it is a size
+    (`fold`); one op each (`as_ops`)."""
+
+    unroll: bool
+    fold: bool
+    as_ops: bool
+
+    @staticmethod
+    def by(config: StitchConfig, device: str, native: bool, fold: bool = True) -> LoopWays:
+        """What the user asks for.
+
+        Args:
+            device: "GPU" if any node of the graph is on one, else "CPU".
+            native: regions run as the native op.
+        """
+        unroll = _wanted(config.unroll, device == "GPU")
+        return LoopWays(unroll, unroll and fold, native and _wanted(config.loop_op, device == "CPU"))
+
+
+@dataclass(frozen=True)
 class LoopsDone:
-    """A graph whose loops are unrolled, or one node each (see sized_loops), where that can be."""
+    """A graph without the loops that need not be loops.
+
+    Attributes:
+        entries: what became of each, but for those of `native`.
+        sized: loops that are one node each whose length is a size, by the node's name.
+        native: loops that run as one op each; their nodes in the graph have no regions' numbers yet.
+        before: the graph where these are loops still.
+    """
 
     graph_def: GraphDef
     types_of: TypesOf
     entries: list[LoopEntry] = field(default_factory=list)
     sized: SizedLoops = field(default_factory=dict)
+    native: tuple[NativeLoop, ...] = ()
+    before: GraphDef | None = None
 
     @property
     def changed(self) -> bool:
-        return any(entry.reason is None for entry in self.entries)
+        return bool(self.native) or any(entry.reason is None for entry in self.entries)
+
+    def shown(self, graph_def: GraphDef) -> GraphDef:
+        """The graph, prepared further, with the nodes of loops where ops run them: for the report."""
+        if self.before is None:
+            return graph_def
+        kept = {node.name for node in graph_def.node} | {name for loop in self.native for name in loop.nodes}
+        shown = GraphDef()
+        shown.node.extend(node for node in self.before.node if node.name in kept)
+        return shown
 
 
-def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope,
-             fold: bool = True) -> LoopsDone:
-    """Unrolls the loops of known length, and folds those whose length is a size.
+def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], library_on: Scope, ways: LoopWays,
+             controls: Controls) -> LoopsDone:
+    """Does with loops what can be done: unrolled first, folded then, what is left as one op.
 
     Args:
         preserved: names of nodes that must exist afterwards.
-        fold: do the second.
+        controls: what the user lets be taken, of loops that would run as one op.
     """
+    done = LoopsDone(graph_def, types_of)
     if not any(node.op in ENTERS for node in graph_def.node):
-        return LoopsDone(graph_def, types_of)
-    unrolled = unroll_loops(graph_def, import_graph(graph_def, types_of, library_on), types_of, preserved)
+        return done
+    if ways.unroll:
+        done = _copied(done, preserved, library_on, ways.fold)
+    ops = {node.op for node in done.graph_def.node}
+    if ways.as_ops and ops & ENTERS and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
+        done = _as_ops(done, preserved, library_on, controls)
+    return done
+
+
+def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold: bool) -> LoopsDone:
+    """Loops become copies of their bodies, now or when they run."""
+    unrolled = unroll_loops(done.graph_def, import_graph(done.graph_def, done.types_of, library_on), done.types_of,
+                            preserved)
     entries = [LoopEntry(name, steps, None) for name, steps in unrolled.steps.items()]
     if not unrolled.stay:
         return LoopsDone(unrolled.graph_def, unrolled.types_of, entries)
@@ -53,3 +110,23 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     entries += [LoopEntry(name, None, None) for name in folded.loops]
     entries += [LoopEntry(name, None, reason) for name, reason in folded.stay.items()]
     return LoopsDone(folded.graph_def, folded.types_of, entries, folded.sized)
+
+
+def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls) -> LoopsDone:
+    """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
+    TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
+    hoisted = hoist(done.graph_def, done.types_of, preserved)
+    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
+                            legalizations(done.sized))
+    found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
+    before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
+    entries = [entry for entry in done.entries if entry.reason is None]
+    entries += [LoopEntry(name, None, f"{before[name]}; as one op: {reason}" if name in before else reason)
+                for name, reason in found.stay.items()]
+    if not found.loops:
+        return replace(done, entries=entries)
+    return LoopsDone(found.graph_def, found.types_of, entries, done.sized, found.loops, hoisted.graph_def)
+
+
+def _wanted(choice: str, auto: bool) -> bool:
+    return auto if choice == "auto" else choice == "1"

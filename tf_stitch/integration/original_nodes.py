@@ -38,14 +38,13 @@ class OriginalNodes:
             named "tfs_i0:0" (inputs) and "tfs_v0:0" (handles).
         outputs: a tensor per output of the region.
         written: numbers of the variables that are assigned.
-        on_gpu: where the region runs.
+        parallel: its nodes run side by side.
     """
 
     def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int],
-                 on_gpu: bool) -> None:
+                 parallel: bool) -> None:
         self._nodes, self._outputs, self._written = nodes, list(outputs), written
-        # One thread costs least per node. On a CPU products are worth more than that side by side.
-        self._parallel = not on_gpu and any(n.kind is OpKind.DOT for n in region.graph.nodes())
+        self._parallel = parallel
         self._output_types = [tf_dtype(n.type.dtype) for key, n in region.graph.outputs if key.startswith("o")]
         self._members = list(region.members)
         inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
@@ -183,7 +182,12 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
     return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
-                         frozenset(written), on_gpu)
+                         frozenset(written), not on_gpu and has_products(region))
+
+
+def has_products(region: RegionGraph) -> bool:
+    """One thread costs least per node, but on a CPU products are worth more than that side by side."""
+    return any(node.kind is OpKind.DOT for node in region.graph.nodes())
 
 
 def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping[tuple[Dim, ...], str],

@@ -9,7 +9,8 @@ from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 _PURE = frozenset({"Shape", "ShapeN", "Size", "Rank", "StridedSlice", "Pack", "ConcatV2", "BroadcastGradientArgs",
                    "Const", "Prod", "Cast", "Reshape", "Identity", "Fill", "Maximum", "FloorDiv", "Mul", "Sub", "AddV2",
                    "ConcatOffset", "Slice", "GatherV2", "ExpandDims", "Squeeze", "Range", "Unpack", "ReadVariableOp",
-                   "EmptyTensorList", "TensorListReserve", "TensorListFromTensor", "TensorListElementShape"})
+                   "EmptyTensorList", "TensorListReserve", "TensorListFromTensor", "TensorListElementShape",
+                   "TensorListLength"})
 
 
 def prune(graph: GraphDef, before: GraphDef, preserved: frozenset[str]) -> None:

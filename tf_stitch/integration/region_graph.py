@@ -98,9 +98,9 @@ class _Cutter:
         outputs: list[tuple[str, Node]] = []
         for tensor in wanted:
             value = self._imported.value(tensor)
-            if value is None or value not in self._new:
+            if value is None:
                 raise UnsupportedError(f"{tensor} has no value in the region")
-            outputs.append((tensor, self._new[value]))
+            outputs.append((tensor, self._new.get(value) or self._rebuild(value)))  # or an input that it hands on
         for handle, value in self._written.items():
             variable = self._variables[handle]
             assert isinstance(variable.attrs, VariableAttrs)

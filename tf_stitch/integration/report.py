@@ -38,18 +38,20 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class LoopEntry:
-    """One while loop: how many copies of its body stand in its place, or the reason it is a loop still. Neither: its
-    length is a size, and its region writes it out for each."""
+    """One while loop: how many copies of its body stand in its place, or why it is a loop still. Neither: it runs
+    as one op, whose `regions` are the loop as a whole, its body and its condition; or its length is a size, and its
+    region writes it out for each."""
 
     name: str
     steps: int | None
     reason: str | None
+    regions: tuple[int, ...] = ()
 
 
 @dataclass
 class GraphEntry:
     """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
-    empty where loops are not unrolled."""
+    empty where loops are left alone."""
 
     graph: str
     device: str
@@ -95,7 +97,7 @@ class RegionEntry:
     """One region. `wrap` is "native" or "py_function"; the counts are filled in when the report is made.
 
     Attributes:
-        runs: calls that ran its kernels.
+        runs: calls that ran its kernels; of a loop's body, iterations that did.
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.

@@ -22,7 +22,6 @@ from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import device_type, import_graph
-from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
@@ -30,7 +29,7 @@ from tf_stitch.integration.feeds import cut_feeds
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.libraries import Libraries
-from tf_stitch.integration.loops import LoopsDone, do_loops
+from tf_stitch.integration.loops import LoopWays, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
@@ -51,6 +50,7 @@ from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import legalizations, put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node
 from tf_stitch.integration.strict import failing_graph
+from tf_stitch.integration.while_node import NativeLoop, number_regions
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
@@ -115,7 +115,8 @@ class Session:
             self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
             return None
         library_on = self._libraries.devices(item.device_type)
-        loops = self._loops(item, library_on, fold)
+        ways = LoopWays.by(self._config, item.device_type, self._native is not None, fold)
+        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls)
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
@@ -152,18 +153,32 @@ class Session:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        rewritten = rewriter.apply(found.regions, make_node) if found.regions else None
+        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in loops.native}
+        rewritten = rewriter.apply(found.regions, make_node) if found.regions or numbers else None
         if rewritten is not None:
             put_back_loops(rewritten, loops.sized)
-        self._seen(item, region_of, found.left_out, start, imported, loops.entries)
+            number_regions(rewritten, numbers)
+        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, numbers[loop.name]) for loop in loops.native)]
+        self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
+                   entries)
         return rewritten
 
-    def _loops(self, item: GraphItem, library_on: Scope, fold: bool) -> LoopsDone:
-        """The graph without the loops that need not be loops, where that is asked for."""
-        wanted = item.device_type == "GPU" if self._config.unroll == "auto" else self._config.unroll == "1"
-        if not wanted:
-            return LoopsDone(item.graph_def, item.output_types)
-        return do_loops(item.graph_def, item.output_types, item.preserved, library_on, fold)
+    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]
+                       ) -> tuple[int, int, int]:
+        """Numbers of a loop that runs as one op, of its body and of its condition."""
+        def register(region: RegionGraph, group: int) -> int:
+            number = self.registry.register(region, group)
+            region_of.update(dict.fromkeys(region.members, number))
+            self.report.add(RegionEntry(number, graph_id, loop.device, "native",
+                                        {m: loop.nodes[m] for m in region.members}, len(region.inputs), 0,
+                                        len(set(region.outputs.values()))))
+            return number
+
+        whole, condition = register(loop.region(), -1), register(loop.condition, group)
+        body = register(loop.body, group)  # last: with fuel for this one the loop begins to be stitched
+        self._originals[whole] = loop.original_nodes()
+        self._dump.write(f"region_{whole}.loop.txt", f"{loop.roles}\n")
+        return whole, body, condition
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:

@@ -1,1 +1,1 @@
-"""The C++ half: the StitchOp kernels and the graph hook, built at first use (see build.py)."""
+"""The C++ half: the kernels of our ops and the graph hook, built at first use (see build.py)."""

@@ -22,6 +22,26 @@ An executable travels from Python to the op as int64 words:
             5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
               which may use as many as it has blocks
 
+A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (the body, the condition, the
+loop as a whole) and the types of the body's results. It says what inputs are in iteration i, counted from 0, and what
+the op's outputs are after n:
+
+    [inputs of the body, role of each, inputs of the condition, role of each, outputs, role of each]
+
+    input:  [0, a]          the op's input a
+            [1, a, j]       input a if i = 0, else result j of the body in iteration i - 1
+            [2, a, way]     a row of input a
+    output: [0, a, j]       result j of the last iteration; input a if n = 0
+            [1, j, a, way]  results j of all iterations as rows: as many as input a says (int32; rows that no iteration
+                            writes are zeros), n if a is -1
+    way:    0               row i
+            1               row (rows - 1 - i)
+            2 + k           the row whose number is input k of the body (an int32 scalar, itself in no such row); of the
+                            body's inputs, and where an input says how many rows there are
+
+What is read or left in one iteration has the same shape in all. Where that does not hold, or a row is not there, the
+loop's own nodes run.
+
 A key is [flags, then rank and dims of every input, then of every variable's value]; flag bit 0 says that every data
 pointer is a multiple of 64 bytes, bits 1 and 2 that TensorFlow allows TF32 and asks for determinism (GPU).
 """
@@ -117,7 +137,7 @@ class OpLibrary:
     """The loaded op library.
 
     Attributes:
-        raw_ops: TensorFlow's generated module with `stitch_op` and `stitch_state_op`.
+        raw_ops: TensorFlow's generated module with `stitch_op`, `stitch_state_op` and `stitch_while`.
     """
 
     def __init__(self, path: Path, raw_ops: ModuleType) -> None:
@@ -207,7 +227,7 @@ class OpLibrary:
         return records
 
     def region_runs(self, region: int) -> int:
-        """How often an executable of `region` ran, over all devices."""
+        """How often an executable of `region` ran, over all devices: once an iteration if it is the body of a loop."""
         return int(self._library.tfs_region_runs(region))
 
     def region_fallbacks(self, region: int) -> int:

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
+
+#include "word_reader.h"
 
 namespace tf_stitch {
 namespace {
@@ -16,14 +17,10 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
 constexpr std::int64_t kMaxBarriers = 1 << 20;
 
-void Require(bool condition, const std::string& message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
-class Decoder {
+class Decoder : WordReader {
  public:
   Decoder(const Words& words, const Extents& extents, Executable* executable)
-      : words_(words), extents_(extents), executable_(*executable) {}
+      : WordReader(words), extents_(extents), executable_(*executable) {}
 
   void Run() {
     Require(Next("abi") == kAbi, "unknown abi");
@@ -33,14 +30,14 @@ class Decoder {
     Modules();
     const std::int64_t steps = Count("steps");
     for (std::int64_t i = 0; i < steps; ++i) executable_.steps.push_back(NextStep());
-    const bool chain = position_ == words_.size();
+    const bool chain = AtEnd();
     for (std::int64_t i = 0; i < steps; ++i) {
       std::vector<int>& before = executable_.after.emplace_back();
       if (chain && i > 0) before.push_back(static_cast<int>(i) - 1);
       const std::int64_t edges = chain ? 0 : Count("steps to wait for");
       for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
     }
-    Require(position_ == words_.size(), "words are left over");
+    Require(AtEnd(), "words are left over");
     executable_.bytes = arena_bytes_;
     for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
       executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
@@ -48,22 +45,6 @@ class Decoder {
   }
 
  private:
-  std::int64_t Next(const char* what) {
-    Require(position_ < words_.size(), std::string("ends before ") + what);
-    return words_[position_++];
-  }
-
-  std::int64_t Ranged(const char* what, std::int64_t low, std::int64_t high) {
-    const std::int64_t value = Next(what);
-    Require(low <= value && value <= high, std::string(what) + " is out of range: " + std::to_string(value));
-    return value;
-  }
-
-  // A count of things that take at least one word each, so it bounds what we allocate.
-  std::int64_t Count(const char* what) {
-    return Ranged(what, 0, static_cast<std::int64_t>(words_.size() - position_));
-  }
-
   template <typename Pointer>
   Pointer NextPointer(const char* what) {
     const std::int64_t value = Next(what);
@@ -119,7 +100,7 @@ class Decoder {
   }
 
   Step NextStep() {
-    switch (Next("step kind")) {
+    switch (const std::int64_t kind = Next("step kind")) {
       case 0: {
         Require(!extents_.on_gpu, "a CPU launch on a GPU");
         const auto kernel = NextPointer<tfs_cpu_kernel>("kernel");
@@ -144,7 +125,7 @@ class Decoder {
       case 4:
         return NextGemm();
       default:
-        throw std::invalid_argument("unknown step kind " + std::to_string(words_[position_ - 1]));
+        throw std::invalid_argument("unknown step kind " + std::to_string(kind));
     }
   }
 
@@ -269,10 +250,8 @@ class Decoder {
     return false;
   }
 
-  const Words& words_;
   const Extents& extents_;
   Executable& executable_;
-  std::size_t position_ = 0;
   std::int64_t arena_bytes_ = 0;
   std::vector<std::int64_t> output_bytes_;
   std::vector<bool> updated_;

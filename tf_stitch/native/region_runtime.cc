@@ -74,17 +74,31 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
       return slot;
     }
     if (entry.get() == nullptr) return nullptr;
-    DropUnused();
-    slot = slots_[key] = std::make_shared<Slot>();
-    slot->key = key;
+    slot = NewSlot(key);
     slot->variable_types = extents.variable_types;
-    slot->used = ++clock_;
   }
   Build(*entry.get(), extents, slot.get());
   if (slot->updates_state) updates_state.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
   slot->built = true;
   built_.notify_all();
+  return slot;
+}
+
+std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = slots_.find(key);
+  if (known != slots_.end()) return known->second;
+  const std::shared_ptr<Slot> slot = NewSlot(key);
+  slot->built = true;
+  return slot;
+}
+
+std::shared_ptr<Slot> RegionRuntime::NewSlot(const std::vector<std::int64_t>& key) {
+  DropUnused();
+  std::shared_ptr<Slot> slot = slots_[key] = std::make_shared<Slot>();
+  slot->key = key;
+  slot->used = ++clock_;
   return slot;
 }
 

@@ -29,7 +29,7 @@ struct Slot {
   bool updates_state = false;
   std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
   std::string reason;
-  bool pending = false;  // Python builds it beside the program: the region's own nodes run until then
+  bool pending = false;  // Python builds it beside the program: the region's own nodes run until then, for no `reason`
   std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable Guard guard;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
@@ -71,6 +71,9 @@ class RegionRuntime {
   // Returns null when there are no callbacks.
   std::shared_ptr<const Slot> Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
 
+  // The slot of `key`, with no executable: for what has none of its own, but is timed as a whole.
+  std::shared_ptr<const Slot> Keep(const std::vector<std::int64_t>& key);
+
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
   using ParseOriginal = const OriginalNodes* (*)(const std::string& definition, bool on_gpu);
@@ -98,7 +101,8 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
-  void DropUnused();  // mutex_ is held
+  std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
+  void DropUnused();                                                    // mutex_ is held
 
   const std::int64_t region_;
   const int device_;

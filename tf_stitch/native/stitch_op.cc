@@ -2,13 +2,14 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "fallback.h"
+#include "arena.h"
 #include "launch.h"
-#include "original_function.h"
+#include "node_types.h"
+#include "original_form.h"
 #include "region_runtime.h"
+#include "shape_key.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
 #include "variables.h"
@@ -19,21 +20,8 @@ namespace {
 using tensorflow::DataType;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-absl::Status OutputShapes(tensorflow::shape_inference::InferenceContext* c) {
-  std::vector<PartialTensorShape> hints;
-  TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &hints));
-  const bool known = static_cast<int>(hints.size()) == c->num_outputs();
-  for (int i = 0; i < c->num_outputs(); ++i) {
-    tensorflow::shape_inference::ShapeHandle shape = c->UnknownShape();
-    if (known) TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(hints[i], &shape));
-    c->set_output(i, shape);
-  }
-  return absl::OkStatus();
-}
 
 #define TFS_SIGNATURE(name)                  \
   REGISTER_OP(name)                          \
@@ -50,14 +38,6 @@ absl::Status OutputShapes(tensorflow::shape_inference::InferenceContext* c) {
 TFS_SIGNATURE("StitchOp");
 TFS_SIGNATURE("StitchStateOp").SetIsStateful();
 
-// What selects an executable: flags, then rank and dimensions of every input and of every variable's value.
-using ShapeKey = absl::InlinedVector<std::int64_t, 96>;
-
-constexpr std::int64_t kAllAligned = 1;  // every data pointer is a multiple of kAlignment
-constexpr std::int64_t kTensorFloat32 = 2;  // TensorFlow's settings of products
-constexpr std::int64_t kDeterministic = 4;
-constexpr std::uintptr_t kAlignment = 64;
-
 // NVIDIA's libraries follow this variable whatever they are told; so do our own kernels.
 bool OverriddenTensorFloat32() {
   static const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
@@ -73,15 +53,10 @@ class StitchOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
-    signature_ = {num_inputs_, num_variables_};
-    const auto add = [&](DataType type) {
-      OP_REQUIRES(c, tensorflow::DataTypeCanUseMemcpy(type),
-                  absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " has a tensor of type ",
-                                                          tensorflow::DataTypeString(type))));
-      signature_.push_back(type);
-    };
-    for (int i = 0; i < num_inputs_; ++i) add(c->input_type(i));
-    for (int i = 0; i < c->num_outputs(); ++i) add(c->output_type(i));
+    std::vector<DataType> types;
+    for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
+    for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
+    OP_REQUIRES_VALUE(signature_, c, Signature(name(), num_inputs_, num_variables_, types));
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -93,27 +68,23 @@ class StitchOp final : public tensorflow::OpKernel {
     VariableSet variables;
     TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
-    if (slot->pending) return Fallback(ctx, placement, runtime, &variables, "");
+    const RegionCall call{ctx, placement, runtime, &variables};
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
-    if (slot->executable == nullptr) return Fallback(ctx, placement, runtime, &variables, slot->reason);
+    if (slot->executable == nullptr) return original_.Fallback(call, slot->reason);
     if (UpdatesDuplicate(*slot, variables)) {
-      return Fallback(ctx, placement, runtime, &variables, "a variable that it updates is passed to it twice");
+      return original_.Fallback(call, "a variable that it updates is passed to it twice");
     }
 
     const Guard::Turn turn = slot->guard.Begin(placement.stream);
-    if (turn.form == Form::kOriginal) return RunOriginal(ctx, placement, runtime, *slot, turn, &variables);
+    if (turn.form == Form::kOriginal) {
+      const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
+      return status ? *status : Run(ctx);
+    }
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
-    slot->guard.End(placement.stream, turn, status.ok());
-    if (turn.last) {
-      variables.Unlock();  // Release waits for calls that run the original form, and those lock variables
-      original_.Release();
-    }
-    if (status.ok()) runtime->runs.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok() || !can_fall_back) return status;
-    return Fallback(ctx, placement, runtime, &variables, std::string(status.message()));
+    return original_.AfterKernels(call, *slot, turn, status, can_fall_back);
   }
 
   // A kernel instance lives on one device, whose context never changes.
@@ -152,25 +123,19 @@ class StitchOp final : public tensorflow::OpKernel {
       const Extents extents = slot == nullptr ? ExtentsOf(ctx, *variables) : Extents{};
       variables->Unlock();  // Python is called: whoever holds its lock may want a variable
       if (slot != nullptr) continue;
-      slot = runtime->Resolve({key.begin(), key.end()}, extents);
+      slot = runtime->Resolve(key.Copy(), extents);
       if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
     }
   }
 
   ShapeKey Key(OpKernelContext* ctx, const VariableSet& variables) const {
-    ShapeKey key(1);
-    std::uintptr_t bits = 0;
-    const auto add = [&](const Tensor& tensor) {
-      bits |= reinterpret_cast<std::uintptr_t>(tensor.data());
-      const int rank = tensor.dims();
-      key.push_back(rank);
-      for (int axis = 0; axis < rank; ++axis) key.push_back(tensor.dim_size(axis));
-    };
-    for (int i = 0; i < num_inputs_; ++i) add(ctx->input(i));
-    for (int i = 0; i < num_variables_; ++i) add(variables.tensor(i));
-    key[0] = bits % kAlignment == 0 ? kAllAligned : 0;
-    if (on_gpu_ && tsl::tensor_float_32_execution_enabled() && !OverriddenTensorFloat32()) key[0] |= kTensorFloat32;
-    if (on_gpu_ && tensorflow::OpDeterminismRequired()) key[0] |= kDeterministic;
+    ShapeKey key;
+    for (int i = 0; i < num_inputs_; ++i) key.Add(ctx->input(i));
+    for (int i = 0; i < num_variables_; ++i) key.Add(variables.tensor(i));
+    if (on_gpu_ && tsl::tensor_float_32_execution_enabled() && !OverriddenTensorFloat32()) {
+      key.AddFlag(ShapeKey::kTensorFloat32);
+    }
+    if (on_gpu_ && tensorflow::OpDeterminismRequired()) key.AddFlag(ShapeKey::kDeterministic);
     return key;
   }
 
@@ -240,11 +205,8 @@ class StitchOp final : public tensorflow::OpKernel {
       buffers.fresh.push_back(fresh[i].data());
     }
     // Scratch memory comes last and goes first: what stays lies before it, and it gets the same addresses every time.
-    absl::InlinedVector<Tensor, 8> arena(executable.arena.size());
-    for (std::size_t i = 0; i < arena.size(); ++i) {
-      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, TensorShape({executable.arena[i]}), &arena[i]));
-      buffers.arena.push_back(arena[i].data());
-    }
+    Arena arena;
+    TF_RETURN_IF_ERROR(arena.Allocate(ctx, executable, &buffers));
 
     Tensor workspace;
     buffers.workspace_bytes = on_gpu_ ? executable.WorkspaceBytes() : 0;
@@ -267,44 +229,13 @@ class StitchOp final : public tensorflow::OpKernel {
     return absl::OkStatus();
   }
 
-  // The region's own nodes in its kernels' place, because they are faster or to find out. Takes locked variables, and
-  // leaves them unlocked.
-  absl::Status RunOriginal(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime, const Slot& slot,
-                           const Guard::Turn& turn, VariableSet* variables) {
-    variables->Unlock();
-    const OriginalNodes* nodes = runtime->Original("", &OriginalNodes::Parse);
-    bool ran = false;
-    const absl::Status status =
-        nodes == nullptr ? absl::UnavailableError("no nodes") : original_.Run(ctx, *nodes, &ran);
-    slot.guard.End(placement.stream, turn, status.ok());
-    if (status.ok()) runtime->originals.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok() || (ran && !turn.sampled)) return status;
-    // An experiment must not fail the step: its memory may be short, for one. But half of the variables may be updated.
-    slot.guard.KeepStitched();
-    return ran && num_variables_ != 0 ? status : Run(ctx);
-  }
-
-  // Takes locked variables, and leaves them unlocked.
-  absl::Status Fallback(OpKernelContext* ctx, const Placement& placement, RegionRuntime* runtime,
-                        VariableSet* variables, std::string reason) {
-    variables->Unlock();
-    if (const OriginalNodes* nodes = runtime->Original(reason, &OriginalNodes::Parse)) {
-      bool ran = false;
-      const absl::Status status = original_.Run(ctx, *nodes, &ran);
-      if (status.ok()) runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
-      if (ran) return status;
-      reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
-    }
-    return RunThroughPython(ctx, placement, runtime, variables, reason);
-  }
-
   const bool on_gpu_;
   std::int64_t region_ = 0;
   int num_inputs_ = 0;
   int num_variables_ = 0;
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
-  OriginalFunction original_;
+  OriginalForm original_;
 };
 
 #define TFS_KERNEL(name)                                                                              \

@@ -11,8 +11,9 @@ from explaining.load import Document
 READ = "a read of a variable, which the region's kernels read in place"
 KNOWN = "its value is known when the graph is read: nothing is left to compute"
 SHARED = "part of another node's formula gives the same value, which is computed once"
+LOOP = "the op that runs the loop does this itself"
 LIBRARY = "library"
-_STITCHED = ("StitchOp", "StitchStateOp")
+_STITCHED = ("StitchOp", "StitchStateOp", "StitchWhile")
 _HAND_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot")
 
 
@@ -66,6 +67,8 @@ class Region:
         measured_us: sum over its kernels, not its library calls; None where one is not known.
         guard: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
         problem: why there is no executable.
+        loop: its part in a loop that runs as one op; None without.
+        is_whole_loop: it is the loop, which has no executable of its own.
     """
 
     number: int
@@ -82,6 +85,8 @@ class Region:
     cuda_graphs: dict[str, Any] | None
     guard: str | None
     problem: str | None
+    loop: str | None = None
+    is_whole_loop: bool = False
 
     @property
     def predicted_us(self) -> float:
@@ -192,6 +197,8 @@ def _op(place: int, nodes: list[dict[str, Any]], values: list[int], regions: dic
         stored = [nodes[i]["name"] for i in node["inputs"] if (number, nodes[i]["name"]) in by_node]
         if regions[number].problem and not regions[number].kernels:
             why = regions[number].problem
+        elif regions[number].is_whole_loop:
+            why = LOOP
         elif node["op"] == "ReadVariableOp":
             why = READ
         elif node["op"].startswith("Assign") and stored:
@@ -229,11 +236,27 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     number = entry["id"]
     troubles = [f"{f['stage']}: {f['reason']}" for f in document["fallbacks"]
                 if f["where"].partition(" (")[0] == f"region {number}"]  # fmt: skip
-    problem = "; ".join(troubles) or (None if last else "has not run, so no kernels were built")
+    loop, is_whole_loop = _loop(document, number)
+    built = last is not None or (is_whole_loop and entry["runs"])
+    problem = "; ".join(troubles) or (None if built else "has not run, so no kernels were built")
     build = last[1] if last else {"solver": None, "arena_bytes": 0, "live_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
                   entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
-                  build["live_bytes"], entry["cuda_graphs"], _guard(document, number), problem)  # fmt: skip
+                  build["live_bytes"], entry["cuda_graphs"], _guard(document, number), problem, loop,
+                  is_whole_loop)  # fmt: skip
+
+
+def _loop(document: Document, region: int) -> tuple[str | None, bool]:
+    """A region's part in a loop that runs as one op, in words, and whether it is the loop."""
+    for loop in (loop for graph in document["graphs"] for loop in graph.get("loops", ())):
+        if region in loop.get("regions", ()):
+            whole, body, condition = loop["regions"]
+            parts = {whole: f"the loop {loop['name']} as one op: region {body} again and again, as long as region "
+                            f"{condition} says so",
+                     body: f"the body of the loop {loop['name']}, region {whole}",
+                     condition: f"the condition of the loop {loop['name']}, region {whole}"}  # fmt: skip
+            return parts[region], region == whole
+    return None, False
 
 
 def _guard(document: Document, region: int) -> str | None:

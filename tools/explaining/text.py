@@ -29,7 +29,10 @@ def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
 def region_facts(region: Region) -> list[str]:
     """What is known of a region as a whole."""
     calls = sum(k.rule == LIBRARY for k in region.kernels)
-    parts = [f"{region.ops} ops", region.wrap, f"{len(region.kernels) - calls} kernels"]
+    parts = [region.loop] if region.loop else []
+    parts += [f"{region.ops} ops", region.wrap]
+    if not region.is_whole_loop:
+        parts.append(f"{len(region.kernels) - calls} kernels")
     if calls:
         parts.append(f"{calls} library calls")
     if region.kernels:

@@ -86,7 +86,7 @@ class _Importer:
         self._variable_shapes: dict[str, Shape | None] = {}
         self._shape_nodes: set[str] = set()
         self._entrances = entrances(self._defs)
-        self.loops = LoopShapes(self._defs, self._shape, given_up)
+        self.loops = LoopShapes(self._defs, self._shape, self._size, given_up)
 
     def run(self) -> ImportedGraph:
         order = list(topological(self._defs))
@@ -243,10 +243,17 @@ class _Importer:
 
     def _shape(self, tensor: str) -> Shape | None:
         """Of a node that is imported."""
+        if tensor in self._statics:
+            return self._statics[tensor].shape
         value = self._value(tensor)
         if value is not None:
             return value.type.shape
         return self._spec(tensor).shape if tensor.rpartition(":")[0] in self._graph.nodes else None
+
+    def _size(self, tensor: str) -> Dim | None:
+        value = self._statics.get(tensor)
+        size = None if value is None or value.size != 1 else value.flat[0]
+        return size if isinstance(size, int | Symbol) else None
 
     def _spec(self, tensor: str) -> TensorSpec:
         name, _, index = tensor.rpartition(":")

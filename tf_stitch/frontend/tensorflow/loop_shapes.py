@@ -5,7 +5,8 @@ what comes back over the loop's edge is compared: if it provably has the assumed
 every iteration, by induction. Sizes that do not come back are given up, and the graph is imported again.
 
 An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
-the sizes of the graph's arguments, which no iteration changes, are taken over.
+the sizes of the graph's arguments, which no iteration changes, are taken over. A list that was made with so many
+elements, which were only set, has as many when it is stacked.
 """
 
 from __future__ import annotations
@@ -15,14 +16,21 @@ from typing import Any, TypeAlias
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
-from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol
+from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol, is_fresh
 from tf_stitch.ir.types import Dim, Shape, Symbol
 
 ShapeOf: TypeAlias = Callable[[str], Shape | None]
+SizeOf: TypeAlias = Callable[[str], Dim | None]
 GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
 """Merge -> axes whose sizes change in its loop; None: nothing of its shape is known."""
 
 ARGUMENTS = ("_Arg", "Placeholder")
+
+STITCH_WHILE = "StitchWhile"
+"""A loop that runs as one op (integration/while_node.py)."""
+
+ROWS = "_tf_stitch_rows"
+"""Its attribute that says of each result which input is the number of its rows, -1: none."""
 
 _PASS = ENTERS | EXITS | SWITCHES | NEXT_ITERATIONS | {"Identity"}
 _TAKES = {"TensorListPopBack": 1, "TensorListGetItem": 0}
@@ -37,11 +45,12 @@ class LoopShapes:
     Args:
         defs: the graph's nodes.
         shape_of: tensor -> its shape as far as it has been imported.
+        size_of: tensor -> the size that its one element is, if that is known.
         given_up: what earlier imports found not to hold.
     """
 
-    def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, given_up: GivenUp) -> None:
-        self._defs, self._shape_of, self._given_up = defs, shape_of, given_up
+    def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, size_of: SizeOf, given_up: GivenUp) -> None:
+        self._defs, self._shape_of, self._size_of, self._given_up = defs, shape_of, size_of, given_up
         self._assumed: dict[str, Shape] = {}
         self._fixed: set[Symbol] = set()
 
@@ -58,6 +67,11 @@ class LoopShapes:
         elif node.op in _TAKES and len(specs) > _TAKES[node.op]:
             index = _TAKES[node.op]
             return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
+        elif node.op == "TensorListStack":
+            return (_with_rows(specs[0], self._length(inputs[0])),)
+        elif node.op == STITCH_WHILE:
+            rows = [None if k < 0 else self._count(inputs[k]) for k in node.attr[ROWS].list.i]
+            return tuple(_with_rows(spec, count) for spec, count in zip(specs, rows, strict=True))
         return specs
 
     def broken(self) -> dict[str, frozenset[int] | None]:
@@ -97,6 +111,32 @@ class LoopShapes:
     def _op(self, tensor: str) -> str:
         return str(self._defs[tensor.rpartition(":")[0]].op)
 
+    def _count(self, tensor: str) -> Dim | None:
+        """The size that a tensor is, if that is known."""
+        node = self._defs[tensor.rpartition(":")[0]]
+        return self._length(_data(node)[0]) if node.op == "TensorListLength" else self._size_of(tensor)
+
+    def _length(self, handle: str) -> Dim | None:
+        """How many elements a list has; None if that is not known, or not the same on all ways."""
+        lengths: set[Dim | None] = set()
+        pending, seen = [handle], {handle}
+        while pending:
+            node = self._defs[pending.pop().rpartition(":")[0]]
+            inputs = _data(node)
+            if node.op == "TensorListReserve":
+                lengths.add(self._count(inputs[1]))
+                continue
+            if node.op == "TensorListFromTensor":
+                whole = self._shape_of(inputs[0])
+                lengths.add(whole[0] if whole else None)
+                continue
+            if node.op not in _PASS | MERGES | {"TensorListSetItem"}:
+                return None
+            fresh = [t for t in (inputs if node.op in MERGES else inputs[:1]) if t not in seen]
+            seen.update(fresh)
+            pending += fresh
+        return lengths.pop() if len(lengths) == 1 else None
+
     def _element(self, name: str, handle: str) -> Shape | None:
         """The shape of what node `name` takes from a list; None if not all elements have the same that is known."""
         elements: set[Shape | None] = set()
@@ -123,6 +163,14 @@ class LoopShapes:
             return None
         return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(name, f"element_{i}")
                      for i, d in enumerate(shape))  # fmt: skip
+
+
+def _with_rows(spec: TensorSpec, rows: Dim | None) -> TensorSpec:
+    """The type with a first size, where TensorFlow knows neither a number nor a symbol, which its other types have."""
+    first = spec.shape[0] if spec.shape else 0
+    if rows is None or spec.shape is None or not is_fresh(first):
+        return spec
+    return TensorSpec(spec.dtype, (rows, *spec.shape[1:]))
 
 
 def finer(spec: TensorSpec, shape: Shape | None) -> TensorSpec:

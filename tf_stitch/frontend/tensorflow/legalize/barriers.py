@@ -40,3 +40,4 @@ barrier("{op} checks values at run time", "CheckNumerics", "Assert", "CheckNumer
 barrier("{op} is where values enter or leave the graph", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval",
         "_DeviceArg", "_DeviceRetval", "VarHandleOp", "_HostSend", "_HostRecv", "_Send", "_Recv")
 barrier("{op} groups control edges", "NoOp")
+barrier("{op} is a loop that runs as one op", "StitchWhile")

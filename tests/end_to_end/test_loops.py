@@ -1,0 +1,59 @@
+"""Loops that run as one op give what TensorFlow gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.integration.loop_functions import cases
+
+PROGRAM = PROGRAMS / "loops.py"
+
+
+@pytest.fixture(scope="module")
+def plain(run: Runner) -> dict[str, Any]:
+    done = run(PROGRAM, 1, stitch="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
+
+
+@pytest.fixture(scope="module", params=["guard", "no guard"])
+def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
+    guard = request.param == "guard"  # with it each loop runs as itself, too, from the 20th call on
+    done = run(PROGRAM, 30 if guard else 2, TF_STITCH_GUARD=str(int(guard)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def test_results(stitched: Run, plain: dict[str, Any]) -> None:
+    results = json.loads(stitched.stdout)
+    assert results.keys() == plain.keys()
+    for name, wanted in plain.items():
+        for got, value in zip(tf.nest.flatten(results[name]), tf.nest.flatten(wanted), strict=True):
+            if isinstance(value, str):
+                assert got == value
+            else:
+                np.testing.assert_allclose(got, value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_they_ran_as_ops(stitched: Run) -> None:
+    assert stitched.report is not None
+    regions = {region["id"]: region for region in stitched.report["regions"]}
+    ran = [loop for graph in stitched.report["graphs"] for loop in graph["loops"] if loop["regions"]]
+    assert len(ran) == sum(case.ops for case in cases().values()) + 5  # two of a session, two of lengths, out of range
+    assert all(regions[loop["regions"][0]]["runs"] for loop in ran[:-1])
+    bodies = [regions[loop["regions"][1]]["runs"] for loop in ran]
+    assert max(bodies) > 2 * max(regions[loop["regions"][0]]["runs"] for loop in ran)
+
+
+def test_what_fell_back(stitched: Run) -> None:
+    """A row that is not there, and nothing else."""
+    assert stitched.report is not None
+    reasons = {fallback["reason"] for fallback in stitched.report["fallbacks"]}
+    assert reasons == {"a loop reads a row that is not there"}

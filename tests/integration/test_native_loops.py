@@ -1,0 +1,169 @@
+"""Loops as one op: the regions and roles that are found compute what the loop computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tests.frontend.check import types_of_graph
+from tests.integration.loop_functions import LoopCase, cases
+from tests.integration.lowered_loops import Lowered, lowered
+from tests.native.loops import Loop, expected
+from tf_stitch.config import Fuel, StitchConfig
+from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
+from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.graph_validation import validate_graph
+from tf_stitch.integration.loop_hoisting import hoist
+from tf_stitch.integration.native_loops import NativeLoops, native_loops
+from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.while_node import NativeLoop
+from tf_stitch.ir.bind import bind
+from tf_stitch.ir.interpreter import interpret
+
+ALL = {"CPU": Products.ALL}
+CASES = cases()
+
+
+@dataclass
+class Found:
+    """A traced function, and what has become of its loops."""
+
+    before: Lowered
+    loops: NativeLoops
+
+
+def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
+    before = lowered(case.function, *case.specs())
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(before.graph_def, name="")
+        hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
+        imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
+        loops = native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
+                             Controls(config or StitchConfig()))
+        validate_graph(before.graph_def, loops.graph_def, before.preserved)
+        import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
+    return Found(before, loops)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_computes(name: str) -> None:
+    """Regions in NumPy, put together as the roles say; the loop's own nodes in TensorFlow; and all of the graph."""
+    case = CASES[name]
+    found = find(case)
+    assert len(found.loops.loops) == case.ops, found.loops.stay
+    for words in case.stay:
+        assert any(words in reason for reason in found.loops.stay.values()), found.loops.stay
+    for loop in found.loops.loops:
+        assert [n.op for n in found.loops.graph_def.node if n.name == loop.name] == [STITCH_WHILE]
+    if "nested" in name or not case.ops:
+        return  # TensorFlow cannot stop within a loop; for the native op see tests/end_to_end
+    for got, wanted in zip(run(found, case.arrays), found.before.run(*case.arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
+    """The function's results, the loops by their definition."""
+    graph_def = _with_placeholders(found.loops)
+    values: dict[str, Any] = dict(zip(found.before.feeds, arrays, strict=True))
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        for loop in found.loops.loops:
+            inputs = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
+            results = by_definition(loop, inputs)
+            for result, own in zip(results, loop.original_nodes().run(inputs, [], [])[0], strict=True):
+                assert result.shape == own.shape
+                assert result.dtype == own.dtype
+                np.testing.assert_allclose(result, own, rtol=1e-5, atol=1e-5)
+            values |= {f"{loop.name}/result_{k}:0": value for k, value in enumerate(results)}
+        fetched: list[Any] = session.run(found.before.fetches, values)
+        return fetched
+
+
+def by_definition(loop: NativeLoop, inputs: Sequence[Any]) -> list[Any]:
+    roles = Loop(*(tuple(tuple(role.encode()) for role in part)  # type: ignore[arg-type]
+                   for part in (loop.roles.body, loop.roles.condition, loop.roles.outputs)))
+    assert roles.encode() == loop.roles.encode()
+    return expected(roles, [np.asarray(x) for x in inputs], lambda *x: _interpret(loop.body, x),
+                    lambda *x: bool(_interpret(loop.condition, x)[0]))
+
+
+def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
+    values = dict(zip(region.input_keys, (np.asarray(x) for x in inputs), strict=True))
+    results = interpret(bind(region.graph, {key: value.shape for key, value in values.items()}), values)
+    return [results[f"o{i}"] for i in range(len(results))]
+
+
+def _node(loops: NativeLoops, loop: NativeLoop) -> Any:
+    return next(node for node in loops.graph_def.node if node.name == loop.name)
+
+
+def _with_placeholders(loops: NativeLoops) -> GraphDef:
+    """The graph with a placeholder for each result of a loop that runs as one op."""
+    found = GraphDef()
+    names = {loop.name for loop in loops.loops}
+    for source in loops.graph_def.node:
+        if source.name in names:
+            for k, dtype in enumerate(source.attr["Tout"].list.type):
+                node = found.node.add(name=f"{source.name}/result_{k}", op="Placeholder", device=source.device)
+                node.attr["dtype"].type = dtype
+                node.attr["shape"].shape.CopyFrom(source.attr["output_shapes"].list.shape[k])
+        else:
+            node = found.node.add()
+            node.CopyFrom(source)
+            node.input[:] = [_result(t) if t.partition(":")[0] in names else t for t in source.input
+                             if t.removeprefix("^") not in names or not t.startswith("^")]
+    return found
+
+
+def _result(tensor: str) -> str:
+    name, _, number = tensor.partition(":")
+    return f"{name}/result_{number or 0}:0" if name.endswith("/stitched") else f"{name}:{number or 0}"
+
+
+@pytest.mark.parametrize("name", ["scan_gradient", "gru_gradients", "greedy"])
+def test_roles(name: str, golden: Any) -> None:
+    texts = [f"{loop.frame}\n{loop.roles}\n" for loop in find(CASES[name]).loops.loops]
+    golden(f"loop_roles_{name}", "\n".join(texts))
+
+
+def test_weights_do_not_go_through_lists() -> None:
+    """What a forward loop pushes and no iteration changes is read from outside by the gradient's loop."""
+    found = find(CASES["dynamic_rnn_gradient"])
+    forwards, backwards = found.loops.loops
+    stacked = [dims for _, dims in forwards.result_types]
+    assert (-1, 3, 3) not in stacked
+    assert (6, 3, 3) not in stacked
+    assert not [n.op for n in found.loops.graph_def.node if n.op.startswith(("TensorListPush", "EmptyTensorList"))]
+    assert any(t.startswith(f"{forwards.name}:") for t in backwards.inputs)
+
+
+def test_only_one_of_two_runs_as_an_op() -> None:
+    """A gradient's loop that stays is given lists of what the forward loop stacks."""
+    found = find(CASES["scan_gradient"], StitchConfig(skip=("*while_grad/*",)))
+    assert [loop.frame for loop in found.loops.loops] == ["scan/while"]
+    assert list(found.loops.stay.values()) == ["skipped by TF_STITCH_SKIP"]
+    for got, wanted in zip(run(found, CASES["scan_gradient"].arrays),
+                           found.before.run(*CASES["scan_gradient"].arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_gradients_loop_alone_stays() -> None:
+    found = find(CASES["scan_gradient"], StitchConfig(skip=("scan/while/body*",)))
+    assert not found.loops.loops
+    assert any("goes on with a list of" in reason for reason in found.loops.stay.values())
+
+
+def test_fuel() -> None:
+    """A loop takes three regions, or stays."""
+    for regions, loops in ((2, 0), (3, 1), (5, 1), (6, 2)):
+        found = find(CASES["scan_gradient"], StitchConfig(fuel=Fuel(regions)))
+        assert len(found.loops.loops) == loops
+        assert any("TF_STITCH_FUEL" in reason for reason in found.loops.stay.values()) == (loops < 2)

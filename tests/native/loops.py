@@ -1,0 +1,135 @@
+"""Loops for StitchWhile as data, what they compute, and how a test runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.native.conftest import Regions
+
+Array: TypeAlias = NDArray[Any]
+Words: TypeAlias = Callable[[tuple[int, ...]], Sequence[int] | None]
+Role: TypeAlias = tuple[int, ...]
+
+
+def fixed(a: int) -> Role:
+    return 0, a
+
+
+def carried(a: int, j: int) -> Role:
+    return 1, a, j
+
+
+def element(a: int, way: int = 0) -> Role:
+    """`way`: 0 row i, 1 from the last row on, 2 + k: input k of the body is the row's number."""
+    return 2, a, way
+
+
+def last(a: int, j: int) -> Role:
+    return 0, a, j
+
+
+def stack(j: int, a: int = -1, way: int = 0) -> Role:
+    return 1, j, a, way
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Roles of the body's inputs, the condition's inputs and the op's outputs."""
+
+    body: tuple[Role, ...]
+    condition: tuple[Role, ...]
+    outputs: tuple[Role, ...]
+
+    def encode(self) -> list[int]:
+        words = []
+        for roles in (self.body, self.condition, self.outputs):
+            words += [len(roles), *(word for role in roles for word in role)]
+        return words
+
+
+def expected(loop: Loop, inputs: Sequence[Array], body: Callable[..., Sequence[Array]],
+             condition: Callable[..., bool]) -> list[Array]:
+    """What the op is to give, by its definition."""
+    run = _Run(loop, inputs)
+    while condition(*run.values(loop.condition)):
+        values = run.values(loop.body)
+        run.keep(values, body(*values))
+    like = [np.zeros_like(inputs[r[1]], shape=inputs[r[1]].shape[r[0] == 2:]) for r in loop.body]
+    return [run.output(i, body(*like)) for i in range(len(loop.outputs))]
+
+
+class _Run:
+    """One run of a loop, by the definition of roles.
+
+    Attributes:
+        results: of the body, of each iteration.
+        rows: for each output the rows that iterations gave, by number.
+    """
+
+    def __init__(self, loop: Loop, inputs: Sequence[Array]) -> None:
+        self.loop, self.inputs = loop, inputs
+        self.results: list[Sequence[Array]] = []
+        self.rows: list[dict[int, Array]] = [{} for _ in loop.outputs]
+
+    def values(self, roles: Sequence[Role]) -> list[Array]:
+        """Of the inputs with these roles in the next iteration; those that number rows are known first."""
+        found: dict[int, Array] = {}
+        for k in sorted(range(len(roles)), key=lambda k: roles[k][0] == 2 and roles[k][2] >= 2):
+            found[k] = self._value(roles[k], found)
+        return [found[k] for k in range(len(roles))]
+
+    def _value(self, role: Role, numbers: Mapping[int, Array]) -> Array:
+        if role[0] == 2:
+            return self.inputs[role[1]][self._row(role[2], len(self.inputs[role[1]]), numbers)]
+        return self.results[-1][role[2]] if role[0] == 1 and self.results else self.inputs[role[1]]
+
+    def _row(self, way: int, count: int, numbers: Mapping[int, Array]) -> int:
+        i = len(self.results)
+        return int(numbers[way - 2]) if way >= 2 else count - 1 - i if way else i
+
+    def keep(self, values: Sequence[Array], results: Sequence[Array]) -> None:
+        """Of one iteration: inputs and results of the body."""
+        for rows, role in zip(self.rows, self.loop.outputs, strict=True):
+            if role[0] == 1:
+                _, j, a, way = role
+                count = -1 if a < 0 else int(self.inputs[a])
+                # Rows of a stack that grows are turned round in the end.
+                rows[self._row(way if a >= 0 else 0, count, dict(enumerate(values)))] = results[j]
+        self.results.append(results)
+
+    def output(self, number: int, like: Sequence[Array]) -> Array:
+        """`like`: results of the body, of any values."""
+        role, n = self.loop.outputs[number], len(self.results)
+        if role[0] == 0:
+            return self.results[-1][role[2]] if n else self.inputs[role[1]]
+        _, j, a, way = role
+        stack = np.zeros_like(like[j], shape=(n if a < 0 else int(self.inputs[a]), *np.shape(like[j])))
+        for row, value in self.rows[number].items():
+            stack[row] = value
+        return stack[::-1] if a < 0 and way == 1 else stack
+
+
+class LoopRegions:
+    """A loop whose condition and body are regions of `regions`; `results` are types of the body's."""
+
+    def __init__(self, regions: Regions, roles: Loop, results: Sequence[Any], condition: Words, body: Words,
+                 **whole: Any) -> None:
+        self.regions, self.roles, self.results = regions, roles, results
+        self.condition, self.body = regions.add(condition), regions.add(body)
+        self.region = regions.add(lambda key: None, **whole)
+
+    def __call__(self, *inputs: Any, types: Sequence[Any]) -> Any:
+        return self.regions.library.raw_ops.stitch_while(
+            inputs=list(inputs), Tout=list(types), region=self.region, body=self.body, condition=self.condition,
+            results=self.results, roles=self.roles.encode(), output_shapes=[])
+
+    def counts(self) -> dict[str, int]:
+        library = self.regions.library
+        return {"runs": library.region_runs(self.region), "iterations": library.region_runs(self.body),
+                "fallbacks": library.region_fallbacks(self.region),
+                "originals": library.region_originals(self.region)}

@@ -1,0 +1,291 @@
+"""StitchWhile: what it falls back for, how it is timed, and what else a call of it is."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.native.conftest import INPUT, OUTPUT, Regions, executable, launch, shapes_of
+from tests.native.loop_kernels import (
+    COUNT,
+    I32,
+    KERNELS,
+    SUM,
+    Symbols,
+    counting,
+    less,
+    sum_inputs,
+    sum_loop,
+    sums,
+)
+from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, stack
+from tests.native.test_guard import DECIDED
+from tf_stitch.errors import BuildPending
+from tf_stitch.integration.original_function import function_def
+from tf_stitch.native.bindings import FallbackCall
+
+
+@pytest.fixture(scope="module")
+def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
+    return compile_c(KERNELS)
+
+
+@pytest.fixture
+def guard(regions: Regions) -> Iterator[None]:
+    regions.library.enable_guard(True, apart=0)
+    yield
+    regions.library.enable_guard(False)
+
+
+def test_inputs_of_a_graph_are_not_written(regions: Regions, kernel: Symbols) -> None:
+    loop = sum_loop(regions, kernel)
+
+    @tf.function
+    def run(*inputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        own = [x + 0 for x in inputs]  # with no reader but these
+        return (*loop(*own, types=[tf.int32] * 4), *own)
+
+    inputs = sum_inputs(6, (16,), 6)
+    for n in (0, 6):
+        inputs[1] = np.array(n, I32)
+        results = run(*map(tf.constant, inputs))
+        wanted = [*expected(SUM, inputs, sums, lambda i, n: bool(i < n)), *inputs]
+        for result, value in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(result, value)
+
+
+def fall_back(reasons: list[str]) -> Callable[[FallbackCall], None]:
+    """A fallback that gives the reason to a list and -1 to every output."""
+    def run(call: FallbackCall) -> None:
+        reasons.append(call.reason)
+        for i in range(call.num_outputs):
+            call.set_output(i, np.array(-1))
+
+    return run
+
+
+@pytest.mark.parametrize(("roles", "rows", "count", "reason"), [
+    (SUM, 4, 9, "reads a row"),
+    (SUM, 9, 4, "writes a row"),
+    (SUM, 9, -1, "number of rows is negative"),
+    (Loop(SUM.body, (element(5), fixed(1)), SUM.outputs), 9, 9, "reads a row"),
+    (Loop((*SUM.body[:2], element(3, 2)), SUM.condition, SUM.outputs), 3, 9, "reads a row"),
+    (Loop((*SUM.body[:2], element(3, 5), fixed(6)), SUM.condition, SUM.outputs), 9, 9, "reads a row"),
+    (Loop(SUM.body, SUM.condition, (*SUM.outputs[:3], stack(1, 4, 2))), 9, 3, "writes a row"),
+    (Loop((*SUM.body, fixed(6)), SUM.condition, (*SUM.outputs[:3], stack(1, 4, 5))), 9, 9, "writes a row"),
+    (Loop((*SUM.body, fixed(2)), SUM.condition, (*SUM.outputs[:3], stack(1, 4, 5))), 9, 9, "number is none"),
+    (Loop(SUM.body, (element(0), fixed(1)), SUM.outputs), 9, 9, "rows of a scalar"),
+])
+def test_rows_that_are_not_there(regions: Regions, kernel: Symbols, roles: Loop, rows: int, count: int, reason: str
+                                 ) -> None:
+    """The condition's own rows are six ones, less than n. Input 6 is -1."""
+    reasons: list[str] = []
+    loop = sum_loop(regions, kernel, roles, fallback=fall_back(reasons))
+    inputs = [*sum_inputs(rows, (3,), 7), np.ones(6, I32), np.array(-1, I32)]
+    inputs[4] = np.array(count, I32)
+    for result in loop(*inputs, types=[tf.int32] * 4):
+        assert int(result) == -1
+    assert reason in reasons[0]
+    assert loop.counts()["runs"] == 0
+    assert loop.counts()["fallbacks"] == len(reasons) == 1
+
+
+def test_rows_that_there_is_no_memory_for(regions: Regions, kernel: Symbols) -> None:
+    reasons: list[str] = []
+    loop = sum_loop(regions, kernel, fallback=fall_back(reasons))
+    inputs = sum_inputs(2, (1 << 20,), 2)
+    inputs[4] = np.array((1 << 31) - 1, I32)  # 2**53 bytes
+    for _ in range(2):
+        assert int(loop(*inputs, types=[tf.int32] * 4)[0]) == -1
+    assert reasons == ["no memory for the rows of a loop"] * 2
+
+
+def test_a_value_that_grows(regions: Regions, kernel: Symbols) -> None:
+    def body(key: tuple[int, ...]) -> list[int]:
+        _, (n,) = shapes_of(key)
+        return executable([([], []), ([n + 1], [])], [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
+                                                      [3, OUTPUT, 1, INPUT, 1, 4 * n]])
+
+    reasons: list[str] = []
+    roles = Loop((carried(0, 0), carried(2, 1)), (carried(0, 0), fixed(1)), (last(0, 0), last(2, 1)))
+    loop = LoopRegions(regions, roles, [tf.int32, tf.float32], less(kernel), body, fallback=fall_back(reasons))
+    for n in (0, 1, 5):
+        loop(0, n, np.ones(3, np.float32), types=[tf.int32, tf.float32])
+    assert set(reasons) == {"a value that a loop carries changes its shape"}
+    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 3, "originals": 0}
+
+
+@pytest.mark.parametrize("which", ["condition", "body"])
+def test_what_cannot_be_built_or_run(regions: Regions, kernel: Symbols, which: str) -> None:
+    def fail(key: tuple[int, ...]) -> None:
+        raise ValueError("no schedule")
+
+    broken = executable([([], [])], [launch(kernel("broken"))])
+    for words, reason in ((fail, "ValueError: no schedule"), (lambda key: broken, "a generated kernel returned 7")):
+        reasons: list[str] = []
+        parts = {"condition": less(kernel), "body": counting(kernel), which: words}
+        loop = LoopRegions(regions, COUNT, [tf.int32], **parts, fallback=fall_back(reasons))
+        assert int(loop(0, 3, types=[tf.int32])[0]) == -1
+        assert reason in reasons[0]
+        assert loop.counts()["fallbacks"] == 1
+    loop = LoopRegions(regions, COUNT, [tf.int32], **parts | {which: lambda key: [1]})
+    with pytest.raises(tf.errors.InternalError, match="bad executable"):
+        loop(0, 3, types=[tf.int32])
+
+
+def test_a_pending_body_runs_the_original_ops(regions: Regions, kernel: Symbols) -> None:
+    ready = []
+
+    def body(key: tuple[int, ...]) -> Sequence[int]:
+        if not ready:
+            raise BuildPending
+        return counting(kernel)(key)
+
+    reasons: list[str] = []
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), body, fallback=fall_back(reasons))
+    assert int(loop(0, 3, types=[tf.int32])[0]) == -1
+    ready.append(True)
+    time.sleep(0.03)
+    assert int(loop(0, 3, types=[tf.int32])[0]) == 3
+    assert reasons == [""]
+
+
+def original_count() -> bytes:
+    """TensorFlow's own nodes of a loop that counts, as a serialized FunctionDef."""
+    v1 = tf.compat.v1
+    graph, lowered = tf.Graph(), v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    try:
+        with graph.as_default():
+            i, n = (v1.placeholder(tf.int32, [], name=name) for name in "in")
+            count = v1.while_loop(lambda i: i < n, lambda i: i + 1, [i])
+    finally:
+        if lowered:
+            v1.enable_control_flow_v2()
+    nodes = graph.as_graph_def()
+    for placeholder in [node for node in nodes.node if node.op == "Placeholder"]:
+        nodes.node.remove(placeholder)
+    number = tf.int32.as_datatype_enum
+    return bytes(function_def("own", nodes, {"i": number, "n": number}, [(count.name, number)], []).SerializeToString())
+
+
+def test_its_own_nodes_run_natively(regions: Regions, kernel: Symbols) -> None:
+    own = original_count()
+    broken = counting(kernel, "broken")
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), broken, original=lambda reason: own)
+
+    @tf.function
+    def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        return loop(i, n, types=[tf.int32])[0]
+
+    assert int(run(tf.constant(3), tf.constant(70))) == 70
+    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 1, "originals": 0}
+    assert [r[1:] for r in regions.library.native_fallbacks() if r[0] == loop.region] == \
+        [("tf_stitch: a generated kernel returned 7", 1)]
+
+
+@pytest.mark.parametrize(("name", "gives_way"), [("slow_next", True), ("next", False)])
+def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: None, name: str, gives_way: bool
+                                      ) -> None:
+    own = original_count()
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel, name), original=lambda reason: own)
+
+    @tf.function
+    def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        return loop(i, n, types=[tf.int32])[0]
+
+    calls = DECIDED
+    for _ in range(calls):
+        assert int(run(tf.constant(0), tf.constant(20))) == 20
+    found = [o for o in regions.library.guard_outcomes() if o.region == loop.region]
+    assert [o.original for o in found] == [gives_way]
+    counts = loop.counts()
+    assert counts["runs"] + counts["originals"] == calls
+    assert counts["iterations"] == 20 * counts["runs"]
+    assert not [o for o in regions.library.guard_outcomes() if o.region in (loop.body, loop.condition)]
+
+
+def test_threads_share_a_node(regions: Regions, kernel: Symbols) -> None:
+    loop = sum_loop(regions, kernel)
+
+    @tf.function(reduce_retracing=True)
+    def run(*inputs: tf.Tensor) -> Any:
+        return loop(*inputs, types=[tf.int32] * 4)
+
+    def work(n: int) -> None:
+        inputs = sum_inputs(50, (64,), n)
+        wanted = expected(SUM, inputs, sums, lambda i, n: bool(i < n))
+        for _ in range(60):
+            for result, value in zip(run(*map(tf.constant, inputs)), wanted, strict=True):
+                np.testing.assert_array_equal(result, value)
+
+    work(3)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work, n) for n in (50, 13)]:
+            done.result()
+    assert loop.counts()["iterations"] == 60 * (3 + 50 + 13)
+
+
+def test_cancellation(regions: Regions, kernel: Symbols) -> None:
+    roles = Loop(COUNT.body, (), COUNT.outputs)
+    always = executable([([], [])], [launch(kernel("always"), (OUTPUT, 0))])
+    loop = LoopRegions(regions, roles, [tf.int32], lambda key: always, counting(kernel))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        start = tf.compat.v1.placeholder(tf.int32, [])
+        endless = loop(start, types=[tf.int32])[0]
+        began = time.perf_counter()
+        with pytest.raises((tf.errors.CancelledError, tf.errors.DeadlineExceededError)):
+            session.run(endless, {start: 0}, options=tf.compat.v1.RunOptions(timeout_in_ms=200))
+        assert time.perf_counter() - began < 30
+    assert loop.counts()["fallbacks"] == 0
+    assert loop.counts()["iterations"] > 0
+
+
+def test_many_iterations_take_no_memory(regions: Regions, kernel: Symbols) -> None:
+    roles = Loop((carried(0, 0), carried(2, 1), fixed(3)), SUM.condition, (last(0, 0), last(2, 1)))
+    loop = sum_loop(regions, kernel, roles)
+    x = np.arange(1024, dtype=I32)
+    many = 100_000
+    loop(0, many, x, x, types=[tf.int32] * 2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        number, _ = loop(0, many, x, x, types=[tf.int32] * 2)
+        assert int(number) == many
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024, "KiB; a kept value is 4 KiB an iteration"
+
+
+def test_nanoseconds_of_an_iteration(regions: Regions, kernel: Symbols, capsys: pytest.CaptureFixture[str]) -> None:
+    """A counter and eight numbers, in turns with TensorFlow's own loop."""
+    roles = Loop((carried(0, 0), carried(2, 1), fixed(3)), SUM.condition, (last(0, 0), last(2, 1)))
+    loop = sum_loop(regions, kernel, roles)
+
+    @tf.function
+    def stitched(n: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> Any:
+        return loop(0, n, x, y, types=[tf.int32] * 2)
+
+    @tf.function
+    def plain(n: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> Any:
+        return tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, 5 * x + 3 * y + 1), [0, x])
+
+    x, y = tf.range(8), tf.range(8) * 2
+    forms = {"StitchWhile": (stitched, 20_000), "TensorFlow": (plain, 1_000)}
+    times: dict[str, list[float]] = {name: [] for name in forms}
+    for turn in range(12):
+        for name, (function, iterations) in forms.items():
+            start = time.perf_counter()
+            function(tf.constant(iterations), x, y)
+            if turn:
+                times[name].append((time.perf_counter() - start) / iterations * 1e9)
+    np.testing.assert_array_equal(stitched(tf.constant(77), x, y)[1], plain(tf.constant(77), x, y)[1])
+    own, its = (statistics.median(times[name]) for name in forms)
+    with capsys.disabled():
+        print(f"\nan iteration: StitchWhile {own:.0f} ns, TensorFlow {its:.0f} ns")
+    assert own < 1500

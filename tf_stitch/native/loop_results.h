@@ -1,0 +1,136 @@
+// The results of a loop's body in one call of its op: where each iteration leaves them, and the outputs made of them.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "buffers.h"
+#include "executable.h"
+#include "loop_roles.h"
+#include "loop_stack.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_stitch {
+
+class LoopResults {
+ public:
+  // `types`: of the body's results. The arguments outlive the object.
+  LoopResults(tensorflow::OpKernelContext* ctx, const LoopRoles& roles, const Executable& body,
+              const std::vector<tensorflow::DataType>& types)
+      : ctx_(ctx), roles_(roles), results_(types.size()), latest_(types.size()) {
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      results_[i].type = types[i];
+      results_[i].shape = tensorflow::TensorShape(body.outputs[i].dims);
+    }
+    for (const OutputRole& role : roles.outputs) {
+      if (role.kind != OutputRole::Kind::kStack) continue;
+      Result& result = results_[role.result];
+      // A row that comes twice would be read and written at once.
+      const bool in_place = role.row.numbered_by < 0 || !roles.results[role.result].kept;
+      if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
+      stacks_.emplace_back(role, result.type, result.shape);
+    }
+  }
+
+  // Fails where an input changes its shape from the first iteration to the second.
+  absl::Status CheckCarried(const std::vector<InputRole>& roles) const {
+    for (const InputRole& role : roles) {
+      if (role.kind != InputRole::Kind::kCarried) continue;
+      if (ctx_->input(role.input).shape() == results_[role.result].shape) continue;
+      return absl::InvalidArgumentError("a value that a loop carries changes its shape");
+    }
+    return absl::OkStatus();
+  }
+
+  // `expected`: iterations, if they are not known.
+  absl::Status Allocate(std::int64_t expected) {
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      Result& result = results_[i];
+      if (result.stack >= 0) continue;
+      const bool kept = roles_.results[i].kept;
+      TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &result.turns[0]));
+      if (kept) TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &result.turns[1]));
+      for (int turn : {0, 1}) result.at[turn] = result.turns[kept ? turn : 0].data();
+    }
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Begin(ctx_, expected));
+    return absl::OkStatus();
+  }
+
+  // Of the iteration before, as addresses.
+  const Buffers::Pointers& latest() const { return latest_; }
+
+  // Room for the rows of an iteration. What latest() has may move.
+  absl::Status Reserve(std::int64_t iteration) {
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Reserve(ctx_, iteration));
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].stack >= 0) latest_[i] = stacks_[results_[i].stack].row();
+    }
+    return absl::OkStatus();
+  }
+
+  // Where the body is to leave the results of an iteration that there is room for. `inputs`: the body's.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& inputs, Buffers::Pointers* results) {
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Point(iteration, inputs));
+    results->resize(results_.size());
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const Result& result = results_[i];
+      (*results)[i] = result.stack >= 0 ? stacks_[result.stack].row() : result.at[iteration % 2];
+    }
+    return absl::OkStatus();
+  }
+
+  // The body has left its results there.
+  void Keep(const Buffers::Pointers& results) {
+    latest_ = results;
+    for (const LoopStack& stack : stacks_) {
+      if (stack.row() != latest_[stack.result()]) stack.Copy(latest_[stack.result()]);
+    }
+  }
+
+  // Sets the op's outputs after so many iterations.
+  absl::Status Deliver(std::int64_t iterations) {
+    for (int i = 0; i < ctx_->num_outputs(); ++i) {  // before stacks move their rows
+      const OutputRole& role = roles_.outputs[i];
+      if (role.kind != OutputRole::Kind::kLast) continue;
+      if (iterations == 0) {
+        ctx_->set_output(i, ctx_->input(role.input));
+      } else {
+        TF_ASSIGN_OR_RETURN(const tensorflow::Tensor last, Last(role.result, iterations));
+        ctx_->set_output(i, last);
+      }
+    }
+    auto stack = stacks_.begin();
+    for (int i = 0; i < ctx_->num_outputs(); ++i) {
+      if (roles_.outputs[i].kind != OutputRole::Kind::kStack) continue;
+      TF_ASSIGN_OR_RETURN(const tensorflow::Tensor rows, stack++->Finish(ctx_, iterations));
+      ctx_->set_output(i, rows);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Result {
+    tensorflow::DataType type;
+    tensorflow::TensorShape shape;
+    int stack = -1;  // into whose rows the body writes
+    tensorflow::Tensor turns[2];  // else its buffers: two if one is read while the other is written
+    void* at[2];
+  };
+
+  absl::StatusOr<tensorflow::Tensor> Last(int number, std::int64_t iterations) const {
+    const Result& result = results_[number];
+    if (result.stack < 0) return result.turns[roles_.results[number].kept ? (iterations - 1) % 2 : 0];
+    tensorflow::Tensor copy;
+    TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &copy));
+    std::memcpy(copy.data(), latest_[number], copy.TotalBytes());
+    return copy;
+  }
+
+  tensorflow::OpKernelContext* const ctx_;
+  const LoopRoles& roles_;
+  absl::InlinedVector<Result, 8> results_;
+  absl::InlinedVector<LoopStack, 4> stacks_;
+  Buffers::Pointers latest_;
+};
+
+}  // namespace tf_stitch

@@ -1,0 +1,89 @@
+#include "loop_roles.h"
+
+#include <stdexcept>
+
+#include "word_reader.h"
+
+namespace tf_stitch {
+namespace {
+
+class RoleReader : WordReader {
+ public:
+  RoleReader(const std::vector<std::int64_t>& words, int num_inputs, int num_results)
+      : WordReader(words), last_input_(num_inputs - 1), last_result_(num_results - 1) {}
+
+  void Read(int num_outputs, LoopRoles* roles) {
+    const std::int64_t body_inputs = Count("inputs of the body");
+    const int last_number = static_cast<int>(body_inputs) - 1;
+    roles->body = Inputs(body_inputs, last_number);
+    for (const InputRole& role : roles->body) RequireNumber(roles->body, role.row);
+    roles->condition = Inputs(Count("inputs of the condition"), /*last_number=*/-1);
+    Require(Count("outputs") == num_outputs, "wrong number of outputs");
+    for (int i = 0; i < num_outputs; ++i) {
+      roles->outputs.push_back(Output(last_number));
+      RequireNumber(roles->body, roles->outputs.back().row);
+    }
+    Require(AtEnd(), "words are left over");
+    roles->results.resize(last_result_ + 1);
+    for (const InputRole& role : roles->body) {
+      if (role.kind == InputRole::Kind::kCarried) roles->results[role.result].kept = true;
+    }
+    for (const OutputRole& role : roles->outputs) {
+      if (role.kind == OutputRole::Kind::kStack) roles->results[role.result].stacked = true;
+    }
+  }
+
+ private:
+  // `last_number`: input of the body that may number rows, -1 for none.
+  std::vector<InputRole> Inputs(std::int64_t count, int last_number) {
+    std::vector<InputRole> roles;
+    for (std::int64_t i = 0; i < count; ++i) {
+      InputRole role{InputRole::Kind{Ranged("role of an input", 0, 2)}, Input(0)};
+      if (role.kind == InputRole::Kind::kCarried) role.result = Result();
+      if (role.kind == InputRole::Kind::kElement) role.row = Way(last_number);
+      roles.push_back(role);
+    }
+    return roles;
+  }
+
+  OutputRole Output(int last_number) {
+    if (Ranged("role of an output", 0, 1) == 0) {
+      const int input = Input(0);
+      return {OutputRole::Kind::kLast, Result(), input};
+    }
+    const int result = Result();
+    const int rows = Input(-1);
+    return {OutputRole::Kind::kStack, result, rows, Way(rows < 0 ? -1 : last_number)};
+  }
+
+  int Input(int lowest) { return static_cast<int>(Ranged("input", lowest, last_input_)); }
+
+  int Result() { return static_cast<int>(Ranged("result of the body", 0, last_result_)); }
+
+  Row Way(int last_number) {
+    const auto way = static_cast<int>(Ranged("way", 0, 2 + last_number));
+    return {way == 1, way < 2 ? -1 : way - 2};
+  }
+
+  // What numbers a row has to be known before rows are.
+  static void RequireNumber(const std::vector<InputRole>& body, const Row& row) {
+    Require(row.numbered_by < 0 || body[row.numbered_by].row.numbered_by < 0, "a row's number is in a numbered row");
+  }
+
+  const int last_input_;
+  const int last_result_;
+};
+
+}  // namespace
+
+std::string LoopRoles::Parse(const std::vector<std::int64_t>& words, int num_inputs, int num_outputs,
+                             int num_results) {
+  try {
+    RoleReader(words, num_inputs, num_results).Read(num_outputs, this);
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+}  // namespace tf_stitch

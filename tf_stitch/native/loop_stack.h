@@ -1,0 +1,120 @@
+// Rows that a result of a loop's body leaves, one an iteration: an output of the loop's op.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "buffers.h"
+#include "loop_roles.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_stitch {
+
+class LoopStack {
+ public:
+  // `row`: shape of the result.
+  LoopStack(const OutputRole& role, tensorflow::DataType type, const tensorflow::TensorShape& row)
+      : result_(role.result), count_(role.input), order_(role.row), type_(type), shape_(row),
+        bytes_(row.num_elements() * tensorflow::DataTypeSize(type)) {}
+
+  // Room for as many rows as the op's input says; if none does, for those `expected`, to begin with.
+  absl::Status Begin(tensorflow::OpKernelContext* ctx, std::int64_t expected) {
+    if (grows()) return Resize(ctx, std::max(expected, kFewRows));
+    const tensorflow::Tensor& count = ctx->input(count_);
+    if (count.NumElements() != 1) return absl::InvalidArgumentError("a number of rows is no scalar");
+    const std::int64_t rows = count.flat<std::int32_t>()(0);
+    if (rows < 0) return absl::InvalidArgumentError("a number of rows is negative");
+    TF_RETURN_IF_ERROR(Resize(ctx, rows));
+    if (numbered()) written_.resize(rows);
+    if (order_.backward) {
+      first_ += (rows - 1) * bytes_;
+      step_ = -bytes_;
+    }
+    return absl::OkStatus();
+  }
+
+  int result() const { return result_; }
+
+  // Room for an iteration if it grows. Rows may move, row() with them.
+  absl::Status Reserve(tensorflow::OpKernelContext* ctx, std::int64_t iteration) {
+    if (!grows() || iteration < capacity_) return absl::OkStatus();
+    const tensorflow::Tensor full = tensor_;
+    const std::int64_t last = row_ - first_;
+    TF_RETURN_IF_ERROR(Resize(ctx, 2 * capacity_));
+    std::memcpy(first_, full.data(), full.TotalBytes());
+    row_ = first_ + last;
+    return absl::OkStatus();
+  }
+
+  // Chooses the row of an iteration. `inputs`: the body's.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& inputs) {
+    const std::int64_t row =
+        numbered() ? *static_cast<const std::int32_t*>(inputs[order_.numbered_by]) : iteration;
+    if (row < 0 || row >= capacity_) return absl::OutOfRangeError("a loop writes a row that is not there");
+    if (numbered()) written_[row] = true;
+    row_ = At(row);
+    return absl::OkStatus();
+  }
+
+  // The one that was chosen last.
+  char* row() const { return row_; }
+
+  // Its value lies elsewhere: brings it there.
+  void Copy(const void* value) const { std::memcpy(row_, value, bytes_); }
+
+  // The tensor after so many iterations. Rows that none has written are zeros.
+  absl::StatusOr<tensorflow::Tensor> Finish(tensorflow::OpKernelContext* ctx, std::int64_t iterations) {
+    if (!grows()) {
+      for (std::int64_t i = numbered() ? 0 : iterations; i < capacity_; ++i) {
+        if (!numbered() || !written_[i]) std::memset(At(i), 0, bytes_);
+      }
+      return tensor_;
+    }
+    // Not for much less than there is room for: nobody else could have that memory as long as the tensor lives.
+    if (!order_.backward && iterations > capacity_ / 2) return tensor_.Slice(0, iterations);
+    const tensorflow::Tensor whole = tensor_;
+    const auto* rows = static_cast<const char*>(whole.data());
+    TF_RETURN_IF_ERROR(Resize(ctx, iterations));
+    for (std::int64_t i = 0; i < iterations; ++i) {
+      std::memcpy(At(order_.backward ? iterations - 1 - i : i), rows + i * bytes_, bytes_);
+    }
+    return tensor_;
+  }
+
+ private:
+  static constexpr std::int64_t kFewRows = 16;
+
+  bool grows() const { return count_ < 0; }
+  bool numbered() const { return order_.numbered_by >= 0; }
+
+  char* At(std::int64_t number) const { return first_ + number * step_; }
+
+  // New memory for so many rows, in the order of iterations.
+  absl::Status Resize(tensorflow::OpKernelContext* ctx, std::int64_t rows) {
+    tensorflow::TensorShape shape = shape_;
+    TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, rows));
+    tensorflow::Tensor tensor;
+    TF_RETURN_IF_ERROR(ctx->allocate_temp(type_, shape, &tensor));
+    tensor_ = tensor;
+    first_ = static_cast<char*>(tensor.data());
+    step_ = bytes_;
+    capacity_ = rows;
+    return absl::OkStatus();
+  }
+
+  int result_;  // of the body
+  int count_;   // the op's input with the number of rows; -1: it grows
+  Row order_;
+  tensorflow::DataType type_;
+  tensorflow::TensorShape shape_;  // of a row
+  std::int64_t bytes_;
+  tensorflow::Tensor tensor_;
+  char* first_ = nullptr;  // row, in the order of iterations or of numbers
+  std::int64_t step_ = 0;  // bytes from one to the next
+  std::int64_t capacity_ = 0;
+  char* row_ = nullptr;
+  std::vector<bool> written_;  // if numbered
+};
+
+}  // namespace tf_stitch
