@@ -23,7 +23,8 @@ from tf_stitch.integration.controls import NOT_NAMED, SKIPPED
 from tf_stitch.integration.graph_item import GraphItem, OutputType
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.regions import Key
-from tf_stitch.integration.report import GraphEntry, write_report
+from tf_stitch.integration.report import write_report
+from tf_stitch.integration.report_entries import GraphEntry
 from tf_stitch.integration.rewriter import SMALL_ELEMENTS
 from tf_stitch.integration.session import Session
 from tf_stitch.pipeline import CompileOptions, compile_region

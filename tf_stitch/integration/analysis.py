@@ -21,7 +21,8 @@ from tf_stitch.integration.loose_constants import loosen_constants
 from tf_stitch.integration.node_entries import node_entries
 from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import GraphEntry, LoopEntry, RegionEntry, Report
+from tf_stitch.integration.report import Report
+from tf_stitch.integration.report_entries import GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import legalizations
 from tf_stitch.ir.bind import bind

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.integration.report import BuildEntry, KernelEntry, LaunchEntry, TuneEntry
+from tf_stitch.integration.report_entries import BuildEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes, shared_bytes

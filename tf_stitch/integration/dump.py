@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.integration.report import NodeEntry
+from tf_stitch.integration.report_entries import NodeEntry
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.kernel_ir.text_format import format_program

@@ -16,7 +16,7 @@ from tf_stitch.integration.loop_folding import fold_sized_loops
 from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_unrolling import unroll_loops
 from tf_stitch.integration.native_loops import native_loops
-from tf_stitch.integration.report import LoopEntry
+from tf_stitch.integration.report_entries import LoopEntry
 from tf_stitch.integration.sized_loops import SizedLoops, legalizations
 from tf_stitch.integration.while_node import NativeLoop
 

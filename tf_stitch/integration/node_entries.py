@@ -8,7 +8,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.integration.graph_validation import STITCH_OPS
-from tf_stitch.integration.report import NodeEntry
+from tf_stitch.integration.report_entries import NodeEntry
 
 
 def node_entries(graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str]) -> list[NodeEntry]:

@@ -17,7 +17,8 @@ from tf_stitch.integration.pattern_fuel import PatternFuel
 from tf_stitch.integration.prebuild import Prebuilder, Traits
 from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.report import BuildEntry, KernelEntry, Report
+from tf_stitch.integration.report import Report
+from tf_stitch.integration.report_entries import BuildEntry, KernelEntry
 from tf_stitch.integration.shape_family import ShapeFamily
 from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols

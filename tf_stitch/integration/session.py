@@ -37,15 +37,8 @@ from tf_stitch.integration.py_function import py_function_node
 from tf_stitch.integration.region_builder import CPU_ORDINAL
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key, variable_key
 from tf_stitch.integration.regions import Key, RegionRegistry
-from tf_stitch.integration.report import (
-    CudaGraphs,
-    GraphEntry,
-    GuardEntry,
-    LoopEntry,
-    RegionEntry,
-    Report,
-    write_report,
-)
+from tf_stitch.integration.report import Report, write_report
+from tf_stitch.integration.report_entries import CudaGraphs, GraphEntry, GuardEntry, LoopEntry, RegionEntry
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.sized_loops import legalizations, put_back_loops
 from tf_stitch.integration.stitch_node import stitch_node

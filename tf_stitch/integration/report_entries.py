@@ -1,0 +1,232 @@
+"""What the report says, as plain data: an entry for each graph, node, loop, region, kernel, executable and measurement.
+Entries are frozen, for they say what happened; a RegionEntry alone is not, whose counts are known last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tf_stitch.planning.tuned_templates import TunedTemplate
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """One TensorFlow node of a graph: the region that holds it, or the reason why none does.
+
+    Attributes:
+        inputs: places in the graph's list of the nodes whose data it reads.
+    """
+
+    name: str
+    op: str
+    region: int | None
+    reason: str | None
+    inputs: list[int]
+
+
+@dataclass(frozen=True)
+class LoopEntry:
+    """One while loop: how many copies of its body stand in its place, or why it is a loop still. Neither: it runs
+    as one op, whose `regions` are the loop as a whole, its body and its condition; or its length is a size, and its
+    region writes it out for each."""
+
+    name: str
+    steps: int | None
+    reason: str | None
+    regions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphEntry:
+    """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
+    empty where loops are left alone."""
+
+    graph: str
+    device: str
+    nodes: list[NodeEntry]
+    stitched_nodes: int
+    regions: list[int]
+    left_out: dict[str, int]
+    milliseconds: float
+    loops: list[LoopEntry] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CudaGraphs:
+    """CUDA graphs of a region's executables.
+
+    Attributes:
+        graphs: made, one an executable.
+        instances: made of them: one for each set of addresses, up to a few.
+        making_us: microseconds that the host spent making both.
+        launches: of instances; the runs before the first one went step by step.
+        host_us: microseconds that the host spent for a launch, new addresses included; 0.0 without launches.
+        known: launches of an instance that had all addresses already.
+        known_us: microseconds that the host spent for one of these.
+        updates: nodes that got new addresses.
+        failures: executables whose steps are launched one by one because no graph could be made of them.
+        error: why, the last time; "" if that never happened.
+    """
+
+    graphs: int
+    instances: int
+    making_us: float
+    launches: int
+    host_us: float
+    known: int
+    known_us: float
+    updates: int
+    failures: int
+    error: str
+
+
+@dataclass
+class RegionEntry:
+    """One region. `wrap` is "native" or "py_function"; the counts are filled in when the report is made.
+
+    Attributes:
+        runs: calls that ran its kernels; of a loop's body, iterations that did.
+        fallbacks: calls that ran TensorFlow's ops because the kernels could not.
+        original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
+        executables: shape signatures it has run with.
+        builds: times it waited for a compiler: once for its first sizes, once for all others.
+        cuda_graphs: None on a CPU, and where it has not run.
+    """
+
+    id: int
+    graph: str
+    device: str
+    wrap: str
+    nodes: dict[str, str]  # TensorFlow node -> op
+    inputs: int
+    variables: int
+    outputs: int
+    executables: int = 0
+    builds: int = 0
+    runs: int = 0
+    fallbacks: int = 0
+    original_runs: int = 0
+    cuda_graphs: CudaGraphs | None = None
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel of one executable of a region, or one library call: its rule is "library", its symbol what it does.
+
+    Attributes:
+        build: which executable of the region, from 0.
+        pattern: its number among kernels and library calls of more than one node, in TF_STITCH_FUEL's order, of several
+            that were joined the first; None: it has one node.
+        launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
+        nodes: TensorFlow nodes whose values it computes.
+        node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
+        schemes: how many values it hands on in each way.
+        predicted_us: by the model; of a library call by measured times of products, where the device has them.
+        measured_us: by execution, where an earlier process did that.
+        bytes: of its parameters, each moved once, or twice where updated.
+        scratch_bytes: of the arrays that one of its blocks works in.
+        shared_bytes: of those, what is in a GPU's shared memory.
+        requested_bytes: of these if every array had memory of its own (FusionStitching, Table 4: alloc/req is
+            scratch_bytes / requested_bytes).
+        registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
+        compositions: how it composes its ops (schedule/composition.py).
+        template: its schedule as a template (schedule/templates.py).
+        chosen_by: who chose that: "rule", "tuned" or "forced"; of joined kernels several with "+" between.
+    """
+
+    region: int
+    build: int
+    pattern: int | None
+    device: str
+    symbol: str
+    launch: str
+    rule: str
+    domain: list[int]
+    nodes: list[str]
+    node_schemes: dict[str, str]
+    schemes: dict[str, int]
+    predicted_us: float
+    measured_us: float | None
+    bytes: int
+    scratch_bytes: int
+    shared_bytes: int
+    requested_bytes: int = 0
+    registers: int | None = None
+    spilled_bytes: int | None = None
+    compositions: list[str] = field(default_factory=list)
+    template: str = ""
+    chosen_by: str = "rule"
+
+
+@dataclass(frozen=True)
+class LaunchEntry:
+    """One launch: its symbol in the source, and how it is launched.
+
+    Attributes:
+        buffers: dtype, elements, and whether it is read, of every parameter.
+        cooperative: its blocks wait for each other, at a counter that its last parameter points to.
+        static_shared_bytes: what its reductions take beside `shared_bytes`, by the compiler.
+    """
+
+    symbol: str
+    grid: int
+    threads: int
+    shared_bytes: int
+    buffers: list[tuple[str, int, bool]]
+    cooperative: bool = False
+    static_shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class BuildEntry:
+    """One executable: a region for one shape signature.
+
+    Attributes:
+        source: name of the kernels' file in sources/; None where no kernel is needed.
+        arena_bytes: device memory for what one kernel hands to another.
+        live_bytes: of that, what has to be there at one time: no arena for these kernels could be smaller.
+        without_kernel: why no kernel is theirs -> TensorFlow nodes of the region.
+    """
+
+    region: int
+    shapes: list[list[int]]
+    cached: bool
+    solver: dict[str, Any] | None
+    seconds: dict[str, float]
+    source: str | None
+    launches: list[LaunchEntry]
+    arena_bytes: int
+    live_bytes: int
+    without_kernel: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class GuardEntry:
+    """A region timed against the TensorFlow ops it replaced, for one shape signature: medians, in microseconds.
+
+    Attributes:
+        chosen: what runs from then on, "stitched" or "original".
+    """
+
+    region: int
+    device: str
+    shapes: list[list[int]]
+    stitched_us: float
+    original_us: float
+    chosen: str
+
+
+@dataclass(frozen=True)
+class TuneEntry(TunedTemplate):
+    """Templates tried for one pattern, in the background.
+
+    Attributes:
+        kernel: what it computes, by the user's nodes.
+        failed: templates that could not be built or timed.
+        seconds: that it took.
+    """
+
+    kernel: str
+    failed: int
+    seconds: float
