@@ -108,10 +108,10 @@ class _Hoister:
 
     def take_places(self, frame: LoopFrame) -> None:
         """Has the number of an element that each iteration sets come from outside, as other numbers do."""
-        variables, defs = LoopVariables(frame), {node.name: node for node in frame.nodes}
+        variables = LoopVariables(frame)
         enter = frame.of(ENTERS)[0]
         for node in frame.of(("TensorListSetItem",)):
-            place = number_in(defs, variables.seen_through(node.input[1]))
+            place = number_in(variables.defs, variables.seen_through(node.input[1]))
             if place is not None and node.name not in self.gone:
                 number = constant(f"{node.name}/tfs_place", place, enter)
                 self._new.append(number)

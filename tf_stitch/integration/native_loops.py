@@ -16,8 +16,10 @@ from tf_stitch.frontend.tensorflow.importer import TypesOf, device_type
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.integration.control_context import Context, control_contexts, frame_names
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.enclosing_graph import EnclosingGraph
 from tf_stitch.integration.graph_item import OutputType
-from tf_stitch.integration.loop_cut import ListResult, LoopCut, StackedList
+from tf_stitch.integration.loop_cut import LoopCut
+from tf_stitch.integration.loop_lists import ListResult, StackedList
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.while_node import REGIONS, NativeLoop, while_node
 
@@ -125,14 +127,15 @@ class _Graph:
         name = f"{frame.name}/stitched"
         if name in self._defs:
             raise UnsupportedError(f"a node is called {name}")
-        cut = LoopCut(frame, self._imported, self.types, self._defs, self._users, self._lists)
+        around = EnclosingGraph(frame.name, self._imported, self.types, self._defs, self._users)
+        cut = LoopCut(frame, around, self._lists)
         loop = cut.loop(name)
-        if not _alive_together(frame, [*cut.new.values(), while_node(loop)], contexts):
+        if not _alive_together(frame, [*around.new.values(), while_node(loop)], contexts):
             raise UnsupportedError("it is in a branch")
         if controls.take(REGIONS) < REGIONS:
             raise UnsupportedError(controls.out_of_fuel)
-        self._new += [*cut.new.values(), while_node(loop)]
-        self._new_types |= {new: cut.types(new) for new in cut.new}
+        self._new += [*around.new.values(), while_node(loop)]
+        self._new_types |= {new: around.types(new) for new in around.new}
         self._new_types[name] = list(loop.result_types)
         inside = {node.name for node in frame.nodes}
         self._gone |= inside

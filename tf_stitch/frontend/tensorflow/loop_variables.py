@@ -41,10 +41,10 @@ class LoopVariable:
 
 
 class LoopVariables:
-    """Of one loop."""
+    """Of one loop. `defs` are all its nodes by name, in topological order; `all` its variables."""
 
     def __init__(self, frame: LoopFrame) -> None:
-        self._defs = {node.name: node for node in frame.nodes}
+        self.defs = {node.name: node for node in frame.nodes}
         switches = {producer_of(n.input[0]): n for n in frame.of(SWITCHES)}
         exits: dict[str, list[Any]] = {}
         for node in frame.of(EXITS):
@@ -54,7 +54,7 @@ class LoopVariables:
             switch = switches.get(merge)
             value = "" if switch is None else f"{switch.name}:1"
             ends = () if switch is None else tuple(exits.get(switch.name, ()))
-            self.all.append(LoopVariable(merge, self._defs[enter], value, self.seen_through(back), ends))
+            self.all.append(LoopVariable(merge, self.defs[enter], value, self.seen_through(back), ends))
 
     @cached_property
     def by_tensor(self) -> dict[str, LoopVariable]:
@@ -64,14 +64,14 @@ class LoopVariables:
     def seen_through(self, tensor: str) -> str:
         """The tensor that Identity nodes of the loop pass on."""
         tensor = canonical_tensor(tensor)
-        while (node := self._defs.get(producer_of(tensor))) is not None and node.op == "Identity":
+        while (node := self.defs.get(producer_of(tensor))) is not None and node.op == "Identity":
             tensor = canonical_tensor(node.input[0])
         return tensor
 
     def from_outside(self, tensor: str) -> str | None:
         """The tensor outside of the loop that this one is in every iteration, or None."""
         tensor = self.seen_through(tensor)
-        node = self._defs.get(producer_of(tensor))
+        node = self.defs.get(producer_of(tensor))
         if node is not None and node.op in ENTERS:
             return canonical_tensor(node.input[0])
         variable = self.by_tensor.get(tensor)
