@@ -158,7 +158,7 @@ def test_a_pending_body_runs_the_original_ops(regions: Regions, kernel: Symbols)
     assert reasons == [""]
 
 
-def original_count() -> bytes:
+def original_count(step: Callable[[tf.Tensor], tf.Tensor] = lambda i: i + 1) -> bytes:
     """TensorFlow's own nodes of a loop that counts, as a serialized FunctionDef."""
     v1 = tf.compat.v1
     graph, lowered = tf.Graph(), v1.control_flow_v2_enabled()
@@ -166,7 +166,7 @@ def original_count() -> bytes:
     try:
         with graph.as_default():
             i, n = (v1.placeholder(tf.int32, [], name=name) for name in "in")
-            count = v1.while_loop(lambda i: i < n, lambda i: i + 1, [i])
+            count = v1.while_loop(lambda i: i < n, step, [i])
     finally:
         if lowered:
             v1.enable_control_flow_v2()
@@ -211,6 +211,20 @@ def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: 
     assert counts["runs"] + counts["originals"] == calls
     assert counts["iterations"] == 20 * counts["runs"]
     assert not [o for o in regions.library.guard_outcomes() if o.region in (loop.body, loop.condition)]
+
+
+def test_nodes_that_fail_cancel_themselves_alone(regions: Regions, kernel: Symbols, guard: None) -> None:
+    """An experiment of the guard: the kernels run in their place, and look whether the step was cancelled."""
+    own = original_count(lambda i: i + tf.reshape(tf.range(i + 2), []))
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel), original=lambda reason: own)
+
+    @tf.function
+    def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        return loop(i, n, types=[tf.int32])[0]
+
+    for _ in range(DECIDED):
+        assert int(run(tf.constant(0), tf.constant(20))) == 20
+    assert loop.counts()["runs"] == DECIDED
 
 
 def test_threads_share_a_node(regions: Regions, kernel: Symbols) -> None:

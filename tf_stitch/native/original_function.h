@@ -1,9 +1,11 @@
 // A region's own TensorFlow nodes as a function that runs inside the op, on its device.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/cpu_info.h"
@@ -121,12 +123,16 @@ class OriginalFunction {
     std::function<void(std::function<void()>)> runner = [](std::function<void()> work) { work(); };
     if (parallel) runner = [](std::function<void()> work) { ParallelNodes()->Schedule(std::move(work)); };
     tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
-    options.cancellation_manager = ctx->cancellation_manager();
+    // Nodes that fail cancel what they share a manager or a rendezvous with: no more than themselves, since the kernels
+    // may run in their place.
+    std::optional<tensorflow::CancellationManager> cancellation;
+    if (tensorflow::CancellationManager* step = ctx->cancellation_manager()) {
+      options.cancellation_manager = &cancellation.emplace(step);
+    }
     options.step_container = ctx->step_container();
     options.stats_collector = ctx->stats_collector();
     options.runner = &runner;
     options.run_all_kernels_inline = !parallel;
-    options.rendezvous = ctx->rendezvous();
     options.create_rendezvous = on_gpu_;  // for edges between its two memories
 
     std::vector<tensorflow::Tensor> inputs(ctx->num_inputs());
