@@ -78,10 +78,12 @@ def test_tensorflow_imported_before() -> None:
     assert result.stdout.split("\n")[:2] == ["session True False", "closed True"], result.stderr
 
 
-def test_active_while_the_programs_exit_handlers_run() -> None:
+@pytest.mark.parametrize("background", ["0", "1"])
+def test_active_while_the_programs_exit_handlers_run(background: str) -> None:
+    """They meet a new shape, when no thread can be started any more."""
     early = "import atexit; atexit.register(lambda: print(f(tf.ones([5])).numpy()[4]))\n"
     late = "f = tf.function(lambda x: tf.nn.relu(x) * 2.0 + 1.0, [tf.TensorSpec([None])])\nf(tf.ones([4]))\n"
-    result = run(START + early + "import tensorflow as tf\n" + late, TF_STITCH="1")
+    result = run(START + early + "import tensorflow as tf\n" + late, TF_STITCH="1", TF_STITCH_ASYNC=background)
     assert result.stdout == "3.0\n", result.stderr
     assert result.stderr.strip().endswith("0 fallbacks")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from tf_stitch.errors import StitchError
@@ -57,11 +58,14 @@ class Prebuilder:
             others = [(n, s) for n, region in self._groups[group].items()
                       if n != number and (s := _shapes(region, sizes)) is not None]
         for other, its_shapes in others:
-            self._pool.submit(self._build, other, device, its_shapes, traits)
+            self.submit(partial(self._build, other, device, its_shapes, traits))
 
-    def submit(self, build: Callable[[], T]) -> Future[T]:
-        """Runs `build` beside the program, after what was submitted before."""
-        return self._pool.submit(build)
+    def submit(self, build: Callable[[], T]) -> Future[T] | None:
+        """Runs `build` beside the program, after what was submitted before. None if the program ends."""
+        try:
+            return self._pool.submit(build)
+        except RuntimeError:  # no more threads
+            return None
 
     def _build(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
         try:

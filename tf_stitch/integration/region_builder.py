@@ -213,7 +213,8 @@ class RegionBuilder:
         if family.prepared != family.changing:
             family.prepared = family.changing
             work = partial(self._prepare, place, shapes, family.changing, options)
-            family.preparation = Preparation(work, self._behind.submit(work))
+            future = self._behind.submit(work)
+            family.preparation = None if future is None else Preparation(work, future)
         return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
 
     def _prepare(self, place: PlacedRegion, shapes: Shapes, changing: frozenset[str], options: CompileOptions) -> None:

@@ -126,7 +126,7 @@ class RegionRegistry:
         return built
 
     def build_later(self, number: int, device: int, key: Key) -> Built:
-        """As build, but in the background.
+        """As build, but in the background unless the program ends.
 
         Raises:
             BuildPending: it is not built yet.
@@ -137,7 +137,10 @@ class RegionRegistry:
             new = future is None
             if future is None:
                 future = self._prebuilder.submit(lambda: self._find(number, device, key))
+            if future is not None:
                 self._pending[number, device, key] = future
+        if future is None:
+            return self.build(number, device, key)
         if new:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
         if not future.done():
