@@ -19,10 +19,14 @@ SMALL_ROWS = 512
 """Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not
 of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
-FEW_ROWS = range(8, 129)
-"""Rows of all left matrices of products that are small although they multiply more: those whose right matrix stays in a
-core's cache, or is transposed. TensorFlow transposes it first, in one thread, 1.3 ns an element: 64x2048 by 2048x2048
-took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with AVX-512)."""
+FEW_ROWS = range(8, 33)
+"""Rows of all left matrices of products that are small although they multiply more, since the right matrix stays in a
+core's cache. With 80 and 128 rows, which oneDNN multiplies as fast, a train step of BERT took a tenth longer."""
+
+SOME_ROWS = range(8, 65)
+"""As FEW_ROWS, where the right matrix is larger and transposed. TensorFlow transposes it first, in one thread, 1.3 ns
+an element: 64x2048 by 2048x2048 took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with
+AVX-512)."""
 
 CACHED_ELEMENTS = 1 << 18
 """Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
@@ -67,4 +71,6 @@ def _is_small(product: Node) -> bool:
     rows = product.type.numel // max(columns, 1)
     if max(rows, terms) <= SMALL_ROWS and product.type.numel * terms <= SMALL_TERMS:
         return True
-    return rows in FEW_ROWS and (product.attrs.transpose_b or terms * columns <= CACHED_ELEMENTS)
+    if terms * columns <= CACHED_ELEMENTS:
+        return rows in FEW_ROWS
+    return rows in SOME_ROWS and product.attrs.transpose_b
