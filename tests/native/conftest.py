@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import itertools
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,14 @@ def library() -> OpLibrary:
 @pytest.fixture(scope="session")
 def regions(library: OpLibrary) -> Regions:
     return Regions(library)
+
+
+@pytest.fixture
+def guard(regions: Regions) -> Iterator[None]:
+    """Regions are timed against their own nodes, series following each other at once."""
+    regions.library.enable_guard(True, apart=0)
+    yield
+    regions.library.enable_guard(False)
 
 
 @pytest.fixture(scope="session")

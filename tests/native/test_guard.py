@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,13 +42,6 @@ Symbols = Callable[[str], int]
 @pytest.fixture(scope="module")
 def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
     return compile_c(KERNELS)
-
-
-@pytest.fixture
-def guard(regions: Regions) -> Iterator[None]:
-    regions.library.enable_guard(True, apart=0)
-    yield
-    regions.library.enable_guard(False)
 
 
 def definition(function: Callable[..., Any], *specs: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,13 +36,6 @@ from tf_stitch.native.bindings import FallbackCall
 @pytest.fixture(scope="module")
 def kernel(compile_c: Callable[[str], Symbols]) -> Symbols:
     return compile_c(KERNELS)
-
-
-@pytest.fixture
-def guard(regions: Regions) -> Iterator[None]:
-    regions.library.enable_guard(True, apart=0)
-    yield
-    regions.library.enable_guard(False)
 
 
 def test_inputs_of_a_graph_are_not_written(regions: Regions, kernel: Symbols) -> None:

@@ -20,6 +20,7 @@ from tf_stitch.frontend.tensorflow.loop_lists import CREATORS, RULES
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType, as_tensorflow
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.rewired_graph import rewired_graph
 from tf_stitch.integration.sized_loops import Size, SizedLoop, SizedLoops, loop_node, most_common_device
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
@@ -126,15 +127,7 @@ class _Graph:
         self.sized[name] = found
 
     def rewritten(self, graph_def: GraphDef) -> GraphDef:
-        out = GraphDef()
-        out.CopyFrom(graph_def)
-        del out.node[:]
-        for source in [*(n for n in graph_def.node if n.name not in self._gone), *self._new]:
-            node = out.node.add()
-            node.CopyFrom(source)
-            data = [self._renamed.get(canonical_tensor(t), t) for t in source.input if not t.startswith("^")]
-            waits = dict.fromkeys(self._renamed.get(t, t) for t in source.input if t.startswith("^"))
-            node.input[:] = [*data, *waits]
+        out = rewired_graph(graph_def, self._gone, self._new, self._renamed)
         prune(out, graph_def, self._preserved)
         return out
 

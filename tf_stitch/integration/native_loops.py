@@ -21,6 +21,7 @@ from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cut import LoopCut
 from tf_stitch.integration.loop_lists import ListResult, StackedList
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.rewired_graph import rewired_graph
 from tf_stitch.integration.while_node import REGIONS, NativeLoop, while_node
 
 
@@ -130,12 +131,13 @@ class _Graph:
         around = EnclosingGraph(frame.name, self._imported, self.types, self._defs, self._users)
         cut = LoopCut(frame, around, self._lists)
         loop = cut.loop(name)
-        if not _alive_together(frame, [*around.new.values(), while_node(loop)], contexts):
+        new = [*around.new.values(), while_node(loop)]
+        if not _alive_together(frame, new, contexts):
             raise UnsupportedError("it is in a branch")
         if controls.take(REGIONS) < REGIONS:
             raise UnsupportedError(controls.out_of_fuel)
-        self._new += [*around.new.values(), while_node(loop)]
-        self._new_types |= {new: around.types(new) for new in around.new}
+        self._new += new
+        self._new_types |= {added: around.types(added) for added in around.new}
         self._new_types[name] = list(loop.result_types)
         inside = {node.name for node in frame.nodes}
         self._gone |= inside
@@ -161,20 +163,6 @@ class _Graph:
         self._new.append(node)
 
     def rewritten(self, graph_def: GraphDef) -> GraphDef:
-        out = GraphDef()
-        out.CopyFrom(graph_def)
-        del out.node[:]
-        for source in [*(n for n in graph_def.node if n.name not in self._gone), *self._new]:
-            node = out.node.add()
-            node.CopyFrom(source)
-            data = [self._name(canonical_tensor(t), t) for t in source.input if not t.startswith("^")]
-            waits = dict.fromkeys(self._renamed.get(t, t) for t in source.input if t.startswith("^"))
-            node.input[:] = [*data, *waits]
+        out = rewired_graph(graph_def, self._gone, self._new, self._renamed)
         prune(out, graph_def, self._preserved)
         return out
-
-    def _name(self, tensor: str, otherwise: str) -> str:
-        """What a tensor is called now: a list that one loop leaves as it is may come from another."""
-        while tensor in self._renamed:
-            tensor = otherwise = self._renamed[tensor]
-        return otherwise

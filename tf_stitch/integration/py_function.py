@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.ops import script_ops
 
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.integration.region_graph import RegionGraph
-from tf_stitch.integration.rewriter import tf_enum
 from tf_stitch.integration.stitch_node import input_types
 
 _keep: list[Callable[..., Any]] = []  # TensorFlow holds the functions weakly
@@ -23,7 +23,7 @@ def py_function_node(name: str, region: RegionGraph, function: Callable[..., lis
     node = NodeDef(name=name, op="PyFunc", device=_cpu(device), input=[*region.inputs, *(f"^{c}" for c in controls)])
     node.attr["token"].s = script_ops._py_funcs.insert(function).encode()
     node.attr["Tin"].list.type.extend(input_types(region))
-    node.attr["Tout"].list.type.extend(tf_enum(n.type.dtype) for _, n in region.graph.outputs)
+    node.attr["Tout"].list.type.extend(to_enum(n.type.dtype) for _, n in region.graph.outputs)
     return node
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
-from tf_stitch.frontend.tensorflow.export_table import tf_dtype
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode, canonical_tensor
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
@@ -19,6 +18,7 @@ from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
+from tf_stitch.integration.rewired_graph import rewired_graph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.types import Symbol
@@ -283,15 +283,9 @@ class GraphRewriter:
         nodes = [make_node(r, self._imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
         names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
         tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
-        control = {m: names[id(r)] for m, r in region_of.items()}
-        out = GraphDef()
-        out.CopyFrom(self._graph_def)
-        del out.node[:]
-        keep = [n for n in self._graph_def.node if n.name not in region_of]
-        for source in [*keep, *nodes]:
-            node = out.node.add()
-            node.CopyFrom(source)
-            node.input[:] = _rewired(source.input, tensor, control)
+        control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}
+        out = rewired_graph(self._graph_def, region_of, nodes, tensor | control)
+        for node in out.node:
             _drop_colocation(node, region_of)
         for region in regions:
             for member in region.members:
@@ -336,7 +330,7 @@ class GraphRewriter:
         original = self._defs[node.name]
         stand_in = NodeDef(name=node.name, op="Identity" if len(inputs) == 1 else "IdentityN", device=node.device,
                            input=inputs)
-        types = [tf_enum(v.type.dtype) for v in node.outputs if v is not None]
+        types = [to_enum(v.type.dtype) for v in node.outputs if v is not None]
         if len(types) == 1:
             stand_in.attr["T"].type = types[0]
         else:
@@ -349,11 +343,6 @@ class GraphRewriter:
 def _too_small(weight: int, least: int) -> str:
     work = {0: "no working nodes", 1: "one working node"}.get(weight, f"{weight} working nodes")
     return f"{work} together with what it could be stitched to; TF_STITCH_MIN_REGION is {least}"
-
-
-def tf_enum(dtype: DType) -> Any:
-    """TensorFlow's DataType of an IR dtype."""
-    return tf_dtype(dtype).as_datatype_enum
 
 
 def _users(imported: ImportedGraph) -> dict[str, set[str]]:
@@ -385,17 +374,6 @@ def _is_large(node: ImportedNode) -> bool:
 def _nbytes(node: ImportedNode) -> int:
     """Bytes of its results, 0 if unknown."""
     return sum(v.type.nbytes for v in (*node.outputs, *node.writes.values()) if v is not None and v.type.is_static)
-
-
-def _rewired(inputs: Iterable[str], tensor: dict[str, str], control: dict[str, str]) -> list[str]:
-    data: list[str] = []
-    controls: dict[str, None] = {}
-    for name in inputs:
-        if name.startswith("^"):
-            controls[f"^{control.get(name[1:], name[1:])}"] = None
-        else:
-            data.append(tensor.get(canonical_tensor(name), name))
-    return [*data, *controls]
 
 
 def _drop_colocation(node: NodeDef, gone: dict[str, RegionGraph]) -> None:

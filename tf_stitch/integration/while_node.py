@@ -9,13 +9,12 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import BindError
-from tf_stitch.frontend.tensorflow.dtypes import of_enum
+from tf_stitch.frontend.tensorflow.dtypes import of_enum, to_enum
 from tf_stitch.frontend.tensorflow.loop_shapes import ROWS, STITCH_WHILE
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_roles import LoopRoles, Stack
 from tf_stitch.integration.original_nodes import OriginalNodes, has_products
 from tf_stitch.integration.region_graph import RegionGraph, input_key, output_key
-from tf_stitch.integration.rewriter import tf_enum
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, make_node
@@ -93,7 +92,7 @@ def while_node(loop: NativeLoop) -> NodeDef:
     node = NodeDef(name=loop.name, op=STITCH_WHILE, device=loop.device, input=[*loop.inputs, *loop.controls])
     node.attr["Tin"].list.type.extend(dtype for dtype, _ in loop.input_types)
     node.attr["Tout"].list.type.extend(dtype for dtype, _ in loop.result_types)
-    node.attr["results"].list.type.extend(tf_enum(n.type.dtype) for _, n in loop.body.graph.outputs)
+    node.attr["results"].list.type.extend(to_enum(n.type.dtype) for _, n in loop.body.graph.outputs)
     node.attr["roles"].list.i.extend(loop.roles.encode())
     rows = (role.rows if isinstance(role, Stack) else None for role in loop.roles.outputs)
     node.attr[ROWS].list.i.extend(-1 if count is None else count for count in rows)

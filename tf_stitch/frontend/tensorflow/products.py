@@ -24,9 +24,9 @@ FEW_ROWS = range(8, 33)
 core's cache. With 80 and 128 rows, which oneDNN multiplies as fast, a train step of BERT took a tenth longer."""
 
 SOME_ROWS = range(8, 65)
-"""As FEW_ROWS, where the right matrix is larger and transposed. TensorFlow transposes it first, in one thread, 1.3 ns
-an element: 64x2048 by 2048x2048 took 3.8 ms, 1.3 ms without a transposition, and Eigen takes 1.4 ms (two cores with
-AVX-512)."""
+"""As FEW_ROWS, where the right matrix is larger and transposed, which costs TensorFlow 1.3 ns an element of it more
+whatever the rows, as if one thread transposed it first: 64x2048 by 2048x2048 took 3.8 ms, 1.3 ms without, and Eigen
+1.4 ms (two cores with AVX-512)."""
 
 CACHED_ELEMENTS = 1 << 18
 """Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
