@@ -332,8 +332,8 @@ def programmatic(request: pytest.FixtureRequest, regions: Regions) -> Iterator[b
 
 @waits
 def test_kernels_that_start_early_keep_the_order(regions: Regions, programmatic: bool) -> None:
-    """Buffers are written again as soon as they have been read; the fourth step has two parents, and those after it come
-    after the first ones by way of it alone."""
+    """Buffers are written again as soon as they have been read; the fourth step has two parents, and those after it
+    come after the first ones by way of it alone."""
     steps = [late((INPUT, 0), (ARENA, 0)), late((ARENA, 0), (ARENA, 256)), late((ARENA, 0), (ARENA, 512)),
              late((ARENA, 256), (ARENA, 0)), late((ARENA, 0), (ARENA, 256)), late((ARENA, 512), (OUTPUT, 1)),
              late((ARENA, 256), (OUTPUT, 0))]  # fmt: skip

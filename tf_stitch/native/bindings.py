@@ -224,7 +224,10 @@ class OpLibrary:
         records = []
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
-            records.append(GraphRecord(region, device, *counts[:11], error=error.decode(errors="replace")))
+            (graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic, refused,
+             failures) = counts[:11]
+            records.append(GraphRecord(region, device, graphs, instances, making_ns, launches, host_ns, known, known_ns,
+                                       updates, programmatic, refused, failures, error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records
