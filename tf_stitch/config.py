@@ -60,6 +60,7 @@ class StitchConfig:
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
+        programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
         async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
         ilp_seconds: time limit of one integer program, in seconds.
         tune_seconds: what a process may spend in the background on tuning templates and measuring kernels, in seconds.
@@ -84,6 +85,7 @@ class StitchConfig:
     skip: tuple[str, ...] = ()
     fuel: Fuel | None = None
     cuda_graphs: int = 64
+    programmatic: bool = True
     async_builds: bool = False
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
@@ -200,6 +202,8 @@ VARIABLES: Mapping[str, Variable] = {
                                "first regions, and patterns of the next"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
                                       "how many regions run as CUDA graphs; 0: none (for profilers)"),
+    "TF_STITCH_PROGRAMMATIC": Variable("programmatic", "0, 1", _flag,
+                                       "1 starts kernels of CUDA graphs before those they wait for have ended"),
     "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
                                 "1 runs TensorFlow's own ops while kernels are built in the background"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,

@@ -22,6 +22,7 @@
 #define __restrict__
 #define TFS_INF INFINITY
 template <class T, int N> struct alignas(sizeof(T) * N) tfs_vector { T v[N]; };
+inline void tfs_begin() {}
 
 struct Copy { void* to; const void* from; bool there; };
 struct Thread {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -43,8 +43,35 @@ again:
   ret;
 }
 \0"""
-IMAGE = ctypes.create_string_buffer(PTX, len(PTX))
-SYMBOLS = {name: ctypes.create_string_buffer(name.encode()) for name in ("increment_to", "slow_increment_to")}
+
+# It lets others start at once, waits for those before it, and takes long before it writes: an order that is not kept
+# shows. The variable says that the module's kernels wait.
+WAITING_PTX = b"""
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .global .align 4 .u32 tfs_waits;
+.visible .entry late_increment_to(.param .u64 from, .param .u64 to) {
+  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
+  griddepcontrol.launch_dependents;
+  griddepcontrol.wait;
+  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
+  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
+  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
+  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
+  mov.u32 %n, 50;
+again:
+  ld.volatile.global.f32 %v, [%a0];
+  sub.u32 %n, %n, 1;
+  setp.ne.u32 %p, %n, 0;
+  @%p bra again;
+  add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
+  ret;
+}
+\0"""
+IMAGE, WAITING_IMAGE = (ctypes.create_string_buffer(ptx, len(ptx)) for ptx in (PTX, WAITING_PTX))
+SYMBOLS = {name: ctypes.create_string_buffer(name.encode())
+           for name in ("increment_to", "slow_increment_to", "late_increment_to")}
 
 
 def gpu_executable(
@@ -52,6 +79,7 @@ def gpu_executable(
     steps: Sequence[Sequence[int]],
     arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
+    image: ctypes.Array[ctypes.c_char] = IMAGE,
 ) -> list[int]:
     words = [2, len(arena), *arena, len(outputs)]
     for dims in outputs:
@@ -59,16 +87,26 @@ def gpu_executable(
     words.append(len(state))
     for entry in state:
         words += entry
-    words += [1, ctypes.addressof(IMAGE), len(PTX), len(steps)]
+    words += [1, ctypes.addressof(image), len(image), len(steps)]
     for step in steps:
         words += step
     return words
 
 
 def increment(source: tuple[int, int], target: tuple[int, int], blocks: int = 1, cooperative: int = 0,
-              shared: int = 0, kernel: str = "increment_to") -> list[int]:  # fmt: skip
+              shared: int = 0, kernel: str = "increment_to", threads: int = 8) -> list[int]:  # fmt: skip
     symbol = ctypes.addressof(SYMBOLS[kernel])
-    return [1, 0, symbol, blocks, 1, 1, 8, 1, 1, shared, cooperative, 2, *source, *target, 0]
+    return [1, 0, symbol, blocks, 1, 1, threads, 1, 1, shared, cooperative, 2, *source, *target, 0]
+
+
+def late(source: tuple[int, int], target: tuple[int, int], threads: int = 8) -> list[int]:
+    return increment(source, target, kernel="late_increment_to", threads=threads)
+
+
+def product(size: int, *operands: tuple[int, int]) -> list[int]:
+    """Of square matrices."""
+    layouts = [0, size, size * size] * 3
+    return [4, 1, 1, size, size, size, *layouts, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
 
 
 def ramp() -> tf.Tensor:
@@ -225,6 +263,7 @@ def test_graphs_are_counted_by_region(regions: Regions) -> None:
         np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8) + 3)
     [record] = [r for r in regions.library.graphs() if r.region == region]
     assert (record.graphs, record.launches, record.failures, record.error) == (1, 12 - 3, 0, "")
+    assert record.programmatic == 0, "these kernels do not wait by themselves"
     assert 1 <= record.instances <= 4
     assert record.making_ns > 0
     assert record.host_ns >= record.known_ns
@@ -265,14 +304,9 @@ def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> Non
     size = 512
     x = tf.random.normal([size, size])
     tf.matmul(x, x)  # TensorFlow loads cuBLASLt
-
-    def product(*operands: tuple[int, int]) -> list[int]:
-        layouts = [0, size, size * size] * 3
-        return [4, 1, 1, size, size, size, *layouts, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
-
     part = size * size * 4
-    steps = [product((INPUT, 0), (INPUT, 0), (ARENA, 0)), product((INPUT, 0), (INPUT, 0), (ARENA, part)),
-             product((ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
+    steps = [product(size, (INPUT, 0), (INPUT, 0), (ARENA, 0)), product(size, (INPUT, 0), (INPUT, 0), (ARENA, part)),
+             product(size, (ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
     edges = [0, 0, 2, 0, 1]
     region = regions.add(lambda key: [*gpu_executable([[size, size]], steps, arena=(part, part)), *edges])
     square = x.numpy().astype(np.float64) @ x.numpy()
@@ -281,3 +315,62 @@ def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> Non
         assert np.abs(got - square @ square).max() < 2e-2 * np.abs(square @ square).max()
     [record] = [r for r in regions.library.graphs() if r.region == region]
     assert (record.graphs, record.failures, record.error) == (1, 0, "")
+
+
+GPUS = tf.config.list_physical_devices("GPU")
+waits = pytest.mark.skipif(
+    not GPUS or tf.config.experimental.get_device_details(GPUS[0]).get("compute_capability", (0, 0)) < (9, 0),
+    reason="kernels wait by themselves from compute capability 9.0 on")
+
+
+@pytest.fixture(params=[True, False])
+def programmatic(request: pytest.FixtureRequest, regions: Regions) -> Iterator[bool]:
+    regions.library.set_graphs(64, request.param)
+    yield request.param
+    regions.library.set_graphs(64, True)
+
+
+@waits
+def test_kernels_that_start_early_keep_the_order(regions: Regions, programmatic: bool) -> None:
+    """Buffers are written again as soon as they have been read; the fourth step has two parents, and those after it
+    come after the first ones by way of it alone."""
+    steps = [late((INPUT, 0), (ARENA, 0)), late((ARENA, 0), (ARENA, 256)), late((ARENA, 0), (ARENA, 512)),
+             late((ARENA, 256), (ARENA, 0)), late((ARENA, 0), (ARENA, 256)), late((ARENA, 512), (OUTPUT, 1)),
+             late((ARENA, 256), (OUTPUT, 0))]  # fmt: skip
+    before = [[], [0], [0], [1, 2], [3], [2], [4]]
+    edges = [word for some in before for word in (len(some), *some)]
+    region = regions.add(
+        lambda key: [*gpu_executable([[8], [8]], steps, arena=(256 * 3,), image=WAITING_IMAGE), *edges])
+    inputs = [ramp() + float(i) for i in range(9)]
+    for run in range(200):
+        i = run % 9
+        last, side = regions.call(region, [inputs[i]], types=[tf.float32, tf.float32])
+        np.testing.assert_array_equal(last, np.arange(8) + i + 5)
+        np.testing.assert_array_equal(side, np.arange(8) + i + 3)
+    [record] = [r for r in regions.library.graphs() if r.region == region]
+    assert (record.graphs, record.refused, record.failures, record.error) == (1, 0, 0, "")
+    assert record.programmatic == (sum(map(len, before)) if programmatic else 0)
+    assert record.updates > 0
+
+
+@waits
+def test_kernels_start_before_products_and_memsets_end_as_far_as_they_can(regions: Regions, programmatic: bool) -> None:
+    """The kernel after a product starts early, the one after a memset and the product itself do not."""
+    size = 16
+    weights = tf.eye(size)[::-1] * 2.0
+    tf.matmul(weights, weights)  # TensorFlow loads cuBLASLt
+    part, threads = size * size * 4, size * size
+    steps = [late((INPUT, 0), (ARENA, 0), threads), product(size, (ARENA, 0), (INPUT, 1), (ARENA, part)),
+             late((ARENA, part), (OUTPUT, 0), threads), [2, ARENA, 0, part, 0], late((ARENA, 0), (OUTPUT, 1), threads)]
+    region = regions.add(lambda key: gpu_executable([[size, size], [size, size]], steps, arena=(2 * part,),
+                                                    image=WAITING_IMAGE))  # fmt: skip
+    values = [np.arange(size * size, dtype=np.float32).reshape(size, size) % 100 + i for i in range(9)]
+    inputs = [tf.constant(value) * 1.0 for value in values]
+    for run in range(100):
+        i = run % 9
+        result, ones = regions.call(region, [inputs[i], weights], types=[tf.float32, tf.float32])
+        np.testing.assert_array_equal(result, (values[i] + 1)[:, ::-1] * 2 + 1)
+        np.testing.assert_array_equal(ones, np.ones([size, size]))
+    [record] = [r for r in regions.library.graphs() if r.region == region]
+    assert (record.graphs, record.refused, record.failures, record.error) == (1, 0, 0, "")
+    assert record.programmatic == programmatic

@@ -104,6 +104,7 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) ->
         yield from (f"#ifndef {blocks}", f"#define {blocks} {resident}", "#endif")
     yield (f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
+    yield "  tfs_begin();"
     yield "  long long block = blockIdx.x;"
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
         yield f"  if (block < {grid}) {{ {call}; return; }}"

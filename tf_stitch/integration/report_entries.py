@@ -64,7 +64,9 @@ class CudaGraphs:
         host_us: microseconds that the host spent for a launch, new addresses included; 0.0 without launches.
         known: launches of an instance that had all addresses already.
         known_us: microseconds that the host spent for one of these.
-        updates: nodes that got new addresses.
+        updates: steps that got new addresses.
+        programmatic: edges of the graphs by which a kernel is started beside the one it depends on.
+        refused: graphs made without such edges, because none could be made with them.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: why, the last time; "" if that never happened.
     """
@@ -77,6 +79,8 @@ class CudaGraphs:
     known: int
     known_us: float
     updates: int
+    programmatic: int
+    refused: int
     failures: int
     error: str
 

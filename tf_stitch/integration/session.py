@@ -72,7 +72,7 @@ class Session:
         self._controls = Controls(config)
         self._libraries = Libraries(config.scope, native, self.report)
         if native is not None:
-            native.set_graph_limit(config.cuda_graphs)
+            native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
         self._originals: dict[int, OriginalNodes] = {}
         self._graphs = itertools.count()
@@ -312,9 +312,11 @@ class Session:
             found.setdefault(record.region, []).append(record)
         for entry in self.report.regions:
             entry.cuda_graphs = _cuda_graphs(found[entry.id]) if entry.id in found else None
-            if entry.cuda_graphs is not None and entry.cuda_graphs.failures:
-                self.report.fallback("cuda graph", self._where(entry.id), entry.cuda_graphs.error,
-                                     "its steps are launched one by one")
+            graphs = entry.cuda_graphs
+            if graphs is not None and (graphs.failures or graphs.refused):
+                self.report.fallback("cuda graph", self._where(entry.id), graphs.error,
+                                     "its steps are launched one by one" if graphs.failures else
+                                     "its kernels start one after the other")
 
     def _report_name(self) -> str:
         """A forked child's report goes beside its parent's."""
@@ -338,7 +340,9 @@ def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
                       making_us=_micros(sum(r.making_ns for r in records)),
                       launches=launches, host_us=_micros(sum(r.host_ns for r in records), launches),
                       known=known, known_us=_micros(sum(r.known_ns for r in records), known),
-                      updates=sum(r.updates for r in records), failures=sum(r.failures for r in records),
+                      updates=sum(r.updates for r in records),
+                      programmatic=sum(r.programmatic for r in records), refused=sum(r.refused for r in records),
+                      failures=sum(r.failures for r in records),
                       error=next((r.error for r in records if r.error), ""))
 
 

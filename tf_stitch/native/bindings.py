@@ -114,9 +114,11 @@ class GraphRecord:
         host_ns: nanoseconds that the host spent finding, updating and launching them.
         known: launches of an instance that had all addresses already.
         known_ns: nanoseconds that the host spent on these.
-        updates: nodes that got new addresses.
+        updates: steps that got new addresses.
+        programmatic: edges of the graphs by which a kernel is started beside the one it depends on.
+        refused: graphs made without such edges, because none could be made with them.
         failures: executables whose steps are launched one by one because no graph could be made of them.
-        error: of the last failure.
+        error: of the last failure or refusal.
     """
 
     region: int
@@ -129,6 +131,8 @@ class GraphRecord:
     known: int
     known_ns: int
     updates: int
+    programmatic: int
+    refused: int
     failures: int
     error: str
 
@@ -210,18 +214,20 @@ class OpLibrary:
         `files`."""
         return str(self._library.tfs_load_cublas_lt("\n".join(files).encode()).decode(errors="replace"))
 
-    def set_graph_limit(self, graphs: int) -> None:
-        """How many CUDA graphs the process keeps at most."""
-        self._library.tfs_set_graph_limit(graphs)
+    def set_graphs(self, limit: int, programmatic: bool) -> None:
+        """How many CUDA graphs the process keeps at most, and whether those made from now on start kernels beside the
+        ones that they depend on."""
+        self._library.tfs_set_graphs(limit, programmatic)
 
     def graphs(self) -> list[GraphRecord]:
         """What became of the CUDA graphs of every region that ran on a GPU."""
         records = []
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
-            graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, failures = counts[:9]
+            (graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic, refused,
+             failures) = counts[:11]
             records.append(GraphRecord(region, device, graphs, instances, making_ns, launches, host_ns, known, known_ns,
-                                       updates, failures, error.decode(errors="replace")))
+                                       updates, programmatic, refused, failures, error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records
@@ -315,7 +321,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),
         "tfs_load_cublas_lt": (c.c_char_p, [c.c_char_p]),
-        "tfs_set_graph_limit": (None, [c.c_int]),
+        "tfs_set_graphs": (None, [c.c_int, c.c_int]),
         "tfs_visit_graphs": (None, [_GRAPHS_TYPE]),
         "tfs_region_runs": (c.c_int64, [c.c_int64]),
         "tfs_region_fallbacks": (c.c_int64, [c.c_int64]),

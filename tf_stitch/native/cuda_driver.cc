@@ -24,6 +24,7 @@ CudaDriver Load() {
                   Resolve(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute) &&
                   Resolve(library, "cuModuleLoadData", &driver.ModuleLoadData) &&
                   Resolve(library, "cuModuleGetFunction", &driver.ModuleGetFunction) &&
+                  Resolve(library, "cuModuleGetGlobal_v2", &driver.ModuleGetGlobal) &&
                   Resolve(library, "cuFuncGetAttribute", &driver.FuncGetAttribute) &&
                   Resolve(library, "cuFuncSetAttribute", &driver.FuncSetAttribute) &&
                   Resolve(library, "cuLaunchKernel", &driver.LaunchKernel) &&
@@ -48,14 +49,24 @@ CudaDriver Load() {
                   Resolve(library, "cuGraphCreate", &driver.GraphCreate) &&
                   Resolve(library, "cuGraphDestroy", &driver.GraphDestroy) &&
                   Resolve(library, "cuGraphAddKernelNode_v2", &driver.GraphAddKernelNode) &&
+                  Resolve(library, "cuGraphKernelNodeGetParams_v2", &driver.GraphKernelNodeGetParams) &&
                   Resolve(library, "cuGraphKernelNodeSetAttribute", &driver.GraphKernelNodeSetAttribute) &&
+                  Resolve(library, "cuGraphKernelNodeCopyAttributes", &driver.GraphKernelNodeCopyAttributes) &&
+                  Resolve(library, "cuGraphAddMemsetNode", &driver.GraphAddMemsetNode) &&
+                  Resolve(library, "cuGraphMemsetNodeGetParams", &driver.GraphMemsetNodeGetParams) &&
                   Resolve(library, "cuGraphAddChildGraphNode", &driver.GraphAddChildGraphNode) &&
+                  Resolve(library, "cuGraphGetNodes", &driver.GraphGetNodes) &&
+                  Resolve(library, "cuGraphNodeGetType", &driver.GraphNodeGetType) &&
+                  Resolve(library, "cuGraphAddDependencies", &driver.GraphAddDependencies) &&
                   Resolve(library, "cuGraphInstantiateWithFlags", &driver.GraphInstantiate) &&
                   Resolve(library, "cuGraphExecDestroy", &driver.GraphExecDestroy) &&
                   Resolve(library, "cuGraphExecKernelNodeSetParams_v2", &driver.GraphExecKernelNodeSetParams) &&
+                  Resolve(library, "cuGraphExecMemsetNodeSetParams", &driver.GraphExecMemsetNodeSetParams) &&
                   Resolve(library, "cuGraphExecChildGraphNodeSetParams", &driver.GraphExecChildGraphNodeSetParams) &&
                   Resolve(library, "cuGraphLaunch", &driver.GraphLaunch) &&
                   Resolve(library, "cuGetErrorString", &driver.GetErrorString);
+  driver.has_edges = Resolve(library, "cuGraphAddDependencies_v2", &driver.GraphAddEdges) &&
+                     Resolve(library, "cuGraphGetEdges_v2", &driver.GraphGetEdges);
   return driver;
 }
 

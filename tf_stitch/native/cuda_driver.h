@@ -30,6 +30,24 @@ struct KernelNodeParams {
   CUcontext context;
 };
 
+// cuda.h's CUDA_MEMSET_NODE_PARAMS.
+struct MemsetNodeParams {
+  CUdeviceptr target;
+  std::size_t pitch;
+  unsigned value;
+  unsigned item_bytes;
+  std::size_t width;
+  std::size_t height;
+};
+
+// cuda.h's CUgraphEdgeData; zeros: a full edge.
+struct GraphEdge {
+  unsigned char from_port;
+  unsigned char to_port;
+  unsigned char type;
+  unsigned char reserved[5];
+};
+
 // Values of cuda.h that we need.
 constexpr CUresult kCudaNotReady = 600;
 constexpr int kDeviceMultiprocessorCount = 16;
@@ -40,9 +58,13 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kStreamNonBlocking = 1;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+constexpr int kNodeIsKernel = 0;     // CU_GRAPH_NODE_TYPE_KERNEL
+constexpr int kNodeIsMemset = 2;     // CU_GRAPH_NODE_TYPE_MEMSET
+constexpr GraphEdge kProgrammaticEdge = {1, 0, 1, {}};  // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, and a type of that name
 
 struct CudaDriver {
   bool loaded = false;
+  bool has_edges = false;  // the functions of graph edges that are not full (CUDA 12.3); null where it lacks them
   CUresult (*CtxGetCurrent)(CUcontext*);
   CUresult (*CtxPushCurrent)(CUcontext);
   CUresult (*CtxPopCurrent)(CUcontext*);
@@ -52,6 +74,7 @@ struct CudaDriver {
   CUresult (*DeviceGetAttribute)(int*, int, CUdevice);
   CUresult (*ModuleLoadData)(CUmodule*, const void*);
   CUresult (*ModuleGetFunction)(CUfunction*, CUmodule, const char*);
+  CUresult (*ModuleGetGlobal)(CUdeviceptr*, std::size_t*, CUmodule, const char*);
   CUresult (*FuncGetAttribute)(int*, int, CUfunction);
   CUresult (*FuncSetAttribute)(CUfunction, int, int);
   CUresult (*LaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
@@ -78,11 +101,22 @@ struct CudaDriver {
   CUresult (*GraphCreate)(CUgraph*, unsigned);
   CUresult (*GraphDestroy)(CUgraph);
   CUresult (*GraphAddKernelNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const KernelNodeParams*);
+  CUresult (*GraphKernelNodeGetParams)(CUgraphNode, KernelNodeParams*);
   CUresult (*GraphKernelNodeSetAttribute)(CUgraphNode, int, const void*);
+  CUresult (*GraphKernelNodeCopyAttributes)(CUgraphNode to, CUgraphNode from);
+  CUresult (*GraphAddMemsetNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const MemsetNodeParams*,
+                                 CUcontext);
+  CUresult (*GraphMemsetNodeGetParams)(CUgraphNode, MemsetNodeParams*);
   CUresult (*GraphAddChildGraphNode)(CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph);
+  CUresult (*GraphGetNodes)(CUgraph, CUgraphNode*, std::size_t*);
+  CUresult (*GraphNodeGetType)(CUgraphNode, int*);
+  CUresult (*GraphAddDependencies)(CUgraph, const CUgraphNode*, const CUgraphNode*, std::size_t);
+  CUresult (*GraphAddEdges)(CUgraph, const CUgraphNode*, const CUgraphNode*, const GraphEdge*, std::size_t);
+  CUresult (*GraphGetEdges)(CUgraph, CUgraphNode*, CUgraphNode*, GraphEdge*, std::size_t*);
   CUresult (*GraphInstantiate)(CUgraphExec*, CUgraph, unsigned long long);
   CUresult (*GraphExecDestroy)(CUgraphExec);
   CUresult (*GraphExecKernelNodeSetParams)(CUgraphExec, CUgraphNode, const KernelNodeParams*);
+  CUresult (*GraphExecMemsetNodeSetParams)(CUgraphExec, CUgraphNode, const MemsetNodeParams*, CUcontext);
   CUresult (*GraphExecChildGraphNodeSetParams)(CUgraphExec, CUgraphNode, CUgraph);
   CUresult (*GraphLaunch)(CUgraphExec, CUstream);
   CUresult (*GetErrorString)(CUresult, const char**);

@@ -13,6 +13,7 @@ constexpr std::int64_t kStale = 32;      // launches after which an unused insta
 constexpr std::size_t kAlign = 256;      // bytes, of scratch memory
 
 std::atomic<int> graph_limit{64};
+std::atomic<bool> programmatic_edges{true};
 std::atomic<int> live_graphs{0};
 
 // Addresses of a step's operands: what a graph has baked in. Scratch memory moves with the workspace alone.
@@ -46,25 +47,12 @@ std::int64_t Now() {
       .count();
 }
 
-// A kernel node's parameters; `addresses` has to outlive them.
-KernelNodeParams Params(const GpuLaunch& launch, std::vector<void*>& arguments, std::vector<void*>* addresses) {
-  addresses->clear();
-  for (void*& argument : arguments) addresses->push_back(&argument);
-  for (const std::int64_t& size : launch.sizes) addresses->push_back(const_cast<std::int64_t*>(&size));
-  KernelNodeParams params{};
-  params.function = launch.function;
-  for (int axis = 0; axis < 3; ++axis) {
-    params.grid[axis] = launch.grid[axis];
-    params.block[axis] = launch.block[axis];
-  }
-  params.shared_bytes = launch.dynamic_shared_bytes;
-  params.parameters = addresses->data();
-  return params;
-}
-
 }  // namespace
 
-void SetGraphLimit(int graphs) { graph_limit = graphs; }
+void SetGraphs(int limit, bool programmatic) {
+  graph_limit = limit;
+  programmatic_edges = programmatic;
+}
 
 std::size_t Executable::WorkspaceBytes() const { return graph->WorkspaceBytes(*this); }
 
@@ -104,7 +92,8 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
   std::lock_guard<std::mutex> lock(mutex_);
   if (failed_) return false;
   std::string error;
-  if (graph_ == nullptr) {
+  const bool first = graph_ == nullptr;
+  if (first) {
     if (!Ready(buffers)) return false;
     context_ = context;
     error = Make(executable, buffers, run);
@@ -113,7 +102,7 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
   const bool known = error.empty() && FindKnown(buffers);
   const bool more = !known && instances_.size() < kInstances;
   if (error.empty() && more) error = Instantiate();
-  const std::int64_t made = more ? Now() : start;
+  const std::int64_t made = first || more ? Now() : start;
   if (error.empty() && !known) {
     Arguments wanted = AllArguments(executable, buffers);
     if (!more) instances_.splice(instances_.begin(), instances_, Replaceable(wanted));
@@ -187,42 +176,47 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
   }
 }
 
+// The graph with its first instance. Where a driver refuses programmatic edges, the graph has full ones.
 std::string StepGraph::Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run) {
   arguments_ = AllArguments(executable, buffers);
   std::string error = CudaError("cuStreamCreate", Cuda().StreamCreate(&capture_, kStreamNonBlocking));
-  if (error.empty()) error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
-  for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
-    std::vector<CUgraphNode> before;
-    for (int j : after_[i]) {
-      if (std::find(before.begin(), before.end(), nodes_[j]) == before.end()) before.push_back(nodes_[j]);
-    }
-    CUgraphNode node = nullptr;
-    error = AddNode(executable.steps[i], before, arguments_[i], workspace_[i], run, &node);
-    nodes_.push_back(node);
+  std::int64_t edges = 0;
+  if (error.empty()) error = Build(executable, run, programmatic_edges, &edges);
+  if (!error.empty() && edges != 0) {
+    counters_.Refused(error);
+    DestroyGraph();
+    edges = 0;
+    error = Build(executable, run, false, &edges);
   }
-  if (error.empty()) counters_.graphs.fetch_add(1, std::memory_order_relaxed);
-  return error;
+  if (!error.empty()) return error;
+  instances_.front().buffers = buffers;
+  counters_.graphs.fetch_add(1, std::memory_order_relaxed);
+  counters_.programmatic.fetch_add(edges, std::memory_order_relaxed);
+  return "";
 }
 
-std::string StepGraph::AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
-                               std::size_t workspace, const RunStepOn& run, CUgraphNode* node) {
-  if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
-    std::vector<void*> addresses;
-    const KernelNodeParams params = Params(*launch, arguments, &addresses);
-    const std::string error = CudaError(
-        "cuGraphAddKernelNode", Cuda().GraphAddKernelNode(node, graph_, before.data(), before.size(), &params));
-    if (!error.empty() || !launch->cooperative) return error;
-    const std::int64_t value[8] = {1};  // CUlaunchAttributeValue
-    return CudaError("cuGraphKernelNodeSetAttribute",
-                     Cuda().GraphKernelNodeSetAttribute(*node, kNodeCooperative, value));
+std::string StepGraph::Build(const Executable& executable, const RunStepOn& run, bool programmatic,
+                             std::int64_t* edges) {
+  std::string error = CudaError("cuGraphCreate", Cuda().GraphCreate(&graph_, 0));
+  for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
+    error = AddNodes(executable.steps[i], arguments_[i], workspace_[i], run, &nodes_.emplace_back());
+    std::vector<int> before = after_[i];
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    for (int j : before) {
+      if (error.empty()) error = AddEdge(graph_, nodes_[j], nodes_[i], programmatic, edges);
+    }
   }
-  CUgraph part = nullptr;
-  std::string error = Capture(step, workspace, run, &part);
-  if (error.empty()) {
-    error = CudaError("cuGraphAddChildGraphNode",
-                      Cuda().GraphAddChildGraphNode(node, graph_, before.data(), before.size(), part));
-  }
-  if (part != nullptr) Cuda().GraphDestroy(part);
+  return error.empty() ? Instantiate() : error;
+}
+
+std::string StepGraph::AddNodes(const Step& step, std::vector<void*>& arguments, std::size_t workspace,
+                                const RunStepOn& run, StepNodes* added) {
+  if (const auto* launch = std::get_if<GpuLaunch>(&step)) return AddLaunch(graph_, *launch, arguments, added);
+  CUgraph recorded = nullptr;
+  std::string error = Capture(step, workspace, run, &recorded);
+  if (error.empty()) error = AddRecorded(graph_, recorded, added);
+  if (recorded != nullptr) Cuda().GraphDestroy(recorded);
   return error;
 }
 
@@ -257,25 +251,19 @@ std::list<StepGraph::Instance>::iterator StepGraph::Replaceable(const Arguments&
 std::string StepGraph::Update(Instance* instance, const Executable& executable, const Buffers& buffers,
                               Arguments wanted, const RunStepOn& run) {
   std::string error;
-  std::vector<void*> addresses;
   for (std::size_t i = 0; error.empty() && i < executable.steps.size(); ++i) {
     if (wanted[i] == instance->arguments[i]) continue;
     const Step& step = executable.steps[i];
     instance->arguments[i] = std::move(wanted[i]);
     counters_.updates.fetch_add(1, std::memory_order_relaxed);
     if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
-      const KernelNodeParams params = Params(*launch, instance->arguments[i], &addresses);
-      error = CudaError("cuGraphExecKernelNodeSetParams",
-                        Cuda().GraphExecKernelNodeSetParams(instance->exec, nodes_[i], &params));
+      error = UpdateLaunch(instance->exec, nodes_[i], *launch, instance->arguments[i]);
       continue;
     }
-    CUgraph part = nullptr;
-    error = Capture(step, workspace_[i], run, &part);
-    if (error.empty()) {
-      error = CudaError("cuGraphExecChildGraphNodeSetParams",
-                        Cuda().GraphExecChildGraphNodeSetParams(instance->exec, nodes_[i], part));
-    }
-    if (part != nullptr) Cuda().GraphDestroy(part);
+    CUgraph recorded = nullptr;
+    error = Capture(step, workspace_[i], run, &recorded);
+    if (error.empty()) error = UpdateRecorded(instance->exec, nodes_[i], recorded);
+    if (recorded != nullptr) Cuda().GraphDestroy(recorded);
   }
   instance->buffers = buffers;
   return error;
@@ -295,13 +283,16 @@ void StepGraph::Release() {
   ScopedContext current(context_);
   for (const Instance& instance : instances_) Cuda().GraphExecDestroy(instance.exec);
   instances_.clear();
-  if (graph_ != nullptr) {
-    Cuda().GraphDestroy(graph_);
-    live_graphs.fetch_sub(1);
-  }
+  if (graph_ != nullptr) live_graphs.fetch_sub(1);
+  DestroyGraph();
   if (capture_ != nullptr) Cuda().StreamDestroy(capture_);
-  graph_ = nullptr;
   capture_ = nullptr;
+}
+
+void StepGraph::DestroyGraph() {
+  if (graph_ != nullptr) Cuda().GraphDestroy(graph_);
+  graph_ = nullptr;
+  nodes_.clear();
 }
 
 }  // namespace tf_stitch

@@ -9,38 +9,45 @@
 #include <vector>
 
 #include "buffers.h"
+#include "graph_nodes.h"
 
 namespace tf_stitch {
 
 // Of the graphs of one region on one device. Thread-safe.
 struct GraphCounters {
-  std::atomic<std::int64_t> graphs{0};     // made
-  std::atomic<std::int64_t> instances{0};  // made of them: one for each set of addresses, up to a few
-  std::atomic<std::int64_t> making_ns{0};  // spent on both
-  std::atomic<std::int64_t> launches{0};   // of instances
-  std::atomic<std::int64_t> host_ns{0};    // spent finding, updating and launching them
-  std::atomic<std::int64_t> known{0};      // launches of an instance that had all addresses already
-  std::atomic<std::int64_t> known_ns{0};   // spent on these
-  std::atomic<std::int64_t> updates{0};    // nodes that got new addresses
-  std::atomic<std::int64_t> failures{0};   // executables that run step by step because no graph could be made of them
+  std::atomic<std::int64_t> graphs{0};        // made
+  std::atomic<std::int64_t> instances{0};     // made of them: one for each set of addresses, up to a few
+  std::atomic<std::int64_t> making_ns{0};     // spent on both
+  std::atomic<std::int64_t> launches{0};      // of instances
+  std::atomic<std::int64_t> host_ns{0};       // spent finding, updating and launching them
+  std::atomic<std::int64_t> known{0};         // launches of an instance that had all addresses already
+  std::atomic<std::int64_t> known_ns{0};      // spent on these
+  std::atomic<std::int64_t> updates{0};       // steps that got new addresses
+  std::atomic<std::int64_t> programmatic{0};  // edges of the graphs made
+  std::atomic<std::int64_t> refused{0};       // graphs made with full edges because they could not be with those
+  std::atomic<std::int64_t> failures{0};      // executables that run step by step: no graph could be made of them
 
-  void Failed(const std::string& why) {
-    failures.fetch_add(1, std::memory_order_relaxed);
-    std::lock_guard<std::mutex> lock(mutex);
-    error = why;
-  }
+  void Refused(const std::string& why) { Count(&refused, why); }
+  void Failed(const std::string& why) { Count(&failures, why); }
   std::string Error() {
     std::lock_guard<std::mutex> lock(mutex);
     return error;
   }
 
  private:
+  void Count(std::atomic<std::int64_t>* counter, const std::string& why) {
+    counter->fetch_add(1, std::memory_order_relaxed);
+    std::lock_guard<std::mutex> lock(mutex);
+    error = why;
+  }
+
   std::mutex mutex;
-  std::string error;  // of the last failure
+  std::string error;  // of the last failure or refusal
 };
 
-// How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS); 0: none.
-void SetGraphLimit(int graphs);
+// How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS), 0: none; whether kernels may be started
+// beside those that they depend on (TF_STITCH_PROGRAMMATIC).
+void SetGraphs(int limit, bool programmatic);
 
 // Runs one step on a stream, a product with its scratch memory at an offset of the workspace.
 using RunStepOn = std::function<std::string(CUstream stream, const Step& step, std::size_t workspace)>;
@@ -80,8 +87,10 @@ class StepGraph {
   bool Ready(const Buffers& buffers) const;
   void PlaceWorkspaces(const Executable& executable);
   std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
-  std::string AddNode(const Step& step, const std::vector<CUgraphNode>& before, std::vector<void*>& arguments,
-                      std::size_t workspace, const RunStepOn& run, CUgraphNode* node);
+  // The graph of `arguments_`, and an instance of it; counts its programmatic edges.
+  std::string Build(const Executable& executable, const RunStepOn& run, bool programmatic, std::int64_t* edges);
+  std::string AddNodes(const Step& step, std::vector<void*>& arguments, std::size_t workspace, const RunStepOn& run,
+                       StepNodes* added);
   // Brings the instance with these addresses to the front, if there is one.
   bool FindKnown(const Buffers& buffers);
   std::string Instantiate();  // one more, at the front
@@ -91,6 +100,7 @@ class StepGraph {
                      const RunStepOn& run);
   std::string Capture(const Step& step, std::size_t workspace, const RunStepOn& run, CUgraph* graph);
   void Release();
+  void DestroyGraph();
 
   std::mutex mutex_;
   std::atomic<int> runs_{0};
@@ -103,7 +113,7 @@ class StepGraph {
   CUgraph graph_ = nullptr;
   std::vector<std::vector<int>> after_;          // edges, those between products that share scratch memory included
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
-  std::vector<CUgraphNode> nodes_;               // one a step
+  std::vector<StepNodes> nodes_;                 // of each step
   Arguments arguments_;                          // as the graph was made
   std::list<Instance> instances_;                // last used first
   std::int64_t launches_ = 0;

@@ -56,7 +56,8 @@ struct GpuLaunch {
   bool cooperative;
   std::vector<Operand> args;
   std::vector<std::int64_t> sizes;  // parameters after the operands
-  CUfunction function = nullptr;  // set by PrepareGpu
+  CUfunction function = nullptr;  // these two are set by PrepareGpu
+  bool waits = false;  // by itself, for kernels that it depends on (tfs_begin in emit/cuda_prelude.cu)
 };
 
 struct Fill {

@@ -121,7 +121,7 @@ TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
   return error.c_str();
 }
 
-TFS_EXPORT void tfs_set_graph_limit(int graphs) { tf_stitch::SetGraphLimit(graphs); }
+TFS_EXPORT void tfs_set_graphs(int limit, int programmatic) { tf_stitch::SetGraphs(limit, programmatic != 0); }
 
 // `counts`: those of GraphCounters, in its order; `error` is of the last failure.
 using tfs_graphs_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* counts, const char* error);

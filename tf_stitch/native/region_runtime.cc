@@ -182,7 +182,8 @@ void RegionRuntime::AddGraphs(std::vector<GraphRecord>* records) {
   if (context_ == nullptr) return;
   records->push_back({region_, device_,
                       {graphs_.graphs, graphs_.instances, graphs_.making_ns, graphs_.launches, graphs_.host_ns,
-                       graphs_.known, graphs_.known_ns, graphs_.updates, graphs_.failures},
+                       graphs_.known, graphs_.known_ns, graphs_.updates, graphs_.programmatic, graphs_.refused,
+                       graphs_.failures},
                       graphs_.Error()});
 }
 

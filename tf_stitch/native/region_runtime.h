@@ -55,7 +55,8 @@ struct ReasonRecord {
 struct GraphRecord {
   std::int64_t region;
   int device;
-  std::int64_t counts[9];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, failures
+  std::int64_t counts[11];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic,
+                            // refused, failures
   std::string error;       // of the last failure
 };
 

@@ -50,9 +50,12 @@ def region_facts(region: Region) -> list[str]:
     if region.cuda_graphs:
         graphs = region.cuda_graphs
         parts.append(f"{graphs['launches']} launches of {graphs['graphs']} CUDA graphs in {graphs['instances']} "
-                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} nodes updated, "
+                     f"instances, {micros(graphs['host_us'])} of the host each, {graphs['updates']} steps updated, "
                      f"{micros(graphs['known_us'])} where none had to be ({graphs['known']} times), "
                      f"{micros(graphs['making_us'])} to make them")  # fmt: skip
+        parts.append(f"{graphs['programmatic']} of their edges start a kernel before the one it waits for has ended")
+        if graphs["refused"]:
+            parts.append(f"{graphs['refused']} CUDA graphs could not be made with such edges: {graphs['error']}")
         if graphs["failures"]:
             parts.append(f"{graphs['failures']} CUDA graphs could not be made: {graphs['error']}")
     if region.executables > 1:
