@@ -14,15 +14,16 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tests.frontend.check import types_of_graph
 from tests.integration.loop_functions import LoopCase, cases
 from tests.integration.lowered_loops import Lowered, lowered
-from tests.native.loops import Loop, expected
+from tests.native.loops import Beside, Loop, expected
 from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.integration import native_loops
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_hoisting import hoist
-from tf_stitch.integration.native_loops import NativeLoops, native_loops
+from tf_stitch.integration.loop_roles import LoopRoles
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
@@ -37,7 +38,14 @@ class Found:
     """A traced function, and what has become of its loops."""
 
     before: Lowered
-    loops: NativeLoops
+    loops: native_loops.NativeLoops
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "split"])
+def split(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Loops are split as on a GPU, or not."""
+    monkeypatch.setattr(native_loops, "is_split", lambda device: request.param)
+    return bool(request.param)
 
 
 def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
@@ -46,7 +54,7 @@ def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
         imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
-        loops = native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
+        loops = native_loops.native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
                              Controls(config or StitchConfig()))
         validate_graph(before.graph_def, loops.graph_def, before.preserved)
         import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
@@ -54,7 +62,7 @@ def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_it_computes(name: str) -> None:
+def test_what_it_computes(name: str, split: bool) -> None:
     """Regions in NumPy, put together as the roles say; the loop's own nodes in TensorFlow; and all of the graph."""
     case = CASES[name]
     found = find(case)
@@ -76,8 +84,9 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         tf.graph_util.import_graph_def(graph_def, name="")
         for loop in found.loops.loops:
-            inputs = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
-            results = by_definition(loop, inputs)
+            given = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
+            inputs, for_host = given[:len(loop.inputs)], given[len(loop.inputs):]
+            results = by_definition(loop, inputs, for_host)
             for result, own in zip(results, loop.original_nodes().run(inputs, [], [])[0], strict=True):
                 assert result.shape == own.shape
                 assert result.dtype == own.dtype
@@ -87,12 +96,21 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
         return fetched
 
 
-def by_definition(loop: NativeLoop, inputs: Sequence[Any]) -> list[Any]:
-    roles = Loop(*(tuple(tuple(role.encode()) for role in part)  # type: ignore[arg-type]
-                   for part in (loop.roles.body, loop.roles.condition, loop.roles.outputs)))
-    assert roles.encode() == loop.roles.encode()
-    return expected(roles, [np.asarray(x) for x in inputs], lambda *x: _interpret(loop.body, x),
-                    lambda *x: bool(_interpret(loop.condition, x)[0]))
+def by_definition(loop: NativeLoop, inputs: Sequence[Any], for_host: Sequence[Any]) -> list[Any]:
+    beside = None
+    if loop.host is not None:
+        body = loop.host.body
+        beside = Beside(_encoded(loop.host.roles), [np.asarray(x) for x in for_host],
+                        lambda *x: () if body is None else _interpret(body, x), loop.host.decides)
+    return expected(_encoded(loop.roles), [np.asarray(x) for x in inputs], lambda *x: _interpret(loop.body, x),
+                    lambda *x: bool(_interpret(loop.condition, x)[0]), beside)
+
+
+def _encoded(roles: LoopRoles) -> Loop:
+    encoded = Loop(*(tuple(tuple(role.encode()) for role in part)  # type: ignore[arg-type]
+                     for part in (roles.body, roles.condition, roles.outputs)))
+    assert encoded.encode() == roles.encode()
+    return encoded
 
 
 def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
@@ -101,11 +119,11 @@ def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
     return [results[f"o{i}"] for i in range(len(results))]
 
 
-def _node(loops: NativeLoops, loop: NativeLoop) -> Any:
+def _node(loops: native_loops.NativeLoops, loop: NativeLoop) -> Any:
     return next(node for node in loops.graph_def.node if node.name == loop.name)
 
 
-def _with_placeholders(loops: NativeLoops) -> GraphDef:
+def _with_placeholders(loops: native_loops.NativeLoops) -> GraphDef:
     """The graph with a placeholder for each result of a loop that runs as one op."""
     found = GraphDef()
     names = {loop.name for loop in loops.loops}

@@ -178,13 +178,14 @@ def with_output(output: tuple[int, ...]) -> list[int]:
 ])
 def test_bad_roles_are_an_error(regions: Regions, words: list[int], message: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        regions.library.raw_ops.stitch_while(inputs=[0, 3, 1.0], Tout=[tf.int32], results=[tf.int32] * 2, region=1,
-                                             body=2, condition=3, roles=words)
+        regions.library.raw_ops.stitch_while(
+            inputs=[0, 3, 1.0], host_inputs=[], Tout=[tf.int32], results=[tf.int32] * 2, region=1, body=2, condition=3,
+            roles=words)
 
 
 def test_shape_function_uses_the_hints(regions: Regions) -> None:
     with tf.Graph().as_default():
         value = regions.library.raw_ops.stitch_while(
-            inputs=[0, 3], Tout=[tf.int32], results=[tf.int32], region=1, body=2, condition=3, roles=COUNT_WORDS,
-            output_shapes=[[None, 3]])
+            inputs=[0, 3], host_inputs=[], Tout=[tf.int32], results=[tf.int32], region=1, body=2, condition=3,
+            roles=COUNT_WORDS, output_shapes=[[None, 3]])
         assert value[0].shape.as_list() == [None, 3]
