@@ -132,20 +132,36 @@ class _Run:
         return stack[::-1] if a < 0 and way == 1 else stack
 
 
+@dataclass(frozen=True)
+class HostRegion:
+    """The body that the host has of a loop that is split: its roles, and the condition's if that `decides` here; the
+    words that are built for it, and the types of its results."""
+
+    roles: Loop
+    words: Words
+    results: Sequence[Any]
+    decides: bool = True
+
+
 class LoopRegions:
-    """A loop whose condition and body are regions of `regions`; `results` are types of the body's."""
+    """A loop whose condition and body are regions of `regions`; `results` are types of the body's. It is split if it
+    has inputs for the host."""
 
     def __init__(self, regions: Regions, roles: Loop, results: Sequence[Any], condition: Words, body: Words,
-                 **whole: Any) -> None:
-        self.regions, self.roles, self.results = regions, roles, results
+                 host: HostRegion | None = None, **whole: Any) -> None:
+        self.regions, self.roles, self.results, self.host = regions, roles, results, host
         self.condition, self.body = regions.add(condition), regions.add(body)
+        self.beside = -1 if host is None else regions.add(host.words)
         self.region = regions.add(lambda key: None, **whole)
 
-    def __call__(self, *inputs: Any, types: Sequence[Any]) -> Any:
+    def __call__(self, *inputs: Any, types: Sequence[Any], host_inputs: Sequence[Any] = ()) -> Any:
+        beside = {} if self.host is None else {
+            "host": self.beside, "host_roles": self.host.roles.encode(), "host_results": self.host.results,
+            "condition_on_host": self.host.decides}
         return self.regions.library.raw_ops.stitch_while(
-            inputs=list(inputs), host_inputs=[], Tout=list(types), region=self.region, body=self.body,
-            condition=self.condition,
-            results=self.results, roles=self.roles.encode(), output_shapes=[])
+            inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(types), region=self.region, body=self.body,
+            condition=self.condition, results=self.results, roles=self.roles.encode(), split=bool(host_inputs),
+            output_shapes=[], **beside)
 
     def counts(self) -> dict[str, int]:
         library = self.regions.library

@@ -13,7 +13,7 @@ class LoopBody {
   LoopBody(tensorflow::OpKernelContext* ctx, const Placement& placement, CUcontext context, const LoopRoles& roles,
            const Executable& executable, const std::vector<tensorflow::DataType>& types)
       : roles_(roles),
-        part_(ctx, placement, context, roles.body, executable),
+        part_(ctx, placement, context, roles.body, roles.results, executable),
         results_(ctx, placement, roles, executable, types) {}
 
   // `expected`: iterations, if they are not known.

@@ -1,5 +1,6 @@
 // The condition or the body of a loop in one call of its op: an executable that runs again and again.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -42,14 +43,16 @@ class LoopPart {
     return extents;
   }
 
-  // `placement` and the rest outlive the part. `context`: of a GPU, current as long as the part is used.
+  // `results`: of the body that it reads. `placement` and the rest outlive the part. `context`: of a GPU, current as
+  // long as the part is used.
   LoopPart(tensorflow::OpKernelContext* ctx, const Placement& placement, CUcontext context, const Roles& roles,
-           const Executable& executable)
+           const std::vector<ResultUse>& results, const Executable& executable)
       : ctx_(ctx),
         placement_(placement),
         context_(context),
         executable_(executable),
-        launcher_(ctx, placement, buffers_) {
+        launcher_(ctx, placement, buffers_),
+        as_graph_(!MovesProducts(roles, results, executable)) {
     buffers_.barriers = executable.barrier_memory.get();
     for (std::size_t i = 0; i < roles.size(); ++i) {
       const InputRole& role = roles[i];
@@ -89,7 +92,7 @@ class LoopPart {
 
   absl::Status Run() {
     if (placement_.on_gpu) TF_RETURN_IF_ERROR(workspace_.Allocate(ctx_, executable_, &buffers_));
-    return launcher_.Run(executable_, context_);
+    return launcher_.Run(executable_, context_, as_graph_);
   }
 
  private:
@@ -104,6 +107,24 @@ class LoopPart {
     std::int64_t rows;
     int numbered_by = -1;
   };
+
+  // Whether a product of the body reads or writes rows, which lie elsewhere in each iteration: a graph would have to be
+  // given each time what the library enqueues, which takes the host longer than enqueueing it.
+  static bool MovesProducts(const Roles& roles, const std::vector<ResultUse>& results, const Executable& executable) {
+    const auto moves = [&](const Operand& operand) {
+      if (operand.space == Space::kInput) {
+        const InputRole& role = roles[operand.index];
+        const bool from_row = role.kind == InputRole::Kind::kCarried && results[role.result].stacked;
+        return from_row || role.kind == InputRole::Kind::kElement;
+      }
+      return operand.space == Space::kOutput && results[operand.index].stacked;
+    };
+    for (const Step& step : executable.steps) {
+      const auto* gemm = std::get_if<Gemm>(&step);
+      if (gemm != nullptr && std::any_of(gemm->args.begin(), gemm->args.end(), moves)) return true;
+    }
+    return false;
+  }
 
   absl::Status Point(std::int64_t row, const Element& element) {
     if (row < 0 || row >= element.rows) return absl::OutOfRangeError("a loop reads a row that is not there");
@@ -127,6 +148,7 @@ class LoopPart {
   Arena arena_;
   Workspace workspace_;
   Launcher launcher_;
+  const bool as_graph_;
   absl::InlinedVector<Carried, 8> carried_;
   absl::InlinedVector<Element, 8> elements_;  // by iterations
   absl::InlinedVector<Element, 4> numbered_;

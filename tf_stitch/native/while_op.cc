@@ -256,7 +256,9 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::optional<LoopBody> host;
     if (beside != nullptr) host.emplace(ctx, host_placement_, nullptr, host_.roles, *beside, host_.results);
     const Placement& deciding = condition_on_host_ ? host_placement_ : placement;
-    LoopPart test(ctx, deciding, condition_on_host_ ? nullptr : context, Conditional().roles.condition, condition);
+    const LoopRoles& decided_by = Conditional().roles;
+    LoopPart test(ctx, deciding, condition_on_host_ ? nullptr : context, decided_by.condition, decided_by.results,
+                  condition);
     LoopFlag flag(deciding);
     TF_RETURN_IF_ERROR(flag.Allocate(ctx));
     TF_RETURN_IF_ERROR(test.Allocate());
