@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 
-ALL = {"CPU": Products.ALL}
+ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 CASES = cases()
 
 
@@ -50,6 +50,10 @@ def split(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 
 def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
     before = lowered(case.function, *case.specs())
+    return Found(before, of_graph(before, config))
+
+
+def of_graph(before: Lowered, config: StitchConfig | None = None) -> native_loops.NativeLoops:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
@@ -58,7 +62,7 @@ def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
                              Controls(config or StitchConfig()))
         validate_graph(before.graph_def, loops.graph_def, before.preserved)
         import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
-    return Found(before, loops)
+    return loops
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -147,9 +151,55 @@ def _result(tensor: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["scan_gradient", "gru_gradients", "greedy"])
-def test_roles(name: str, golden: Any) -> None:
-    texts = [f"{loop.frame}\n{loop.roles}\n" for loop in find(CASES[name]).loops.loops]
-    golden(f"loop_roles_{name}", "\n".join(texts))
+def test_roles(name: str, golden: Any, split: bool) -> None:
+    texts = [f"{loop.frame}\n{loop}\n" for loop in find(CASES[name]).loops.loops]
+    golden(f"loop_roles_{name}{'_split' if split else ''}", "\n".join(texts))
+
+
+def place(case: LoopCase, device_of: Callable[[Any], str]) -> native_loops.NativeLoops:
+    """A function's loops with its nodes on devices."""
+    before = lowered(case.function, *case.specs())
+    for node in before.graph_def.node:
+        node.device = device_of(node)
+    return of_graph(before)
+
+
+def test_loops_of_a_gpu_are_split() -> None:
+    """Whether the placer left counters on a CPU or not."""
+    for counters in ("/device:GPU:0", "/device:CPU:0"):
+        found = place(CASES["dynamic_rnn_gradient"], lambda node: counters if is_counter(node) else "/device:GPU:0")
+        assert len(found.loops) == 2, found.stay
+        for loop in found.loops:
+            assert loop.device == "/device:GPU:0"
+            assert loop.host is not None
+            assert loop.host.decides
+            assert loop.host.body is not None
+        node = next(n for n in found.graph_def.node if n.name == found.loops[0].name)
+        assert node.attr["split"].b
+        assert node.attr["condition_on_host"].b
+        assert len(node.attr["Thost"].list.type) == len(found.loops[0].host.inputs)
+
+
+def is_counter(node: Any) -> bool:
+    return node.op in ("AddV2", "Less", "LogicalAnd") and any(
+        node.attr[name].type in (tf.int32.as_datatype_enum, tf.bool.as_datatype_enum) for name in node.attr)
+
+
+def test_data_decides_on_the_gpu() -> None:
+    found = place(CASES["until"], lambda node: "/device:GPU:0")
+    [loop] = found.loops
+    assert loop.host is not None
+    assert not loop.host.decides
+    assert loop.host.body is None
+    assert loop.on_device == {"body", "condition"}
+
+
+def test_several_devices() -> None:
+    found = place(CASES["scan"], lambda node: f"/device:{'CPU' if node.op == 'Tanh' else 'GPU'}:0")
+    assert not found.loops
+    assert all("several devices: " in reason for reason in found.stay.values())
+    found = place(CASES["scan"], lambda node: f"/device:GPU:{int(node.op == 'Tanh')}")
+    assert list(found.stay.values()) == ["its nodes are on several devices"]
 
 
 def test_weights_do_not_go_through_lists() -> None:

@@ -85,11 +85,12 @@ class NativeLoop:
         return frozenset({"body"} if self.host is not None and self.host.decides else {"body", "condition"})
 
     def __str__(self) -> str:
-        """The roles."""
+        """The roles; "host i0" is the first of the inputs for the host."""
         if self.host is None:
             return str(self.roles)
-        lines = [f"host {line}" for line in str(self.host.roles).splitlines()]
-        return "\n".join([*lines, *str(self.roles).splitlines()])
+        lines = [f"host {line}" for line in str(self.host.roles).replace(" i", " host i").splitlines()]
+        numbered = str(self.roles).replace("[body.i", "[host body.i").replace("rows of i", "rows of host i")
+        return "\n".join([*lines, *numbered.splitlines()])
 
     @property
     def around(self) -> tuple[str, ...]:
