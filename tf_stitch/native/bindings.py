@@ -39,8 +39,8 @@ and what the op's outputs are after n:
             2 + k           the row whose number is input k of the body (an int32 scalar, itself in no such row); of the
                             body's inputs, and where an input says how many rows there are
 
-A loop on a GPU is `split`. Then `host_inputs` are more inputs of the op, in host memory. Among these, counted from 0, are
-those that say how many rows there are. The region `host` (-1: none) is a body, too, with `host_roles` and
+A loop on a GPU is `split`. Then `host_inputs` are more inputs of the op, in host memory. Among these, counted from 0,
+are those that say how many rows there are. The region `host` (-1: none) is a body, too, with `host_roles` and
 `host_results`, which runs on the host beside the other: its roles name host_inputs, and its inputs number the rows of
 both. It has no outputs. With `condition_on_host` the condition is there, and its roles are among `host_roles`.
 

@@ -255,7 +255,7 @@ def _loop(document: Document, region: int) -> tuple[str | None, bool]:
                             f"{condition} says so",
                      body: f"the body of the loop {loop['name']}, region {whole}",
                      condition: f"the condition of the loop {loop['name']}, region {whole}"}  # fmt: skip
-            parts |= dict.fromkeys(beside, f"what the host computes beside the body of the loop {loop['name']}, region {whole}")
+            parts |= dict.fromkeys(beside, f"the host's part of the loop {loop['name']}, region {whole}")
             return parts[region], region == whole
     return None, False
 
