@@ -164,20 +164,20 @@ def place(case: LoopCase, device_of: Callable[[Any], str]) -> native_loops.Nativ
     return of_graph(before)
 
 
-def test_loops_of_a_gpu_are_split() -> None:
+@pytest.mark.parametrize("counters", ["/device:GPU:0", "/device:CPU:0"])
+def test_loops_of_a_gpu_are_split(counters: str) -> None:
     """Whether the placer left counters on a CPU or not."""
-    for counters in ("/device:GPU:0", "/device:CPU:0"):
-        found = place(CASES["dynamic_rnn_gradient"], lambda node: counters if is_counter(node) else "/device:GPU:0")
-        assert len(found.loops) == 2, found.stay
-        for loop in found.loops:
-            assert loop.device == "/device:GPU:0"
-            assert loop.host is not None
-            assert loop.host.decides
-            assert loop.host.body is not None
-        node = next(n for n in found.graph_def.node if n.name == found.loops[0].name)
+    found = place(CASES["dynamic_rnn_gradient"], lambda node: counters if is_counter(node) else "/device:GPU:0")
+    assert len(found.loops) == 2, found.stay
+    for loop in found.loops:
+        assert loop.device == "/device:GPU:0"
+        assert loop.host is not None
+        assert loop.host.decides
+        assert loop.host.body is not None
+        node = next(n for n in found.graph_def.node if n.name == loop.name)
         assert node.attr["split"].b
         assert node.attr["condition_on_host"].b
-        assert len(node.attr["Thost"].list.type) == len(found.loops[0].host.inputs)
+        assert len(node.attr["Thost"].list.type) == len(loop.host.inputs)
 
 
 def is_counter(node: Any) -> bool:
