@@ -53,7 +53,8 @@ class StitchConfig:
         wrap: how a region runs: "auto" (native, else py_function), "native" or "py_function".
         scope: what a region may hold; "ops" is memory-intensive ops alone.
         unroll: which loops of known length become copies of their bodies: "auto" (of graphs on GPUs), "0" or "1".
-        loop_op: which loops run as one op, whose body is a region: "auto" (of graphs on CPUs), "0" or "1".
+        loop_op: whether loops whose body is a region run as one op: "auto" (unless nothing builds for the host), "0" or
+            "1".
         planner: "ilp" (pulp) or "greedy".
         reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
         min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
@@ -185,8 +186,8 @@ VARIABLES: Mapping[str, Variable] = {
                                  "whether while loops whose length is known, or the size of a tensor, become "
                                  "copies of their bodies; auto: on GPUs"),
     "TF_STITCH_LOOP_OP": Variable("loop_op", *_choice("auto", "0", "1"),
-                                  "whether while loops on a CPU that are loops still, and whose bodies regions can "
-                                  "hold, run as one op; auto: unless the graph uses a GPU"),
+                                  "whether while loops that are loops still, and whose bodies regions can hold, run "
+                                  "as one op; auto: unless a GPU's loop would need a C compiler that is not there"),
     "TF_STITCH_PLANNER": Variable("planner", *_choice("ilp", "greedy"), "how fusions are chosen"),
     "TF_STITCH_REUSE": Variable("reuse", *_choice("mapping", "hierarchy", "merged"),
                                 "how far kernels reuse values, for experiments"),

@@ -65,7 +65,7 @@ def run(command: Sequence[str], scope: str, dump: Path) -> None:
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith("TF_STITCH_") or name == "TF_STITCH_CACHE"}
     environment = kept | {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": scope,
-                          "TF_STITCH_LOOP_OP": "auto" if scope == "ops" else "0",  # no loop does so on a GPU
+                          "TF_STITCH_LOOP_OP": "auto" if scope == "ops" else "0",  # GPUs split them
                           "TF_STITCH_DUMP_DIR": str(dump), "TF_CPP_MIN_LOG_LEVEL": "3",
                           "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
     subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, stdout=sys.stderr)

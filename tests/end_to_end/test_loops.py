@@ -23,10 +23,10 @@ def plain(run: Runner) -> dict[str, Any]:
     return results
 
 
-@pytest.fixture(scope="module", params=["guard", "no guard"])
+@pytest.fixture(scope="module", params=["guard", "no guard", "split"])
 def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
     guard = request.param == "guard"  # with it each loop runs as itself, too, from the 20th call on
-    done = run(PROGRAM, 30 if guard else 2, TF_STITCH_GUARD=str(int(guard)))
+    done = run(PROGRAM, 30 if guard else 2, request.param, TF_STITCH_GUARD=str(int(guard)))
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

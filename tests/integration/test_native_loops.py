@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,21 +14,22 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tests.frontend.check import types_of_graph
 from tests.integration.loop_functions import LoopCase, cases
 from tests.integration.lowered_loops import Lowered, lowered
-from tests.native.loops import Loop, expected
+from tests.native.loops import Beside, Loop, expected
 from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.integration import native_loops
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_hoisting import hoist
-from tf_stitch.integration.native_loops import NativeLoops, native_loops
+from tf_stitch.integration.loop_roles import LoopRoles
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 
-ALL = {"CPU": Products.ALL}
+ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 CASES = cases()
 
 
@@ -37,24 +38,35 @@ class Found:
     """A traced function, and what has become of its loops."""
 
     before: Lowered
-    loops: NativeLoops
+    loops: native_loops.NativeLoops
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "split"])
+def split(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Loops are split as on a GPU, or not."""
+    monkeypatch.setattr(native_loops, "is_split", lambda device: request.param)
+    return bool(request.param)
 
 
 def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
     before = lowered(case.function, *case.specs())
+    return Found(before, of_graph(before, config))
+
+
+def of_graph(before: Lowered, config: StitchConfig | None = None) -> native_loops.NativeLoops:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
         imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
-        loops = native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
+        loops = native_loops.native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
                              Controls(config or StitchConfig()))
         validate_graph(before.graph_def, loops.graph_def, before.preserved)
         import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
-    return Found(before, loops)
+    return loops
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_it_computes(name: str) -> None:
+def test_what_it_computes(name: str, split: bool) -> None:
     """Regions in NumPy, put together as the roles say; the loop's own nodes in TensorFlow; and all of the graph."""
     case = CASES[name]
     found = find(case)
@@ -76,8 +88,9 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         tf.graph_util.import_graph_def(graph_def, name="")
         for loop in found.loops.loops:
-            inputs = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
-            results = by_definition(loop, inputs)
+            given = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
+            inputs, for_host = given[:len(loop.inputs)], given[len(loop.inputs):]
+            results = by_definition(loop, inputs, for_host)
             for result, own in zip(results, loop.original_nodes().run(inputs, [], [])[0], strict=True):
                 assert result.shape == own.shape
                 assert result.dtype == own.dtype
@@ -87,12 +100,21 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
         return fetched
 
 
-def by_definition(loop: NativeLoop, inputs: Sequence[Any]) -> list[Any]:
-    roles = Loop(*(tuple(tuple(role.encode()) for role in part)  # type: ignore[arg-type]
-                   for part in (loop.roles.body, loop.roles.condition, loop.roles.outputs)))
-    assert roles.encode() == loop.roles.encode()
-    return expected(roles, [np.asarray(x) for x in inputs], lambda *x: _interpret(loop.body, x),
-                    lambda *x: bool(_interpret(loop.condition, x)[0]))
+def by_definition(loop: NativeLoop, inputs: Sequence[Any], for_host: Sequence[Any]) -> list[Any]:
+    beside = None
+    if loop.host is not None:
+        body = loop.host.body
+        beside = Beside(_encoded(loop.host.roles), [np.asarray(x) for x in for_host],
+                        lambda *x: () if body is None else _interpret(body, x), loop.host.decides)
+    return expected(_encoded(loop.roles), [np.asarray(x) for x in inputs], lambda *x: _interpret(loop.body, x),
+                    lambda *x: bool(_interpret(loop.condition, x)[0]), beside)
+
+
+def _encoded(roles: LoopRoles) -> Loop:
+    encoded = Loop(*(tuple(tuple(role.encode()) for role in part)  # type: ignore[arg-type]
+                     for part in (roles.body, roles.condition, roles.outputs)))
+    assert encoded.encode() == roles.encode()
+    return encoded
 
 
 def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
@@ -101,11 +123,11 @@ def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
     return [results[f"o{i}"] for i in range(len(results))]
 
 
-def _node(loops: NativeLoops, loop: NativeLoop) -> Any:
+def _node(loops: native_loops.NativeLoops, loop: NativeLoop) -> Any:
     return next(node for node in loops.graph_def.node if node.name == loop.name)
 
 
-def _with_placeholders(loops: NativeLoops) -> GraphDef:
+def _with_placeholders(loops: native_loops.NativeLoops) -> GraphDef:
     """The graph with a placeholder for each result of a loop that runs as one op."""
     found = GraphDef()
     names = {loop.name for loop in loops.loops}
@@ -129,9 +151,55 @@ def _result(tensor: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["scan_gradient", "gru_gradients", "greedy"])
-def test_roles(name: str, golden: Any) -> None:
-    texts = [f"{loop.frame}\n{loop.roles}\n" for loop in find(CASES[name]).loops.loops]
-    golden(f"loop_roles_{name}", "\n".join(texts))
+def test_roles(name: str, golden: Any, split: bool) -> None:
+    texts = [f"{loop.frame}\n{loop}\n" for loop in find(CASES[name]).loops.loops]
+    golden(f"loop_roles_{name}{'_split' if split else ''}", "\n".join(texts))
+
+
+def place(case: LoopCase, device_of: Callable[[Any], str]) -> native_loops.NativeLoops:
+    """A function's loops with its nodes on devices."""
+    before = lowered(case.function, *case.specs())
+    for node in before.graph_def.node:
+        node.device = device_of(node)
+    return of_graph(before)
+
+
+@pytest.mark.parametrize("counters", ["/device:GPU:0", "/device:CPU:0"])
+def test_loops_of_a_gpu_are_split(counters: str) -> None:
+    """Whether the placer left counters on a CPU or not."""
+    found = place(CASES["dynamic_rnn_gradient"], lambda node: counters if is_counter(node) else "/device:GPU:0")
+    assert len(found.loops) == 2, found.stay
+    for loop in found.loops:
+        assert loop.device == "/device:GPU:0"
+        assert loop.host is not None
+        assert loop.host.decides
+        assert loop.host.body is not None
+        node = next(n for n in found.graph_def.node if n.name == loop.name)
+        assert node.attr["split"].b
+        assert node.attr["condition_on_host"].b
+        assert len(node.attr["Thost"].list.type) == len(loop.host.inputs)
+
+
+def is_counter(node: Any) -> bool:
+    return node.op in ("AddV2", "Less", "LogicalAnd") and any(
+        node.attr[name].type in (tf.int32.as_datatype_enum, tf.bool.as_datatype_enum) for name in node.attr)
+
+
+def test_data_decides_on_the_gpu() -> None:
+    found = place(CASES["until"], lambda node: "/device:GPU:0")
+    [loop] = found.loops
+    assert loop.host is not None
+    assert not loop.host.decides
+    assert loop.host.body is None
+    assert loop.on_device == {"body", "condition"}
+
+
+def test_several_devices() -> None:
+    found = place(CASES["scan"], lambda node: f"/device:{'CPU' if node.op == 'Tanh' else 'GPU'}:0")
+    assert not found.loops
+    assert all("several devices: " in reason for reason in found.stay.values())
+    found = place(CASES["scan"], lambda node: f"/device:GPU:{int(node.op == 'Tanh')}")
+    assert list(found.stay.values()) == ["its nodes are on several devices"]
 
 
 def test_weights_do_not_go_through_lists() -> None:

@@ -52,35 +52,53 @@ class Loop:
         return words
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the host has of a loop that is split. Its body numbers rows; with `decides` the condition reads its results,
+    too. It has no outputs."""
+
+    loop: Loop = Loop((), (), ())
+    inputs: Sequence[Any] = ()
+    body: Callable[..., Sequence[Array]] = lambda *values: ()
+    decides: bool = False
+
+
 def expected(loop: Loop, inputs: Sequence[Array], body: Callable[..., Sequence[Array]],
-             condition: Callable[..., bool]) -> list[Array]:
+             condition: Callable[..., bool], beside: Beside | None = None) -> list[Array]:
     """What the op is to give, by its definition."""
-    run = _Run(loop, inputs)
-    while condition(*run.values(loop.condition)):
-        values = run.values(loop.body)
-        run.keep(values, body(*values))
+    run = _Run(loop, inputs, inputs if beside is None else beside.inputs)
+    host = run if beside is None else _Run(beside.loop, beside.inputs, ())
+    deciding = host if beside is not None and beside.decides else run
+    while condition(*deciding.values(deciding.loop.condition)):
+        numbers = None if beside is None else host.values(host.loop.body)
+        values = run.values(loop.body, numbers)
+        run.keep(values if numbers is None else numbers, body(*values))
+        if beside is not None and numbers is not None:
+            host.keep(numbers, beside.body(*numbers))
     like = [np.zeros_like(inputs[r[1]], shape=inputs[r[1]].shape[r[0] == 2:]) for r in loop.body]
     return [run.output(i, body(*like)) for i in range(len(loop.outputs))]
 
 
 class _Run:
-    """One run of a loop, by the definition of roles.
+    """One run of a body, by the definition of roles.
 
     Attributes:
+        counts: inputs that say how many rows there are.
         results: of the body, of each iteration.
         rows: for each output the rows that iterations gave, by number.
     """
 
-    def __init__(self, loop: Loop, inputs: Sequence[Array]) -> None:
-        self.loop, self.inputs = loop, inputs
+    def __init__(self, loop: Loop, inputs: Sequence[Array], counts: Sequence[Array]) -> None:
+        self.loop, self.inputs, self.counts = loop, inputs, counts
         self.results: list[Sequence[Array]] = []
         self.rows: list[dict[int, Array]] = [{} for _ in loop.outputs]
 
-    def values(self, roles: Sequence[Role]) -> list[Array]:
-        """Of the inputs with these roles in the next iteration; those that number rows are known first."""
+    def values(self, roles: Sequence[Role], numbers: Sequence[Array] | None = None) -> list[Array]:
+        """Of the inputs with these roles in the next iteration; those that number rows, if not `numbers` do, are known
+        first."""
         found: dict[int, Array] = {}
         for k in sorted(range(len(roles)), key=lambda k: roles[k][0] == 2 and roles[k][2] >= 2):
-            found[k] = self._value(roles[k], found)
+            found[k] = self._value(roles[k], found if numbers is None else dict(enumerate(numbers)))
         return [found[k] for k in range(len(roles))]
 
     def _value(self, role: Role, numbers: Mapping[int, Array]) -> Array:
@@ -93,11 +111,11 @@ class _Run:
         return int(numbers[way - 2]) if way >= 2 else count - 1 - i if way else i
 
     def keep(self, values: Sequence[Array], results: Sequence[Array]) -> None:
-        """Of one iteration: inputs and results of the body."""
+        """Of one iteration: inputs of the body that numbers rows, results of this one."""
         for rows, role in zip(self.rows, self.loop.outputs, strict=True):
             if role[0] == 1:
                 _, j, a, way = role
-                count = -1 if a < 0 else int(self.inputs[a])
+                count = -1 if a < 0 else int(self.counts[a])
                 # Rows of a stack that grows are turned round in the end.
                 rows[self._row(way if a >= 0 else 0, count, dict(enumerate(values)))] = results[j]
         self.results.append(results)
@@ -108,25 +126,42 @@ class _Run:
         if role[0] == 0:
             return self.results[-1][role[2]] if n else self.inputs[role[1]]
         _, j, a, way = role
-        stack = np.zeros_like(like[j], shape=(n if a < 0 else int(self.inputs[a]), *np.shape(like[j])))
+        stack = np.zeros_like(like[j], shape=(n if a < 0 else int(self.counts[a]), *np.shape(like[j])))
         for row, value in self.rows[number].items():
             stack[row] = value
         return stack[::-1] if a < 0 and way == 1 else stack
 
 
+@dataclass(frozen=True)
+class HostRegion:
+    """The body that the host has of a loop that is split: its roles, and the condition's if that `decides` here; the
+    words that are built for it, and the types of its results."""
+
+    roles: Loop
+    words: Words
+    results: Sequence[Any]
+    decides: bool = True
+
+
 class LoopRegions:
-    """A loop whose condition and body are regions of `regions`; `results` are types of the body's."""
+    """A loop whose condition and body are regions of `regions`; `results` are types of the body's. It is split if it
+    has inputs for the host."""
 
     def __init__(self, regions: Regions, roles: Loop, results: Sequence[Any], condition: Words, body: Words,
-                 **whole: Any) -> None:
-        self.regions, self.roles, self.results = regions, roles, results
+                 host: HostRegion | None = None, **whole: Any) -> None:
+        self.regions, self.roles, self.results, self.host = regions, roles, results, host
         self.condition, self.body = regions.add(condition), regions.add(body)
+        self.beside = -1 if host is None else regions.add(host.words)
         self.region = regions.add(lambda key: None, **whole)
 
-    def __call__(self, *inputs: Any, types: Sequence[Any]) -> Any:
+    def __call__(self, *inputs: Any, types: Sequence[Any], host_inputs: Sequence[Any] = ()) -> Any:
+        beside = {} if self.host is None else {
+            "host": self.beside, "host_roles": self.host.roles.encode(), "host_results": self.host.results,
+            "condition_on_host": self.host.decides}
         return self.regions.library.raw_ops.stitch_while(
-            inputs=list(inputs), Tout=list(types), region=self.region, body=self.body, condition=self.condition,
-            results=self.results, roles=self.roles.encode(), output_shapes=[])
+            inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(types), region=self.region, body=self.body,
+            condition=self.condition, results=self.results, roles=self.roles.encode(), split=bool(host_inputs),
+            output_shapes=[], **beside)
 
     def counts(self) -> dict[str, int]:
         library = self.regions.library

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,13 @@ from tests.native.loop_kernels import (
     SUM,
     Symbols,
     check_sum,
+    counting,
     items,
     less,
     sum_inputs,
     sum_loop,
 )
-from tests.native.loops import Array, Loop, LoopRegions, carried, element, expected, fixed, last, stack
+from tests.native.loops import Array, HostRegion, Loop, LoopRegions, carried, element, expected, fixed, last, stack
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +145,37 @@ def test_random_roles(regions: Regions, kernel: Symbols, case: tuple[Loop, list[
         np.testing.assert_array_equal(result, value, strict=True)
     np.testing.assert_equal(inputs, kept)
     assert loop.counts() == {"runs": 1, "iterations": n, "fallbacks": 0, "originals": 0}
+    check_split(regions, kernel, case, inputs, results)
+
+
+def check_split(regions: Regions, kernel: Symbols, case: tuple[Loop, list[tuple[int, int, int | None]]],
+                inputs: Sequence[Array], wanted: Sequence[Any]) -> None:
+    """The same loop with its counter, the numbers of rows and the condition on the host."""
+    roles, made = case
+    _, *numbers = roles.body[:2]
+    host = Loop((carried(0, 0), *(element(3, way) for _, _, way in numbers)), roles.condition, ())
+    body = tuple((role[0], role[1], role[2] - 1) if role[0] == 1 else role for role in roles.body[2:])
+    outputs = tuple(last(role[1], role[2] - 1) if role[0] == 0 else stack(role[1] - 1, min(role[2], 2), role[3])
+                    for role in roles.outputs[1:])
+
+    def words(key: tuple[int, ...]) -> list[int]:
+        steps = []
+        for j, (x, y, constant) in enumerate(made):
+            steps.append([3, OUTPUT, j, INPUT, x - 2, 4 * items(SHAPE)] if constant is None else launch(
+                kernel("mix"), (INPUT, x - 2), (INPUT, y - 2), (OUTPUT, j), sizes=[items(SHAPE), constant]))
+        return executable([(SHAPE, [])] * len(made), steps)
+
+    loop = LoopRegions(regions, Loop(body, (), outputs), [tf.int32] * len(made), less(kernel), words,
+                       HostRegion(host, counting(kernel), [tf.int32]))
+    for_host = [inputs[0], inputs[1], inputs[6], inputs[7]]
+    results = loop(*inputs, types=[tf.int32] * len(outputs), host_inputs=for_host)
+    for result, value in zip(results, wanted[1:], strict=True):
+        np.testing.assert_array_equal(result, value, strict=True)
+    assert loop.counts()["fallbacks"] == 0
+    assert regions.library.region_runs(loop.beside) == loop.counts()["iterations"] == int(inputs[1])
 
 
 COUNT_WORDS = COUNT.encode()
-
 
 
 def with_body(*body: tuple[int, ...]) -> list[int]:
@@ -178,13 +207,29 @@ def with_output(output: tuple[int, ...]) -> list[int]:
 ])
 def test_bad_roles_are_an_error(regions: Regions, words: list[int], message: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        regions.library.raw_ops.stitch_while(inputs=[0, 3, 1.0], Tout=[tf.int32], results=[tf.int32] * 2, region=1,
-                                             body=2, condition=3, roles=words)
+        regions.library.raw_ops.stitch_while(
+            inputs=[0, 3, 1.0], host_inputs=[], Tout=[tf.int32], results=[tf.int32] * 2, region=1, body=2, condition=3,
+            roles=words)
 
 
 def test_shape_function_uses_the_hints(regions: Regions) -> None:
     with tf.Graph().as_default():
         value = regions.library.raw_ops.stitch_while(
-            inputs=[0, 3], Tout=[tf.int32], results=[tf.int32], region=1, body=2, condition=3, roles=COUNT_WORDS,
-            output_shapes=[[None, 3]])
+            inputs=[0, 3], host_inputs=[], Tout=[tf.int32], results=[tf.int32], region=1, body=2, condition=3,
+            roles=COUNT_WORDS, output_shapes=[[None, 3]])
         assert value[0].shape.as_list() == [None, 3]
+
+
+@pytest.mark.parametrize(("attributes", "message"), [
+    ({"condition_on_host": True}, "nothing of"),
+    ({"host": 4, "host_roles": [0, 0, 0]}, "nothing of"),
+    ({"host": 4, "host_roles": [0, 0], "split": True}, "host_roles .* ends before"),
+    ({"host": 4, "host_roles": [1, 0, 0, 0, 0], "split": True}, "input is out of range"),
+    ({"roles": with_output(stack(0, 1)), "split": True}, "input is out of range"),
+    ({"roles": with_body(element(2, 2)), "split": True}, "way is out of range"),
+])
+def test_bad_parts_of_the_host_are_an_error(regions: Regions, attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        regions.library.raw_ops.stitch_while(**{
+            "inputs": [0, 3, 1.0], "host_inputs": [], "Tout": [tf.int32], "results": [tf.int32], "region": 1, "body": 2,
+            "condition": 3, "roles": COUNT_WORDS} | attributes)

@@ -178,14 +178,15 @@ def test_the_guards_choice(document: Document) -> None:
 
 
 def test_a_loop_as_one_op(document: Document) -> None:
-    document["regions"] += [dict(document["regions"][0], id=n, nodes={}, runs=5) for n in (2, 3)]
+    document["regions"] += [dict(document["regions"][0], id=n, nodes={}, runs=5) for n in (2, 3, 4)]
     document["graphs"][0]["nodes"][3] = node("m", "Enter", [2], 2)
-    document["graphs"][0]["regions"] = [0, 1, 2, 3]
-    document["graphs"][0]["loops"] = [{"name": "w", "steps": None, "reason": None, "regions": [2, 0, 3]}]
+    document["graphs"][0]["regions"] = [0, 1, 2, 3, 4]
+    document["graphs"][0]["loops"] = [{"name": "w", "steps": None, "reason": None, "regions": [2, 0, 3, 4]}]
     [graph] = graphs(document)
     text = "\n".join(table(graph))
     assert "region 2: the loop w as one op: region 0 again and again, as long as region 3 says so, 0 ops" in text
     assert "region 0: the body of the loop w, region 2, " in text
+    assert "region 4: the host's part of the loop w, region 2, " in text
     assert re.search(r"^Enter +2  the op that runs the loop does this itself +m$", text, re.MULTILINE)
 
 

@@ -65,7 +65,8 @@ def _check_inputs(node: NodeDef, nodes: dict[str, NodeDef]) -> None:
             if index >= len(producer.attr["Tout"].list.type):
                 raise VerifyError(f"input {name!r} is beyond the outputs of its node", _loc(node))
     if node.op in STITCH_OPS:
-        wanted = len(node.attr["Tin"].list.type) + (node.attr["N"].i if "N" in node.attr else 0)
+        wanted = sum(len(node.attr[types].list.type) for types in ("Tin", "Thost") if types in node.attr)
+        wanted += node.attr["N"].i if "N" in node.attr else 0
         given = sum(not name.startswith("^") for name in node.input)
         if wanted != given:
             raise VerifyError(f"has {given} data inputs, its attributes say {wanted}", _loc(node))

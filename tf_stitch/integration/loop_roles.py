@@ -2,6 +2,10 @@
 
 The op runs two regions again and again: the condition and, as long as that gives true, the body. A role says for each
 input of a region, and for each result of the op, where it comes from. Iterations are counted from 0.
+
+A loop on a GPU is split: what numbers rows, and the condition if it can be, runs on the host beside the body, as a
+body of its own, which carries its own values. Roles of the host name the op's inputs for the host, counted by
+themselves.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tf_stitch.errors import UnsupportedError
+
 FORWARDS, BACKWARDS, _NUMBERED = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Row:
     """Which row of a tensor belongs to iteration i: row i, or the i-th from the end, or the one whose number is in an
-    input of the body (FORWARDS, BACKWARDS, or _NUMBERED and that input)."""
+    input of the body, of the host's if the loop is split (FORWARDS, BACKWARDS, or _NUMBERED and that input)."""
 
     way: int
 
@@ -94,7 +100,8 @@ class Stack:
     """A result of each of the body's runs, along a new first axis. Rows that nobody writes are zeros.
 
     Attributes:
-        rows: the op's input that says how many there are, a scalar of int32; None: as many as iterations.
+        rows: the op's input, for the host if the loop is split, that says how many there are, a scalar of int32; None:
+            as many as iterations.
     """
 
     output: int
@@ -114,11 +121,11 @@ OutputRole: TypeAlias = Last | Stack
 
 @dataclass(frozen=True)
 class LoopRoles:
-    """The roles of one loop: of the inputs of its body and of its condition, and of the op's results."""
+    """The roles of one body and of what is with it: of the body's inputs, of the condition's, of the op's results."""
 
-    body: tuple[InputRole, ...]
-    condition: tuple[InputRole, ...]
-    outputs: tuple[OutputRole, ...]
+    body: tuple[InputRole, ...] = ()
+    condition: tuple[InputRole, ...] = ()
+    outputs: tuple[OutputRole, ...] = ()
 
     def encode(self) -> list[int]:
         """As the native op reads them (native/while_op.cc): each part after its length."""
@@ -129,3 +136,17 @@ class LoopRoles:
         lines = [f"{name}.i{k} = {role}" for name, part in (("body", self.body), ("condition", self.condition))
                  for k, role in enumerate(part)]
         return "\n".join([*lines, *(f"o{k} = {role}" for k, role in enumerate(self.outputs))])
+
+    def check(self, numbering: LoopRoles) -> None:
+        """Refuses rows whose number is itself in a row with a number, which the op would have to look up first.
+
+        Args:
+            numbering: of the body whose inputs number rows.
+
+        Raises:
+            UnsupportedError: there is one.
+        """
+        rows = [role.row for role in (*self.body, *self.outputs) if isinstance(role, Element | Stack)]
+        for number in (numbering.body[row.number] for row in rows if row.number is not None):
+            if isinstance(number, Element) and number.row.number is not None:
+                raise UnsupportedError("the number of an element is an element whose number is no counter")

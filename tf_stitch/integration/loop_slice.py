@@ -23,40 +23,50 @@ class LoopSlice:
     Attributes:
         wanted: tensors that the body gives.
         body: nodes that compute them within an iteration.
-        condition: nodes that compute whether there is another iteration.
+        condition: nodes that compute whether there is another iteration; none if another slice has them.
+        numbers: tensors that another body has to have as inputs, since they number rows here.
     """
 
     wanted: tuple[str, ...]
     body: tuple[str, ...]
     condition: tuple[str, ...]
+    numbers: tuple[str, ...]
 
 
 class LoopSlicer:
-    """Slices one loop."""
+    """Slices one loop once.
+
+    Args:
+        own_numbers: the body itself has as inputs what numbers rows; else another has.
+    """
 
     def __init__(self, variables: LoopVariables, induction: InductionVariables, lists: LoopLists,
-                 imported: ImportedGraph) -> None:
+                 imported: ImportedGraph, own_numbers: bool = True) -> None:
         self._variables, self._induction, self._lists, self._imported = variables, induction, lists, imported
         self._wanted: dict[str, None] = {}
+        self._numbers = self._wanted if own_numbers else dict[str, None]()
 
-    def slice(self, ends: Iterable[LoopVariable], condition: str) -> LoopSlice:
+    def slice(self, ends: Iterable[LoopVariable], condition: str | None, numbers: Iterable[str] = ()) -> LoopSlice:
         """
         Args:
             ends: variables whose last value is read.
-            condition: the tensor that says whether there is another iteration.
+            condition: the tensor that says whether there is another iteration; None: another slice has it.
+            numbers: tensors that the body has to have as inputs.
 
         Raises:
             UnsupportedError: a node of the slice cannot be in a region, or there is nothing to compute.
         """
         for variable in ends:
             self._want_at_the_end(variable)
-        condition_members, starts = self._behind([condition])
+        self._wanted |= dict.fromkeys(numbers)
+        condition_members, starts = self._behind([] if condition is None else [condition])
         self._want_before(starts)
         members = self._members()
         for part, nodes in (("body", members), ("condition", condition_members)):
-            if not nodes:
+            if not nodes and (part == "body" or condition is not None):
                 raise UnsupportedError(f"its {part} computes nothing")
-        return LoopSlice(tuple(self._wanted), tuple(members), tuple(condition_members))
+        others = () if self._numbers is self._wanted else tuple(self._numbers)
+        return LoopSlice(tuple(self._wanted), tuple(members), tuple(condition_members), others)
 
     def _want_at_the_end(self, variable: LoopVariable) -> None:
         """Has the body give what the last value of a variable is made of."""
@@ -72,7 +82,7 @@ class LoopSlicer:
     def _want_number(self, index: str) -> None:
         """Has the body hand on the number of an element, so that it is an input, unless it is the iteration's."""
         if index and self._induction.row(index) is None:
-            self._wanted[index] = None
+            self._numbers[index] = None
 
     def _want_before(self, starts: Iterable[str]) -> None:
         """Has the body give what an iteration starts from."""

@@ -19,6 +19,7 @@ from tf_stitch.integration.native_loops import native_loops
 from tf_stitch.integration.report_entries import LoopEntry
 from tf_stitch.integration.sized_loops import SizedLoops, legalizations
 from tf_stitch.integration.while_node import NativeLoop
+from tf_stitch.runtime.host_builder import compiler
 
 NOT_FOLDED = "loops whose length is a size were not folded, since a region with one could not run the nodes it replaced"
 
@@ -41,7 +42,7 @@ class LoopWays:
             native: regions run as the native op.
         """
         unroll = _wanted(config.unroll, device == "GPU")
-        return LoopWays(unroll, unroll and fold, native and _wanted(config.loop_op, device == "CPU"))
+        return LoopWays(unroll, unroll and fold, native and _wanted(config.loop_op, device == "CPU" or _host_builds()))
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, contr
     if not found.loops:
         return replace(done, entries=entries)
     return LoopsDone(found.graph_def, found.types_of, entries, done.sized, found.loops, hoisted.graph_def)
+
+
+def _host_builds() -> bool:
+    """Whether there can be kernels for the host beside a GPU."""
+    return compiler() is not None
 
 
 def _wanted(choice: str, auto: bool) -> bool:

@@ -12,17 +12,18 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
-from tf_stitch.frontend.tensorflow.importer import TypesOf, device_type
+from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.integration.control_context import Context, control_contexts, frame_names
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.enclosing_graph import EnclosingGraph
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cut import LoopCut
+from tf_stitch.integration.loop_device import device_of, is_split
 from tf_stitch.integration.loop_lists import ListResult, StackedList
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.rewired_graph import rewired_graph
-from tf_stitch.integration.while_node import REGIONS, NativeLoop, while_node
+from tf_stitch.integration.while_node import NativeLoop, while_node
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
         try:
             if isinstance(frame, str):
                 raise UnsupportedError(frame)
-            reason = why_not_unrolled(frame, preserved) or _why_not_here(frame)
-            reason = reason or next((why for n in frame.nodes if (why := controls.why_not(n.name)) is not None), None)
+            reason = why_not_unrolled(frame, preserved) or next(
+                (why for n in frame.nodes if (why := controls.why_not(n.name)) is not None), None)
             if reason is not None:
                 raise UnsupportedError(reason)
             graph.replace(frame, contexts, controls)
@@ -66,14 +67,6 @@ def native_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
     if not graph.loops:
         return NativeLoops(graph_def, types_of, stay=stay)
     return NativeLoops(graph.rewritten(graph_def), graph.types, tuple(graph.loops), stay)
-
-
-def _why_not_here(frame: LoopFrame) -> str | None:
-    """Why the op cannot run where a loop is."""
-    devices = {node.device for node in frame.nodes}
-    if any(device_type(device) not in ("", "CPU") for device in devices):
-        return "it is not on a CPU"
-    return "its nodes are on several devices" if len(devices) > 1 else None
 
 
 def _ended_first(frames: Mapping[str, LoopFrame | str], order: Sequence[NodeDef]
@@ -117,7 +110,7 @@ class _Graph:
         return self._new_types.get(name) or self._types_of(name)
 
     def replace(self, frame: LoopFrame, contexts: Mapping[str, Context], controls: Controls) -> None:
-        """Puts a node in the place of one loop, if there is fuel for three regions.
+        """Puts a node in the place of one loop, if there is fuel for its regions.
 
         Args:
             contexts: of the graph's nodes.
@@ -129,12 +122,14 @@ class _Graph:
         if name in self._defs:
             raise UnsupportedError(f"a node is called {name}")
         around = EnclosingGraph(frame.name, self._imported, self.types, self._defs, self._users)
+        device = device_of(frame, around)
         cut = LoopCut(frame, around, self._lists)
-        loop = cut.loop(name)
+        loop = cut.loop(name, device, is_split(device))
         new = [*around.new.values(), while_node(loop)]
         if not _alive_together(frame, new, contexts):
             raise UnsupportedError("it is in a branch")
-        if controls.take(REGIONS) < REGIONS:
+        regions = 1 + len(loop.parts)
+        if controls.take(regions) < regions:
             raise UnsupportedError(controls.out_of_fuel)
         self._new += new
         self._new_types |= {added: around.types(added) for added in around.new}

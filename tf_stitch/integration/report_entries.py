@@ -28,8 +28,8 @@ class NodeEntry:
 @dataclass(frozen=True)
 class LoopEntry:
     """One while loop: how many copies of its body stand in its place, or why it is a loop still. Neither: it runs
-    as one op, whose `regions` are the loop as a whole, its body and its condition; or its length is a size, and its
-    region writes it out for each."""
+    as one op, whose `regions` are the loop as a whole, its body, its condition, and perhaps what the host runs beside
+    a body on a GPU; or its length is a size, and its region writes it out for each."""
 
     name: str
     steps: int | None

@@ -32,32 +32,35 @@ from tf_stitch.integration.region_graph import RegionGraph, output_key
 
 
 class RoleAssignment:
-    """Of one loop. `handed_out` are the lists among its results, by the Exit's name.
+    """Of one body. `handed_out` are the lists among the loop's results, by the Exit's name.
 
     Args:
         graph: gets copies of constants that are no part of a region.
         inputs: gets what the roles read outside.
+        numbering: the body whose inputs number rows; None if there is none.
+        counts: gets what says how many rows there are.
     """
 
     def __init__(self, variables: LoopVariables, induction: InductionVariables, lists: LoopLists, graph: EnclosingGraph,
-                 inputs: OpInputs, body: RegionGraph) -> None:
+                 inputs: OpInputs, body: RegionGraph, numbering: RegionGraph | None, counts: OpInputs) -> None:
         self._variables, self._induction, self._lists = variables, induction, lists
         self._graph, self._inputs, self._body = graph, inputs, body
+        self._numbering, self._counts = numbering, counts
         self.handed_out: dict[str, ListResult] = {}
 
-    def roles(self, condition: RegionGraph, ends: Sequence[tuple[LoopVariable, NodeDef]]) -> LoopRoles:
+    def roles(self, condition: RegionGraph | None, ends: Sequence[tuple[LoopVariable, NodeDef]]) -> LoopRoles:
         """
         Args:
+            condition: None if it reads results of another body.
             ends: variables whose last value is a result, with the Exits that hand it out.
 
         Raises:
             UnsupportedError: no role fits.
         """
         roles = LoopRoles(tuple(self._input(t) for t in self._body.inputs),
-                          tuple(self._input(t) for t in condition.inputs),
+                          tuple(self._input(t) for t in (() if condition is None else condition.inputs)),
                           tuple(self._output(v, exit_.name) for v, exit_ in ends))
         _check_carried(roles, self._body)
-        _check_rows(roles)
         return roles
 
     def _input(self, tensor: str) -> InputRole:
@@ -96,9 +99,9 @@ class RoleAssignment:
         """The row by an input of the body that has its number."""
         value = self._graph.imported.value(index)
         tensor = None if value is None else self._graph.imported.owner.get(value)
-        if tensor not in self._body.inputs:
+        if self._numbering is None or tensor not in self._numbering.inputs:
             raise UnsupportedError(f"{index} is computed, and numbers an element of a list")
-        return row_numbered_by(self._body.inputs.index(tensor))
+        return row_numbered_by(self._numbering.inputs.index(tensor))
 
     def _output(self, variable: LoopVariable, exit_: str) -> OutputRole:
         if not self._lists.is_list(variable):
@@ -108,7 +111,7 @@ class RoleAssignment:
         if use.use is Use.PUSHED:
             return Stack(self._body.outputs[use.item], None, Row(FORWARDS))
         row = self._row(use.index)
-        return Stack(self._body.outputs[use.item], self._inputs.number(self._lists.rows(variable)), row)
+        return Stack(self._body.outputs[use.item], self._counts.number(self._lists.rows(variable)), row)
 
     def _outside(self, node: NodeDef) -> str:
         """A copy of a large constant outside of the loop, where what the loop starts from is."""
@@ -127,11 +130,3 @@ def _check_carried(roles: LoopRoles, body: RegionGraph) -> None:
             if len(before) != len(after) or any(isinstance(a, int) and isinstance(b, int) and a != b
                                                 for a, b in zip(before, after, strict=True)):
                 raise UnsupportedError(f"{body.inputs[number]} changes its shape")
-
-
-def _check_rows(roles: LoopRoles) -> None:
-    """Refuses rows whose number is itself in a row with a number, which the op would have to look up first."""
-    rows = [role.row for role in (*roles.body, *roles.outputs) if isinstance(role, Element | Stack)]
-    for numbering in (roles.body[row.number] for row in rows if row.number is not None):
-        if isinstance(numbering, Element) and numbering.row.number is not None:
-            raise UnsupportedError("the number of an element is an element whose number is no counter")

@@ -151,14 +151,14 @@ class Session:
         if rewritten is not None:
             put_back_loops(rewritten, loops.sized)
             number_regions(rewritten, numbers)
-        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, numbers[loop.name]) for loop in loops.native)]
+        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
+                                     for loop in loops.native)]
         self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
                    entries)
         return rewritten
 
-    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]
-                       ) -> tuple[int, int, int]:
-        """Numbers of a loop that runs as one op, of its body and of its condition."""
+    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:
+        """Numbers of the regions of a loop that runs as one op, by the node's attributes: itself, its body, others."""
         def register(region: RegionGraph, group: int) -> int:
             number = self.registry.register(region, group)
             region_of.update(dict.fromkeys(region.members, number))
@@ -167,11 +167,13 @@ class Session:
                                         len(set(region.outputs.values()))))
             return number
 
-        whole, condition = register(loop.region(), -1), register(loop.condition, group)
-        body = register(loop.body, group)  # last: with fuel for this one the loop begins to be stitched
+        whole = register(loop.region(), -1)
+        # The body is the last: with fuel for this one the loop begins to be stitched. What is for the host is not built
+        # beside the body, which is for another device.
+        parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
         self._originals[whole] = loop.original_nodes()
-        self._dump.write(f"region_{whole}.loop.txt", f"{loop.roles}\n")
-        return whole, body, condition
+        self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
+        return {"region": whole, "body": parts.pop("body")} | parts
 
     def _why_leave(self, item: GraphItem) -> str | None:
         if item.is_tf_data:

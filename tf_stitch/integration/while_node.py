@@ -22,8 +22,24 @@ from tf_stitch.ir.op_attrs import LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape, Symbol, TensorType
 
-REGIONS = 3
-"""Of a loop: itself, its condition, its body."""
+
+@dataclass(frozen=True)
+class HostPart:
+    """What runs on the host of a loop whose body does not.
+
+    Attributes:
+        body: gives what numbers rows and what the condition reads, if that is decided here; None: there is no such
+            thing.
+        roles: of the body, and of the condition if that is decided here.
+        inputs: tensors outside that are read in host memory; `input_types` are theirs.
+        decides: the condition runs here.
+    """
+
+    body: RegionGraph | None
+    roles: LoopRoles
+    inputs: tuple[str, ...]
+    input_types: tuple[OutputType, ...]
+    decides: bool
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,7 @@ class NativeLoop:
         name: of the node.
         frame: TensorFlow's name of the loop.
         inputs: tensors outside that the node reads; `input_types` are theirs.
+        host: what the host has of a loop that is split.
         results: names of the Exits, as the node's results come; `result_types` are theirs, of a list as one tensor.
         controls: control inputs.
         nodes: all nodes of the loop -> op.
@@ -54,11 +71,31 @@ class NativeLoop:
     nodes: Mapping[str, str]
     original: bytes
     original_results: tuple[str, ...]
+    host: HostPart | None = None
+
+    @property
+    def parts(self) -> dict[str, RegionGraph]:
+        """The regions that are built, by the node's attribute with their number."""
+        beside = {} if self.host is None or self.host.body is None else {"host": self.host.body}
+        return {"condition": self.condition} | beside | {"body": self.body}
+
+    @property
+    def on_device(self) -> frozenset[str]:
+        """Those of `parts` that run where the node is."""
+        return frozenset({"body"} if self.host is not None and self.host.decides else {"body", "condition"})
+
+    def __str__(self) -> str:
+        """The roles; "host i0" is the first of the inputs for the host."""
+        if self.host is None:
+            return str(self.roles)
+        lines = [f"host {line}" for line in str(self.host.roles).replace(" i", " host i").splitlines()]
+        numbered = str(self.roles).replace("[body.i", "[host body.i").replace("rows of i", "rows of host i")
+        return "\n".join([*lines, *numbered.splitlines()])
 
     @property
     def around(self) -> tuple[str, ...]:
-        """Nodes of neither the body nor the condition."""
-        regions = {*self.body.members, *self.condition.members}
+        """Nodes of none of these."""
+        regions = {member for part in self.parts.values() for member in part.members}
         return tuple(name for name in self.nodes if name not in regions)
 
     def region(self) -> RegionGraph:
@@ -89,13 +126,22 @@ class _EndedByData:
 
 def while_node(loop: NativeLoop) -> NodeDef:
     """The node of a loop; the numbers of its regions are given by `number_regions`."""
-    node = NodeDef(name=loop.name, op=STITCH_WHILE, device=loop.device, input=[*loop.inputs, *loop.controls])
+    host = loop.host or HostPart(None, LoopRoles(), (), (), decides=False)
+    node = NodeDef(name=loop.name, op=STITCH_WHILE, device=loop.device,
+                   input=[*loop.inputs, *host.inputs, *loop.controls])
     node.attr["Tin"].list.type.extend(dtype for dtype, _ in loop.input_types)
+    node.attr["Thost"].list.type.extend(dtype for dtype, _ in host.input_types)
     node.attr["Tout"].list.type.extend(dtype for dtype, _ in loop.result_types)
     node.attr["results"].list.type.extend(to_enum(n.type.dtype) for _, n in loop.body.graph.outputs)
     node.attr["roles"].list.i.extend(loop.roles.encode())
+    node.attr["split"].b = loop.host is not None
+    node.attr["condition_on_host"].b = host.decides
+    node.attr["host_roles"].list.i.extend(host.roles.encode())
+    results = () if host.body is None else host.body.graph.outputs
+    node.attr["host_results"].list.type.extend(to_enum(n.type.dtype) for _, n in results)
+    first_count = 0 if loop.host is None else len(loop.inputs)
     rows = (role.rows if isinstance(role, Stack) else None for role in loop.roles.outputs)
-    node.attr[ROWS].list.i.extend(-1 if count is None else count for count in rows)
+    node.attr[ROWS].list.i.extend(-1 if count is None else first_count + count for count in rows)
     for _, dims in loop.result_types:
         shape = node.attr["output_shapes"].list.shape.add()
         for dim in dims or ():
@@ -103,12 +149,11 @@ def while_node(loop: NativeLoop) -> NodeDef:
     return node
 
 
-def number_regions(graph_def: GraphDef, numbers: Mapping[str, tuple[int, int, int]]) -> None:
-    """Tells each StitchWhile, in place, the numbers of the loop, of its body and of its condition, by its name."""
+def number_regions(graph_def: GraphDef, numbers: Mapping[str, Mapping[str, int]]) -> None:
+    """Tells each StitchWhile, in place, by its name, the numbers of its regions, by the attributes that have them."""
     for node in graph_def.node:
-        if node.name in numbers:
-            for name, number in zip(("region", "body", "condition"), numbers[node.name], strict=True):
-                node.attr[name].i = number
+        for name, number in numbers.get(node.name, {}).items():
+            node.attr[name].i = number
 
 
 def _typed(output: OutputType, name: str) -> tuple[DType, Shape]:

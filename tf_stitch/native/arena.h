@@ -1,17 +1,19 @@
 // Memory in which the steps of an executable leave values for others, for the time of a call.
 #pragma once
 #include "buffers.h"
+#include "placement.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
 
 class Arena {
  public:
-  absl::Status Allocate(tensorflow::OpKernelContext* ctx, const Executable& executable, Buffers* buffers) {
+  absl::Status Allocate(tensorflow::OpKernelContext* ctx, const Placement& placement, const Executable& executable,
+                        Buffers* buffers) {
     segments_.resize(executable.arena.size());
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const tensorflow::TensorShape bytes({executable.arena[i]});
-      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, bytes, &segments_[i]));
+      TF_RETURN_IF_ERROR(AllocateTemp(ctx, placement, tensorflow::DT_UINT8, bytes, &segments_[i]));
       buffers->arena.push_back(segments_[i].data());
     }
     return absl::OkStatus();

@@ -22,9 +22,9 @@ An executable travels from Python to the op as int64 words:
             5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
               which may use as many as it has blocks
 
-A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (the body, the condition, the
-loop as a whole) and the types of the body's results. It says what inputs are in iteration i, counted from 0, and what
-the op's outputs are after n:
+A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (`region`, the loop as a whole,
+`body` and `condition`) and the types of the body's `results`. It says what inputs are in iteration i, counted from 0,
+and what the op's outputs are after n:
 
     [inputs of the body, role of each, inputs of the condition, role of each, outputs, role of each]
 
@@ -38,6 +38,11 @@ the op's outputs are after n:
             1               row (rows - 1 - i)
             2 + k           the row whose number is input k of the body (an int32 scalar, itself in no such row); of the
                             body's inputs, and where an input says how many rows there are
+
+A loop on a GPU is `split`. Then `host_inputs` are more inputs of the op, in host memory. Among these, counted from 0,
+are those that say how many rows there are. The region `host` (-1: none) is a body, too, with `host_roles` and
+`host_results`, which runs on the host beside the other: its roles name host_inputs, and its inputs number the rows of
+both. It has no outputs. With `condition_on_host` the condition is there, and its roles are among `host_roles`.
 
 What is read or left in one iteration has the same shape in all. Where that does not hold, or a row is not there, the
 loop's own nodes run.

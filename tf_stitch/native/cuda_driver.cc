@@ -35,6 +35,7 @@ CudaDriver Load() {
                   Resolve(library, "cuMemsetD8Async", &driver.MemsetD8Async) &&
                   Resolve(library, "cuMemcpyDtoDAsync_v2", &driver.MemcpyDtoDAsync) &&
                   Resolve(library, "cuMemcpyDtoH_v2", &driver.MemcpyDtoH) &&
+                  Resolve(library, "cuMemcpyDtoHAsync_v2", &driver.MemcpyDtoHAsync) &&
                   Resolve(library, "cuMemcpyHtoDAsync_v2", &driver.MemcpyHtoDAsync) &&
                   Resolve(library, "cuEventCreate", &driver.EventCreate) &&
                   Resolve(library, "cuEventRecord", &driver.EventRecord) &&

@@ -19,10 +19,10 @@ class Launcher {
     env_ = {workers->workers, workers->num_threads, &ParallelFor};
   }
 
-  // All steps: as one CUDA graph where there is one, else one by one. `context` is current on a GPU.
-  absl::Status Run(const Executable& executable, CUcontext context) const {
+  // All steps: as one CUDA graph where there is one and it is wanted, else one by one. `context` is current on a GPU.
+  absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
     const std::vector<Step>& steps = executable.steps;
-    if (placement_.on_gpu && executable.graph->Wanted(steps)) {
+    if (placement_.on_gpu && as_graph && executable.graph->Wanted(steps)) {
       const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
         return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step).message());

@@ -1,5 +1,6 @@
 // The condition or the body of a loop in one call of its op: an executable that runs again and again.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -7,8 +8,10 @@
 #include "arena.h"
 #include "launch.h"
 #include "loop_roles.h"
+#include "product_settings.h"
 #include "region_runtime.h"
 #include "shape_key.h"
+#include "workspace.h"
 
 namespace tf_stitch {
 
@@ -17,7 +20,8 @@ class LoopPart {
   using Roles = std::vector<InputRole>;
 
   // The key for all iterations: shapes do not change. Inputs with rows have a rank of 1 at least.
-  static ShapeKey Key(tensorflow::OpKernelContext* ctx, const Roles& roles, const std::vector<ResultUse>& results) {
+  static ShapeKey Key(tensorflow::OpKernelContext* ctx, bool on_gpu, const Roles& roles,
+                      const std::vector<ResultUse>& results) {
     ShapeKey key;
     for (const InputRole& role : roles) {
       const tensorflow::Tensor& input = ctx->input(role.input);
@@ -26,21 +30,30 @@ class LoopPart {
       const bool from_row = role.kind == InputRole::Kind::kCarried && results[role.result].stacked;
       if (element || from_row) key.MayLieAt(Bytes(role, input));
     }
+    if (on_gpu) AddProductSettings(&key);
     return key;
   }
 
-  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, const Roles& roles,
+  static Extents ExtentsOf(tensorflow::OpKernelContext* ctx, bool on_gpu, const Roles& roles,
                            std::vector<std::int64_t> output_items) {
     Extents extents;
+    extents.on_gpu = on_gpu;
     for (const InputRole& role : roles) extents.inputs.push_back(Bytes(role, ctx->input(role.input)));
     extents.output_items = std::move(output_items);
     return extents;
   }
 
-  // `placement` and the rest outlive the part.
-  LoopPart(tensorflow::OpKernelContext* ctx, const Placement& placement, const Roles& roles,
-           const Executable& executable)
-      : executable_(executable), launcher_(ctx, placement, buffers_) {
+  // `results`: of the body that it reads. `placement` and the rest outlive the part. `context`: of a GPU, current as
+  // long as the part is used.
+  LoopPart(tensorflow::OpKernelContext* ctx, const Placement& placement, CUcontext context, const Roles& roles,
+           const std::vector<ResultUse>& results, const Executable& executable)
+      : ctx_(ctx),
+        placement_(placement),
+        context_(context),
+        executable_(executable),
+        launcher_(ctx, placement, buffers_),
+        as_graph_(!MovesProducts(roles, results, executable)) {
+    buffers_.barriers = executable.barrier_memory.get();
     for (std::size_t i = 0; i < roles.size(); ++i) {
       const InputRole& role = roles[i];
       const tensorflow::Tensor& input = ctx->input(role.input);
@@ -57,26 +70,30 @@ class LoopPart {
   LoopPart(const LoopPart&) = delete;
   LoopPart& operator=(const LoopPart&) = delete;
 
-  absl::Status Allocate(tensorflow::OpKernelContext* ctx) { return arena_.Allocate(ctx, executable_, &buffers_); }
+  absl::Status Allocate() { return arena_.Allocate(ctx_, placement_, executable_, &buffers_); }
 
   const Buffers::Pointers& inputs() const { return buffers_.inputs; }
 
   // Where the results of the next run go: to be set before it.
   Buffers::Pointers& results() { return buffers_.outputs; }
 
-  // Points the inputs at the values of an iteration. `latest`: the body's results of the iteration before.
-  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& latest) {
+  // Points the inputs at the values of an iteration. `latest`: the body's results of the iteration before. `numbers`:
+  // inputs of the body that numbers rows, in host memory; perhaps this one.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& latest, const Buffers::Pointers& numbers) {
     if (iteration > 0) {
       for (const Carried& one : carried_) buffers_.inputs[one.input] = latest[one.result];
     }
     for (const Element& one : elements_) TF_RETURN_IF_ERROR(Point(iteration, one));
     for (const Element& one : numbered_) {
-      TF_RETURN_IF_ERROR(Point(*static_cast<const std::int32_t*>(buffers_.inputs[one.numbered_by]), one));
+      TF_RETURN_IF_ERROR(Point(*static_cast<const std::int32_t*>(numbers[one.numbered_by]), one));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Run() const { return launcher_.Run(executable_, nullptr); }
+  absl::Status Run() {
+    if (placement_.on_gpu) TF_RETURN_IF_ERROR(workspace_.Allocate(ctx_, executable_, &buffers_));
+    return launcher_.Run(executable_, context_, as_graph_);
+  }
 
  private:
   struct Carried {
@@ -90,6 +107,24 @@ class LoopPart {
     std::int64_t rows;
     int numbered_by = -1;
   };
+
+  // Whether a product of the body reads or writes rows, which lie elsewhere in each iteration: a graph would have to be
+  // given each time what the library enqueues, which takes the host longer than enqueueing it.
+  static bool MovesProducts(const Roles& roles, const std::vector<ResultUse>& results, const Executable& executable) {
+    const auto moves = [&](const Operand& operand) {
+      if (operand.space == Space::kInput) {
+        const InputRole& role = roles[operand.index];
+        const bool from_row = role.kind == InputRole::Kind::kCarried && results[role.result].stacked;
+        return from_row || role.kind == InputRole::Kind::kElement;
+      }
+      return operand.space == Space::kOutput && results[operand.index].stacked;
+    };
+    for (const Step& step : executable.steps) {
+      const auto* gemm = std::get_if<Gemm>(&step);
+      if (gemm != nullptr && std::any_of(gemm->args.begin(), gemm->args.end(), moves)) return true;
+    }
+    return false;
+  }
 
   absl::Status Point(std::int64_t row, const Element& element) {
     if (row < 0 || row >= element.rows) return absl::OutOfRangeError("a loop reads a row that is not there");
@@ -105,10 +140,15 @@ class LoopPart {
     return bytes;
   }
 
+  tensorflow::OpKernelContext* const ctx_;
+  const Placement& placement_;
+  const CUcontext context_;
   const Executable& executable_;
   Buffers buffers_;
   Arena arena_;
+  Workspace workspace_;
   Launcher launcher_;
+  const bool as_graph_;
   absl::InlinedVector<Carried, 8> carried_;
   absl::InlinedVector<Element, 8> elements_;  // by iterations
   absl::InlinedVector<Element, 4> numbered_;

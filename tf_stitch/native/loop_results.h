@@ -1,13 +1,13 @@
 // The results of a loop's body in one call of its op: where each iteration leaves them, and the outputs made of them.
 #pragma once
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "buffers.h"
 #include "executable.h"
 #include "loop_roles.h"
 #include "loop_stack.h"
+#include "placement.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
@@ -15,9 +15,9 @@ namespace tf_stitch {
 class LoopResults {
  public:
   // `types`: of the body's results. The arguments outlive the object.
-  LoopResults(tensorflow::OpKernelContext* ctx, const LoopRoles& roles, const Executable& body,
-              const std::vector<tensorflow::DataType>& types)
-      : ctx_(ctx), roles_(roles), results_(types.size()), latest_(types.size()) {
+  LoopResults(tensorflow::OpKernelContext* ctx, const Placement& placement, const LoopRoles& roles,
+              const Executable& body, const std::vector<tensorflow::DataType>& types)
+      : ctx_(ctx), placement_(placement), roles_(roles), results_(types.size()), latest_(types.size()) {
     for (std::size_t i = 0; i < types.size(); ++i) {
       results_[i].type = types[i];
       results_[i].shape = tensorflow::TensorShape(body.outputs[i].dims);
@@ -28,7 +28,7 @@ class LoopResults {
       // A row that comes twice would be read and written at once.
       const bool in_place = role.row.numbered_by < 0 || !roles.results[role.result].kept;
       if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
-      stacks_.emplace_back(role, result.type, result.shape);
+      stacks_.emplace_back(placement, role, result.type, result.shape);
     }
   }
 
@@ -48,8 +48,8 @@ class LoopResults {
       Result& result = results_[i];
       if (result.stack >= 0) continue;
       const bool kept = roles_.results[i].kept;
-      TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &result.turns[0]));
-      if (kept) TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &result.turns[1]));
+      TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[0]));
+      if (kept) TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[1]));
       for (int turn : {0, 1}) result.at[turn] = result.turns[kept ? turn : 0].data();
     }
     for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Begin(ctx_, expected));
@@ -68,9 +68,10 @@ class LoopResults {
     return absl::OkStatus();
   }
 
-  // Where the body is to leave the results of an iteration that there is room for. `inputs`: the body's.
-  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& inputs, Buffers::Pointers* results) {
-    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Point(iteration, inputs));
+  // Where the body is to leave the results of an iteration that there is room for. `numbers`: inputs of the body that
+  // numbers rows, in host memory.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& numbers, Buffers::Pointers* results) {
+    for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Point(iteration, numbers));
     results->resize(results_.size());
     for (std::size_t i = 0; i < results_.size(); ++i) {
       const Result& result = results_[i];
@@ -80,16 +81,18 @@ class LoopResults {
   }
 
   // The body has left its results there.
-  void Keep(const Buffers::Pointers& results) {
+  absl::Status Keep(const Buffers::Pointers& results) {
     latest_ = results;
     for (const LoopStack& stack : stacks_) {
-      if (stack.row() != latest_[stack.result()]) stack.Copy(latest_[stack.result()]);
+      if (stack.row() != latest_[stack.result()]) TF_RETURN_IF_ERROR(stack.Copy(latest_[stack.result()]));
     }
+    return absl::OkStatus();
   }
 
   // Sets the op's outputs after so many iterations.
   absl::Status Deliver(std::int64_t iterations) {
-    for (int i = 0; i < ctx_->num_outputs(); ++i) {  // before stacks move their rows
+    const int count = static_cast<int>(roles_.outputs.size());
+    for (int i = 0; i < count; ++i) {  // before stacks move their rows
       const OutputRole& role = roles_.outputs[i];
       if (role.kind != OutputRole::Kind::kLast) continue;
       if (iterations == 0) {
@@ -100,7 +103,7 @@ class LoopResults {
       }
     }
     auto stack = stacks_.begin();
-    for (int i = 0; i < ctx_->num_outputs(); ++i) {
+    for (int i = 0; i < count; ++i) {
       if (roles_.outputs[i].kind != OutputRole::Kind::kStack) continue;
       TF_ASSIGN_OR_RETURN(const tensorflow::Tensor rows, stack++->Finish(ctx_, iterations));
       ctx_->set_output(i, rows);
@@ -121,12 +124,13 @@ class LoopResults {
     const Result& result = results_[number];
     if (result.stack < 0) return result.turns[roles_.results[number].kept ? (iterations - 1) % 2 : 0];
     tensorflow::Tensor copy;
-    TF_RETURN_IF_ERROR(ctx_->allocate_temp(result.type, result.shape, &copy));
-    std::memcpy(copy.data(), latest_[number], copy.TotalBytes());
+    TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &copy));
+    TF_RETURN_IF_ERROR(CopyBytes(placement_, copy.data(), latest_[number], copy.TotalBytes()));
     return copy;
   }
 
   tensorflow::OpKernelContext* const ctx_;
+  const Placement& placement_;
   const LoopRoles& roles_;
   absl::InlinedVector<Result, 8> results_;
   absl::InlinedVector<LoopStack, 4> stacks_;

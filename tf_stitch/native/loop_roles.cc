@@ -9,22 +9,22 @@ namespace {
 
 class RoleReader : WordReader {
  public:
-  RoleReader(const std::vector<std::int64_t>& words, int num_inputs, int num_results)
-      : WordReader(words), last_input_(num_inputs - 1), last_result_(num_results - 1) {}
+  RoleReader(const std::vector<std::int64_t>& words, const RoleLimits& limits) : WordReader(words), limits_(limits) {}
 
-  void Read(int num_outputs, LoopRoles* roles) {
+  void Read(const LoopRoles* numbers, LoopRoles* roles) {
     const std::int64_t body_inputs = Count("inputs of the body");
-    const int last_number = static_cast<int>(body_inputs) - 1;
+    const int last_number = static_cast<int>(numbers == nullptr ? body_inputs : numbers->body.size()) - 1;
     roles->body = Inputs(body_inputs, last_number);
-    for (const InputRole& role : roles->body) RequireNumber(roles->body, role.row);
+    const std::vector<InputRole>& numbering = numbers == nullptr ? roles->body : numbers->body;
+    for (const InputRole& role : roles->body) RequireNumber(numbering, role.row);
     roles->condition = Inputs(Count("inputs of the condition"), /*last_number=*/-1);
-    Require(Count("outputs") == num_outputs, "wrong number of outputs");
-    for (int i = 0; i < num_outputs; ++i) {
+    Require(Count("outputs") == limits_.num_outputs, "wrong number of outputs");
+    for (int i = 0; i < limits_.num_outputs; ++i) {
       roles->outputs.push_back(Output(last_number));
-      RequireNumber(roles->body, roles->outputs.back().row);
+      RequireNumber(numbering, roles->outputs.back().row);
     }
     Require(AtEnd(), "words are left over");
-    roles->results.resize(last_result_ + 1);
+    roles->results.resize(limits_.num_results);
     for (const InputRole& role : roles->body) {
       if (role.kind == InputRole::Kind::kCarried) roles->results[role.result].kept = true;
     }
@@ -38,7 +38,7 @@ class RoleReader : WordReader {
   std::vector<InputRole> Inputs(std::int64_t count, int last_number) {
     std::vector<InputRole> roles;
     for (std::int64_t i = 0; i < count; ++i) {
-      InputRole role{InputRole::Kind{Ranged("role of an input", 0, 2)}, Input(0)};
+      InputRole role{InputRole::Kind{Ranged("role of an input", 0, 2)}, Input(limits_.inputs, 0)};
       if (role.kind == InputRole::Kind::kCarried) role.result = Result();
       if (role.kind == InputRole::Kind::kElement) role.row = Way(last_number);
       roles.push_back(role);
@@ -48,17 +48,21 @@ class RoleReader : WordReader {
 
   OutputRole Output(int last_number) {
     if (Ranged("role of an output", 0, 1) == 0) {
-      const int input = Input(0);
+      const int input = Input(limits_.inputs, 0);
       return {OutputRole::Kind::kLast, Result(), input};
     }
     const int result = Result();
-    const int rows = Input(-1);
+    const int rows = Input(limits_.counts, -1);
     return {OutputRole::Kind::kStack, result, rows, Way(rows < 0 ? -1 : last_number)};
   }
 
-  int Input(int lowest) { return static_cast<int>(Ranged("input", lowest, last_input_)); }
+  // -1 stays -1.
+  int Input(const InputSpan& range, int lowest) {
+    const auto number = static_cast<int>(Ranged("input", lowest, range.count - 1));
+    return number < 0 ? number : range.first + number;
+  }
 
-  int Result() { return static_cast<int>(Ranged("result of the body", 0, last_result_)); }
+  int Result() { return static_cast<int>(Ranged("result of the body", 0, limits_.num_results - 1)); }
 
   Row Way(int last_number) {
     const auto way = static_cast<int>(Ranged("way", 0, 2 + last_number));
@@ -70,16 +74,15 @@ class RoleReader : WordReader {
     Require(row.numbered_by < 0 || body[row.numbered_by].row.numbered_by < 0, "a row's number is in a numbered row");
   }
 
-  const int last_input_;
-  const int last_result_;
+  const RoleLimits limits_;
 };
 
 }  // namespace
 
-std::string LoopRoles::Parse(const std::vector<std::int64_t>& words, int num_inputs, int num_outputs,
-                             int num_results) {
+std::string LoopRoles::Parse(const std::vector<std::int64_t>& words, const RoleLimits& limits,
+                             const LoopRoles* numbers) {
   try {
-    RoleReader(words, num_inputs, num_results).Read(num_outputs, this);
+    RoleReader(words, limits).Read(numbers, this);
     return "";
   } catch (const std::invalid_argument& error) {
     return error.what();

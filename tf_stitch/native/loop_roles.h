@@ -9,7 +9,7 @@ namespace tf_stitch {
 // Which row belongs to iteration i, counted from 0: row i.
 struct Row {
   bool backward = false;  // row (rows - 1 - i)
-  int numbered_by = -1;   // the row whose number is in this input of the body, an int32 scalar
+  int numbered_by = -1;   // the row whose number is in this input of a body, an int32 scalar
 };
 
 // What an input of the body or of the condition is.
@@ -36,15 +36,30 @@ struct ResultUse {
   bool stacked = false;  // it is a row of an output
 };
 
+// Inputs of the op that follow each other.
+struct InputSpan {
+  int first;
+  int count;
+};
+
+// What roles may name.
+struct RoleLimits {
+  InputSpan inputs;
+  InputSpan counts;  // of rows: inputs, too
+  int num_outputs;    // of the op
+  int num_results;    // of the body
+};
+
+// Of the body that gives the op's outputs, or of the one that the host runs beside it, which has none of them.
 struct LoopRoles {
   std::vector<InputRole> body;
   std::vector<InputRole> condition;
   std::vector<OutputRole> outputs;
   std::vector<ResultUse> results;
 
-  // Decodes and checks `words` (bindings.py describes the encoding) for an op with so many inputs and outputs, and a
-  // body with so many results. Returns "" or what is wrong; after an error the roles must not be used.
-  std::string Parse(const std::vector<std::int64_t>& words, int num_inputs, int num_outputs, int num_results);
+  // Decodes and checks `words` (bindings.py describes the encoding). `numbers`: whose body has the numbers of rows,
+  // null: this one. Returns "" or what is wrong; after an error the roles must not be used.
+  std::string Parse(const std::vector<std::int64_t>& words, const RoleLimits& limits, const LoopRoles* numbers);
 };
 
 }  // namespace tf_stitch

@@ -2,20 +2,21 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "buffers.h"
 #include "loop_roles.h"
+#include "placement.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
 
 class LoopStack {
  public:
-  // `row`: shape of the result.
-  LoopStack(const OutputRole& role, tensorflow::DataType type, const tensorflow::TensorShape& row)
-      : result_(role.result), count_(role.input), order_(role.row), type_(type), shape_(row),
+  // `row`: shape of the result. `placement` outlives the stack.
+  LoopStack(const Placement& placement, const OutputRole& role, tensorflow::DataType type,
+            const tensorflow::TensorShape& row)
+      : placement_(&placement), result_(role.result), count_(role.input), order_(role.row), type_(type), shape_(row),
         bytes_(row.num_elements() * tensorflow::DataTypeSize(type)) {}
 
   // Room for as many rows as the op's input says; if none does, for those `expected`, to begin with.
@@ -42,15 +43,15 @@ class LoopStack {
     const tensorflow::Tensor full = tensor_;
     const std::int64_t last = row_ - first_;
     TF_RETURN_IF_ERROR(Resize(ctx, 2 * capacity_));
-    std::memcpy(first_, full.data(), full.TotalBytes());
+    TF_RETURN_IF_ERROR(CopyBytes(*placement_, first_, full.data(), full.TotalBytes()));
     row_ = first_ + last;
     return absl::OkStatus();
   }
 
-  // Chooses the row of an iteration. `inputs`: the body's.
-  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& inputs) {
+  // Chooses the row of an iteration. `numbers`: inputs of the body that numbers rows, in host memory.
+  absl::Status Point(std::int64_t iteration, const Buffers::Pointers& numbers) {
     const std::int64_t row =
-        numbered() ? *static_cast<const std::int32_t*>(inputs[order_.numbered_by]) : iteration;
+        numbered() ? *static_cast<const std::int32_t*>(numbers[order_.numbered_by]) : iteration;
     if (row < 0 || row >= capacity_) return absl::OutOfRangeError("a loop writes a row that is not there");
     if (numbered()) written_[row] = true;
     row_ = At(row);
@@ -61,14 +62,12 @@ class LoopStack {
   char* row() const { return row_; }
 
   // Its value lies elsewhere: brings it there.
-  void Copy(const void* value) const { std::memcpy(row_, value, bytes_); }
+  absl::Status Copy(const void* value) const { return CopyBytes(*placement_, row_, value, bytes_); }
 
   // The tensor after so many iterations. Rows that none has written are zeros.
   absl::StatusOr<tensorflow::Tensor> Finish(tensorflow::OpKernelContext* ctx, std::int64_t iterations) {
     if (!grows()) {
-      for (std::int64_t i = numbered() ? 0 : iterations; i < capacity_; ++i) {
-        if (!numbered() || !written_[i]) std::memset(At(i), 0, bytes_);
-      }
+      TF_RETURN_IF_ERROR(numbered() ? Clear() : Clear(std::min(iterations, capacity_), capacity_));
       return tensor_;
     }
     // Not for much less than there is room for: nobody else could have that memory as long as the tensor lives.
@@ -76,8 +75,12 @@ class LoopStack {
     const tensorflow::Tensor whole = tensor_;
     const auto* rows = static_cast<const char*>(whole.data());
     TF_RETURN_IF_ERROR(Resize(ctx, iterations));
+    if (!order_.backward) {
+      TF_RETURN_IF_ERROR(CopyBytes(*placement_, first_, rows, iterations * bytes_));
+      return tensor_;
+    }
     for (std::int64_t i = 0; i < iterations; ++i) {
-      std::memcpy(At(order_.backward ? iterations - 1 - i : i), rows + i * bytes_, bytes_);
+      TF_RETURN_IF_ERROR(CopyBytes(*placement_, At(iterations - 1 - i), rows + i * bytes_, bytes_));
     }
     return tensor_;
   }
@@ -90,12 +93,26 @@ class LoopStack {
 
   char* At(std::int64_t number) const { return first_ + number * step_; }
 
+  // Sets rows [begin, end) to zeros.
+  absl::Status Clear(std::int64_t begin, std::int64_t end) const {
+    if (begin == end) return absl::OkStatus();
+    return FillBytes(*placement_, std::min(At(begin), At(end - 1)), 0, (end - begin) * bytes_);
+  }
+
+  // Sets the rows to zeros that none has written.
+  absl::Status Clear() const {
+    for (std::int64_t i = 0; i < capacity_; ++i) {
+      if (!written_[i]) TF_RETURN_IF_ERROR(Clear(i, i + 1));
+    }
+    return absl::OkStatus();
+  }
+
   // New memory for so many rows, in the order of iterations.
   absl::Status Resize(tensorflow::OpKernelContext* ctx, std::int64_t rows) {
     tensorflow::TensorShape shape = shape_;
     TF_RETURN_IF_ERROR(shape.InsertDimWithStatus(0, rows));
     tensorflow::Tensor tensor;
-    TF_RETURN_IF_ERROR(ctx->allocate_temp(type_, shape, &tensor));
+    TF_RETURN_IF_ERROR(AllocateTemp(ctx, *placement_, type_, shape, &tensor));
     tensor_ = tensor;
     first_ = static_cast<char*>(tensor.data());
     step_ = bytes_;
@@ -103,6 +120,7 @@ class LoopStack {
     return absl::OkStatus();
   }
 
+  const Placement* placement_;
   int result_;  // of the body
   int count_;   // the op's input with the number of rows; -1: it grows
   Row order_;

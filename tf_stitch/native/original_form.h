@@ -17,6 +17,7 @@ struct RegionCall {
   const Placement& placement;
   RegionRuntime* runtime;
   VariableSet* variables;  // locked; what runs the region's own nodes leaves them unlocked
+  int num_inputs;          // of the op that are the region's, variables last; others may follow
 };
 
 class OriginalForm {
@@ -29,7 +30,7 @@ class OriginalForm {
     const OriginalNodes* nodes = call.runtime->Original("", &OriginalNodes::Parse);
     bool ran = false;
     const absl::Status status =
-        nodes == nullptr ? absl::UnavailableError("no nodes") : function_.Run(call.ctx, *nodes, &ran);
+        nodes == nullptr ? absl::UnavailableError("no nodes") : function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
     slot.guard.End(call.placement.stream, turn, status.ok());
     if (status.ok()) call.runtime->originals.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || (ran && !turn.sampled)) return status;
@@ -58,12 +59,12 @@ class OriginalForm {
     call.variables->Unlock();
     if (const OriginalNodes* nodes = call.runtime->Original(reason, &OriginalNodes::Parse)) {
       bool ran = false;
-      const absl::Status status = function_.Run(call.ctx, *nodes, &ran);
+      const absl::Status status = function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
       if (status.ok()) call.runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
       if (ran) return status;
       reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
     }
-    return RunThroughPython(call.ctx, call.placement, call.runtime, call.variables, reason);
+    return RunThroughPython(call.ctx, call.placement, call.runtime, call.num_inputs, call.variables, reason);
   }
 
  private:

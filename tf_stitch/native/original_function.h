@@ -78,10 +78,10 @@ class OriginalFunction {
 
   ~OriginalFunction() { Release(); }
 
-  // Runs the nodes on the op's inputs and sets its outputs, in place of those of a failed attempt. Variables are read
+  // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt. Variables are read
   // and written by TensorFlow's own ops: the caller holds no lock. None of it in TensorFlow's pool: this thread may be one
   // of the pool's, and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
-  absl::Status Run(tensorflow::OpKernelContext* ctx, const OriginalNodes& nodes, bool* ran) {
+  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const OriginalNodes& nodes, bool* ran) {
     *ran = false;
     tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
     if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
@@ -90,7 +90,7 @@ class OriginalFunction {
         tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
         if (const Instance* instance = Find(library)) {
           *ran = true;
-          return Run(ctx, library, instance->handle, nodes.parallel());
+          return Run(ctx, num_inputs, library, instance->handle, nodes.parallel());
         }
       }
       tensorflow::mutex_lock lock(mutex_);
@@ -118,7 +118,7 @@ class OriginalFunction {
     tensorflow::FunctionLibraryRuntime::Handle handle;
   };
 
-  absl::Status Run(tensorflow::OpKernelContext* ctx, tensorflow::FunctionLibraryRuntime* library,
+  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, tensorflow::FunctionLibraryRuntime* library,
                    tensorflow::FunctionLibraryRuntime::Handle handle, bool parallel) const {
     std::function<void(std::function<void()>)> runner = [](std::function<void()> work) { work(); };
     if (parallel) runner = [](std::function<void()> work) { ParallelNodes()->Schedule(std::move(work)); };
@@ -135,8 +135,8 @@ class OriginalFunction {
     options.run_all_kernels_inline = !parallel;
     options.create_rendezvous = on_gpu_;  // for edges between its two memories
 
-    std::vector<tensorflow::Tensor> inputs(ctx->num_inputs());
-    for (int i = 0; i < ctx->num_inputs(); ++i) inputs[i] = ctx->input(i);
+    std::vector<tensorflow::Tensor> inputs(num_inputs);
+    for (int i = 0; i < num_inputs; ++i) inputs[i] = ctx->input(i);
     std::vector<tensorflow::Tensor> outputs;
     TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, &outputs));
     if (static_cast<int>(outputs.size()) != ctx->num_outputs()) {

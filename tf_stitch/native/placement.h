@@ -27,6 +27,14 @@ inline absl::Status CudaStatus(const char* call, CUresult code) {
   return absl::InternalError(absl::StrCat("tf_stitch: ", CudaError(call, code)));
 }
 
+// Memory of `placement`, also for an op that runs on a GPU while this is the CPU.
+inline absl::Status AllocateTemp(tensorflow::OpKernelContext* ctx, const Placement& placement, tensorflow::DataType type,
+                                 const tensorflow::TensorShape& shape, tensorflow::Tensor* tensor) {
+  tensorflow::AllocatorAttributes attributes;
+  attributes.set_on_host(!placement.on_gpu);
+  return ctx->allocate_temp(type, shape, tensor, attributes);
+}
+
 // Copies within the memory of `placement`, in stream order on a GPU.
 inline absl::Status CopyBytes(const Placement& placement, void* target, const void* source, std::size_t bytes) {
   if (bytes == 0) return absl::OkStatus();

@@ -1,18 +1,15 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
-#include <cstdlib>
-#include <string_view>
-
 #include "arena.h"
 #include "launch.h"
 #include "node_types.h"
 #include "original_form.h"
+#include "product_settings.h"
 #include "region_runtime.h"
 #include "shape_key.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/platform/tensor_float_32_utils.h"
-#include "tensorflow/core/util/determinism.h"
 #include "variables.h"
+#include "workspace.h"
 
 namespace tf_stitch {
 namespace {
@@ -38,12 +35,6 @@ using tensorflow::TensorShape;
 TFS_SIGNATURE("StitchOp");
 TFS_SIGNATURE("StitchStateOp").SetIsStateful();
 
-// NVIDIA's libraries follow this variable whatever they are told; so do our own kernels.
-bool OverriddenTensorFloat32() {
-  static const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
-  return value != nullptr && std::string_view(value) == "0";
-}
-
 class StitchOp final : public tensorflow::OpKernel {
  public:
   explicit StitchOp(OpKernelConstruction* c)
@@ -68,7 +59,7 @@ class StitchOp final : public tensorflow::OpKernel {
     VariableSet variables;
     TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
-    const RegionCall call{ctx, placement, runtime, &variables};
+    const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs()};
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
@@ -132,10 +123,7 @@ class StitchOp final : public tensorflow::OpKernel {
     ShapeKey key;
     for (int i = 0; i < num_inputs_; ++i) key.Add(ctx->input(i));
     for (int i = 0; i < num_variables_; ++i) key.Add(variables.tensor(i));
-    if (on_gpu_ && tsl::tensor_float_32_execution_enabled() && !OverriddenTensorFloat32()) {
-      key.AddFlag(ShapeKey::kTensorFloat32);
-    }
-    if (on_gpu_ && tensorflow::OpDeterminismRequired()) key.AddFlag(ShapeKey::kDeterministic);
+    if (on_gpu_) AddProductSettings(&key);
     return key;
   }
 
@@ -206,15 +194,10 @@ class StitchOp final : public tensorflow::OpKernel {
     }
     // Scratch memory comes last and goes first: what stays lies before it, and it gets the same addresses every time.
     Arena arena;
-    TF_RETURN_IF_ERROR(arena.Allocate(ctx, executable, &buffers));
+    TF_RETURN_IF_ERROR(arena.Allocate(ctx, placement, executable, &buffers));
 
-    Tensor workspace;
-    buffers.workspace_bytes = on_gpu_ ? executable.WorkspaceBytes() : 0;
-    if (buffers.workspace_bytes != 0) {
-      const TensorShape bytes({static_cast<std::int64_t>(buffers.workspace_bytes)});
-      TF_RETURN_IF_ERROR(ctx->allocate_temp(tensorflow::DT_UINT8, bytes, &workspace));
-      buffers.workspace = static_cast<char*>(workspace.data());
-    }
+    Workspace workspace;
+    if (on_gpu_) TF_RETURN_IF_ERROR(workspace.Allocate(ctx, executable, &buffers));
 
     for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
 

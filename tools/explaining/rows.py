@@ -250,11 +250,12 @@ def _loop(document: Document, region: int) -> tuple[str | None, bool]:
     """A region's part in a loop that runs as one op, in words, and whether it is the loop."""
     for loop in (loop for graph in document["graphs"] for loop in graph.get("loops", ())):
         if region in loop.get("regions", ()):
-            whole, body, condition = loop["regions"]
+            whole, body, condition, *beside = loop["regions"]
             parts = {whole: f"the loop {loop['name']} as one op: region {body} again and again, as long as region "
                             f"{condition} says so",
                      body: f"the body of the loop {loop['name']}, region {whole}",
                      condition: f"the condition of the loop {loop['name']}, region {whole}"}  # fmt: skip
+            parts |= dict.fromkeys(beside, f"the host's part of the loop {loop['name']}, region {whole}")
             return parts[region], region == whole
     return None, False
 

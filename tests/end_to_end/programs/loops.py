@@ -1,4 +1,5 @@
-"""Runs functions with while loops several times each; prints what they give as a JSON object, by name."""
+"""Runs functions with while loops several times each; prints what they give as a JSON object, by name. With "split" as
+the second argument loops are split as on a GPU."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.integration.loop_functions import cases, counted, floats, with_gradients
 
 CALLS = int(sys.argv[1])
+if "split" in sys.argv:
+    from tf_stitch.integration import native_loops
+
+    native_loops.is_split = lambda device: True
 
 
 def values(results: Any) -> list[Any]:
