@@ -44,7 +44,7 @@ _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 150, "steps before the first turn, by when the guard has decided")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
 
-_MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all")
+_MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all; one mode of a model: dien/train")
 _MODES = flags.DEFINE_list("modes", [], "train, infer; without it, those of the papers")
 _DTYPES = flags.DEFINE_list("dtypes", ["float32"], "policies, for the models that have them")
 _STYLES = flags.DEFINE_list("styles", ["tf2"], "tf2, tf1, for the models that have them")
@@ -152,9 +152,10 @@ def model_cases() -> list[ModelCase]:
     """What the flags ask for, as far as the models have it."""
     from models.zoo import NAMES, load
 
-    models = [load(name) for name in (NAMES if _MODELS.value == ["all"] else _MODELS.value)]
-    return [ModelCase(model.name, mode, _CONFIG.value, dtype, style) for model in models
-            for mode in _MODES.value or model.modes for dtype in _DTYPES.value if dtype in model.dtypes
+    wanted = [name.partition("/") for name in (NAMES if _MODELS.value == ["all"] else _MODELS.value)]
+    models = [(load(name), [mode] if mode else _MODES.value) for name, _, mode in wanted]
+    return [ModelCase(model.name, mode, _CONFIG.value, dtype, style) for model, modes in models
+            for mode in modes or model.modes for dtype in _DTYPES.value if dtype in model.dtypes
             for style in _STYLES.value if style in model.styles]  # fmt: skip
 
 
