@@ -38,6 +38,7 @@ constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kStreamNonBlocking = 1;
+constexpr unsigned kEventWithoutTime = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 

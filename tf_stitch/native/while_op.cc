@@ -81,6 +81,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     if (host_id_ >= 0) OP_REQUIRES_OK(c, Read(c, "host_roles", "host_results", on_host, on_host, 0, nullptr, &host_));
     OP_REQUIRES_OK(c, Read(c, "roles", "results", own, split_ ? on_host : own, c->num_outputs(),
                            split_ ? &host_.roles : nullptr, &main_));
+    ahead_ = split_ && !condition_on_host_ && LeavesNoTrace(main_.roles);
     OP_REQUIRES(c, TypesAgree(c),
                 absl::InvalidArgumentError(absl::StrCat("tf_stitch: types of ", name(), " contradict its roles")));
     for (int i = 0; i < c->num_inputs(); ++i) input_types_.push_back(c->input_type(i));
@@ -252,9 +253,9 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(context);
     if (!condition.outputs[0].dims.empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
-    LoopBody body(ctx, placement, context, main_.roles, executable, main_.results);
+    LoopBody body(ctx, placement, context, main_.roles, executable, main_.results, ahead_);
     std::optional<LoopBody> host;
-    if (beside != nullptr) host.emplace(ctx, host_placement_, nullptr, host_.roles, *beside, host_.results);
+    if (beside != nullptr) host.emplace(ctx, host_placement_, nullptr, host_.roles, *beside, host_.results, ahead_);
     const Placement& deciding = condition_on_host_ ? host_placement_ : placement;
     const LoopRoles& decided_by = Conditional().roles;
     LoopPart test(ctx, deciding, condition_on_host_ ? nullptr : context, decided_by.condition, decided_by.results,
@@ -281,18 +282,36 @@ class StitchWhileOp final : public tensorflow::OpKernel {
                        std::int64_t* iterations) const {
     tensorflow::CancellationManager* cancellation = ctx->cancellation_manager();
     const LoopBody& deciding = condition_on_host_ ? *host : *body;
-    const LoopBody& numbering = host == nullptr ? *body : *host;
     for (std::int64_t& i = *iterations;; ++i) {
       if (cancellation != nullptr && cancellation->IsCancelled()) return absl::CancelledError("the loop was cancelled");
-      TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), numbering.inputs()));
+      TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), deciding.inputs()));
       TF_RETURN_IF_ERROR(test->Run());
-      TF_ASSIGN_OR_RETURN(const bool goes_on, flag.Read());
+      TF_RETURN_IF_ERROR(flag.Send());
+      absl::Status begun = ahead_ ? Begin(i, body, host) : absl::OkStatus();
+      TF_ASSIGN_OR_RETURN(const bool goes_on, flag.Receive());
       if (!goes_on) return absl::OkStatus();
-      if (host != nullptr) TF_RETURN_IF_ERROR(host->Point(i, host->inputs()));
-      TF_RETURN_IF_ERROR(body->Point(i, numbering.inputs()));
-      TF_RETURN_IF_ERROR(body->Run());
-      if (host != nullptr) TF_RETURN_IF_ERROR(host->Run());
+      if (!ahead_) begun = Begin(i, body, host);
+      TF_RETURN_IF_ERROR(begun);
+      TF_RETURN_IF_ERROR(body->Keep());
+      if (host != nullptr) TF_RETURN_IF_ERROR(host->Keep());
     }
+  }
+
+  // Begins an iteration. If the condition is not known yet this may fail for one that is none.
+  static absl::Status Begin(std::int64_t iteration, LoopBody* body, LoopBody* host) {
+    const LoopBody& numbering = host == nullptr ? *body : *host;
+    if (host != nullptr) TF_RETURN_IF_ERROR(host->Point(iteration, host->inputs()));
+    TF_RETURN_IF_ERROR(body->Point(iteration, numbering.inputs()));
+    TF_RETURN_IF_ERROR(body->Run());
+    return host == nullptr ? absl::OkStatus() : host->Run();
+  }
+
+  // Whether an iteration that does not count leaves no trace.
+  static bool LeavesNoTrace(const LoopRoles& roles) {
+    for (const OutputRole& role : roles.outputs) {
+      if (role.row.numbered_by >= 0) return false;
+    }
+    return true;
   }
 
   const bool on_gpu_;
@@ -300,6 +319,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   int num_inputs_ = 0;              // that the loop's own nodes have; copies for the host follow
   bool split_ = false;              // numbers of rows, and how many there are, are for the host to read
   bool condition_on_host_ = false;
+  bool ahead_ = false;              // the body begins an iteration while the host waits for the condition
   std::int64_t loop_id_ = 0, condition_id_ = 0, body_id_ = 0, host_id_ = -1;
   Side main_;
   Side host_;  // without roles if there is none
