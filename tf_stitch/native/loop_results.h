@@ -8,6 +8,7 @@
 #include "loop_roles.h"
 #include "loop_stack.h"
 #include "placement.h"
+#include "shape_key.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
@@ -26,8 +27,10 @@ class LoopResults {
     for (const OutputRole& role : roles.outputs) {
       if (role.kind != OutputRole::Kind::kStack) continue;
       Result& result = results_[role.result];
-      // A row that comes twice would be read and written at once.
-      const bool in_place = role.row.numbered_by < 0 || !roles.results[role.result].kept;
+      // A row that comes twice would be read and written at once. Of results no key says whether they are aligned.
+      const std::int64_t bytes = result.shape.num_elements() * tensorflow::DataTypeSize(result.type);
+      const bool in_place = (role.row.numbered_by < 0 || !roles.results[role.result].kept) &&
+                            (!placement.on_gpu || ShapeKey::AlignsRows(true, bytes));
       if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
       stacks_.emplace_back(placement, role, result.type, result.shape);
     }
