@@ -57,6 +57,7 @@ constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionPtxVersion = 5;  // 90: made for compute capability 9.0
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kStreamNonBlocking = 1;
+constexpr unsigned kEventWithoutTime = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 constexpr int kNodeIsKernel = 0;     // CU_GRAPH_NODE_TYPE_KERNEL
