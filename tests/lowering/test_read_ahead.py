@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from tests.differential import patterns as p
 from tests.differential.patterns import B
@@ -32,6 +34,7 @@ from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+from tf_stitch.schedule import ahead
 from tf_stitch.schedule.rules import row_reduction
 
 BLOCKS = 2
@@ -136,6 +139,26 @@ def test_shared_rows_in_turn(name: str, cols: int) -> None:
     want, allowed = reference(g, values)
     compare(g, run_kernel_ir(g, built, values), want, allowed, "kernel IR")
     build_cubin(built)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=st.integers(1, 9), quarters=st.integers(150, 400), ragged=st.sampled_from([0, 0, 1]),
+       elements=st.sampled_from([4, 8, 16]), nbytes=st.sampled_from([1024, 4096]), name=st.sampled_from([*ROWS]))
+def test_any_shared_rows(rows: int, quarters: int, ragged: int, elements: int, nbytes: int, name: str) -> None:
+    """Whatever room blocks have: in registers or shared memory, at once or in turn, with and without whole fetches."""
+    cols = 4 * quarters + ragged
+    tight = replace(IN_TURN, shared_bytes=5 << 10, profile=replace(H200.profile, shared_bytes=5 << 10))
+    with pytest.MonkeyPatch.context() as limits:
+        for limit, value in {"LONG_ROW": 256, "MAX_THREADS": 32, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
+                             "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements, "REDUCTION_BYTES": 256}.items():
+            limits.setattr(row_reduction, limit, value)
+        limits.setattr(ahead, "REDUCTION_BYTES", 256)
+        g = region(name, [ROWS[name](B.input("x:0", DType.F32, (rows, cols)), cols)])
+        built = compiled(g, tight)
+    event("ahead" if any(kernel.schedule.ahead for kernel in built.kernels) else "not ahead")
+    values = random_values(g)
+    want, allowed = reference(g, values)
+    compare(g, run_kernel_ir(g, built, values), want, allowed, "kernel IR")
 
 
 @pytest.mark.usefixtures("short_rows")
