@@ -118,8 +118,8 @@ ROWS = {"softmax": lambda x, cols: p.softmax(x),
 @pytest.fixture
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long rows are short here: eight blocks of 64 threads have room for two rows of 4000."""
-    for name, value in {"LONG_ROW": 256, "MAX_THREADS": 64, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
-                        "TURN_ELEMENTS": 16}.items():
+    for name, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
+                        "REGISTER_ELEMENTS": 16, "TURN_ELEMENTS": 16}.items():
         monkeypatch.setattr(row_reduction, name, value)
 
 
@@ -142,15 +142,16 @@ def test_shared_rows_in_turn(name: str, cols: int) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(rows=st.integers(1, 9), quarters=st.integers(240, 420), ragged=st.sampled_from([0, 0, 1]),
+@given(rows=st.integers(1, 9), quarters=st.integers(260, 420), ragged=st.sampled_from([0, 0, 1]),
        elements=st.sampled_from([4, 8, 16, 16]), nbytes=st.sampled_from([1024, 4096]), name=st.sampled_from([*ROWS]))
 def test_any_shared_rows(rows: int, quarters: int, ragged: int, elements: int, nbytes: int, name: str) -> None:
     """Whatever room blocks have: in registers or shared memory, at once or in turn, with and without whole fetches."""
     cols = 4 * quarters + ragged
     tight = replace(IN_TURN, shared_bytes=5 << 10, profile=replace(H200.profile, shared_bytes=5 << 10))
     with pytest.MonkeyPatch.context() as limits:
-        for limit, value in {"LONG_ROW": 256, "MAX_THREADS": 32, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
-                             "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements, "REDUCTION_BYTES": 256}.items():
+        for limit, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
+                             "REGISTER_ELEMENTS": 8, "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements,
+                             "REDUCTION_BYTES": 256}.items():
             limits.setattr(row_reduction, limit, value)
         limits.setattr(ahead, "REDUCTION_BYTES", 256)
         g = region(name, [ROWS[name](B.input("x:0", DType.F32, (rows, cols)), cols)])
