@@ -71,10 +71,11 @@ class SizedGraphMaker(GraphMaker):
 
 
 class Case:
-    """A graph with sizes `n` and `m`, for several pairs of them."""
+    """A graph with sizes `n` and `m`, for several pairs of them; dimensions are multiples of n, and m."""
 
-    def __init__(self, seed: int, pairs: list[tuple[int, int]], steps: int, elements: int) -> None:
-        self.graph = SizedGraphMaker(random.Random(seed), elements, [size("n", 3), size("m", 5)]).graph(steps)
+    def __init__(self, seed: int, pairs: list[tuple[int, int]], steps: int, elements: int, multiple: int = 1) -> None:
+        self.graph = SizedGraphMaker(random.Random(seed), elements,
+                                     [size("n", 3) * multiple, size("m", 5)]).graph(steps)
         self.pairs = pairs
 
     def at(self, n: int, m: int, changing: bool) -> TensorGraph:

@@ -32,6 +32,7 @@ from tf_stitch.errors import ScheduleError, TypeRuleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import atoms, size
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.nodes import Program
@@ -44,9 +45,10 @@ from tf_stitch.runtime.nvrtc_builder import build_cuda
 B = Builder()
 
 
-def make_cases(steps: int, elements: int) -> st.SearchStrategy[Case]:
+def make_cases(steps: int, elements: int, multiple: int = 1) -> st.SearchStrategy[Case]:
     pairs = st.lists(st.tuples(st.sampled_from(SIZES), st.sampled_from(SIZES)), min_size=2, max_size=3, unique=True)
-    return st.builds(Case, st.integers(0, 1 << 32), pairs, st.just(steps), st.just(elements))
+    return st.builds(Case, st.integers(0, 1 << 32), pairs, st.just(steps), st.just(elements),
+                     st.just(multiple))
 
 
 def compiled(case: Case, n: int, m: int, device: DeviceSpec, plans: PlanMemory) -> tuple[TensorGraph, CompiledRegion]:
@@ -98,7 +100,7 @@ def test_one_library_serves_all_sizes(case: Case) -> None:
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=["cpu", "h200"])
 @settings(max_examples=20)
-@given(case=make_cases(5, 60))
+@given(case=make_cases(5, 60) | make_cases(4, 2200, 64))
 def test_a_kernel_is_the_same_program_for_other_sizes(device: DeviceSpec, case: Case) -> None:
     """What the interpreter runs for the second size is the first size's program with other numbers."""
     plans = PlanMemory()
@@ -159,3 +161,25 @@ def test_products_of_one_row_have_the_same_kernels_for_all_sizes() -> None:
             region.programs[symbol] = tuple(map(with_numbers_of, known, region.programs[symbol]))
         values = random_values(graph)
         compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{length} rows")
+
+
+def masked_mean(batch: int, length: int) -> TensorGraph:
+    """What a mean over the tokens of a batch leaves: the mask, and the sums of the losses and of the mask."""
+    said = B.input("said", DType.I32, (batch, length))
+    alive = B.cast(B.op(OpKind.NOT_EQUAL, said, B.constant(0, DType.I32)), DType.F32)
+    each = B.mul(alive, B.input("each", DType.F32, (batch, length)))
+    return graph_of("masked_mean", [alive, each, B.div(B.sum(each, (0, 1)), B.sum(alive, (0, 1)))])
+
+
+@pytest.mark.parametrize("multiple", [1, 4])
+def test_rows_that_threads_could_take_whole_end_where_they_end(multiple: int) -> None:
+    """Accesses that are written out may be more than a row has, also if the row's length is a multiple of one."""
+    plans, programs = PlanMemory(), dict[str, tuple[Program, ...]]()
+    for length in (20, 28, 24, 32, 36):
+        graph, changing = masked_mean(64, length), masked_mean(64, size("n", length, multiple))
+        region = compile_region(changing, *keys_of(changing), CompileOptions(H200, plans=plans))
+        for symbol in region.programs:
+            known = programs.setdefault(symbol, region.programs[symbol])
+            region.programs[symbol] = tuple(map(with_numbers_of, known, region.programs[symbol]))
+        values = random_values(graph)
+        compare(graph, run_kernel_ir(graph, region, values), *reference(graph, values), f"{length} long")

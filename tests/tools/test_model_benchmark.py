@@ -226,3 +226,10 @@ def test_what_the_guard_found() -> None:
     assert facts == {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.9}
     assert guard_facts.guard_cell(facts) == "2 of 3, 1 gave way, at most 0.90"
     assert guard_facts.guard_facts({**report, "guard": []})["largest_ratio"] is None
+
+
+def test_a_failure_is_told_by_what_went_wrong_not_by_where_nodes_were_defined() -> None:
+    where = 'Detected at node while/add defined at (most recent call last):\n  File "<frozen runpy>", line 198\n'
+    said = f"Graph execution error:\n\n{where}\n\nIncompatible shapes: [64,20] vs. [0,3]\n\t [[{{{{node while/add}}}}]]"
+    assert workers.brief(said) == "Incompatible shapes: [64,20] vs. [0,3]"
+    assert workers.brief("division by zero") == "division by zero"

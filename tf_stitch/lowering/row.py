@@ -181,7 +181,9 @@ class RowLowering:
         kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
         chunk = self.chunk(var(item))
         chunks = self.domain.cols // m.vector
-        inside = None if divides(per_pass, self.domain.cols) else k.InRange(chunk, 0, chunks)
+        # Written out, the accesses are a number; that may serve rows of several lengths.
+        whole = m.items * per_pass == self.domain.cols if m.items else divides(per_pass, self.domain.cols)
+        inside = None if whole else k.InRange(chunk, 0, chunks)
         branches = m.row_blocks == 1
         self.inside = None if branches else inside
         guard = inside if branches else None

@@ -126,11 +126,13 @@ def serve(start: Callable[[], Callable[..., Result]]) -> None:
             found = answer(*line.split())
         except Exception as error:
             traceback.print_exc()
-            found = {"error": f"{type(error).__name__}: {_brief(str(error))}"}
+            found = {"error": f"{type(error).__name__}: {brief(str(error))}"}
         print(json.dumps(found), file=answers, flush=True)
 
 
-def _brief(message: str) -> str:
-    """The first line that says something; TensorFlow begins with "Graph execution error:" and an empty line."""
-    lines = [line.strip() for line in message.splitlines() if line.strip() and not line.strip().endswith(":")]
-    return lines[0] if lines else message
+def brief(message: str) -> str:
+    """The first line that says something; TensorFlow begins with "Graph execution error:", an empty line, and where the
+    node was defined."""
+    lines = [line.strip() for line in message.splitlines()]
+    said = [line for line in lines if line and not line.endswith(":") and not line.startswith(("File ", "Detected at"))]
+    return said[0] if said else message
