@@ -38,9 +38,11 @@ SHARING_BLOCKS, SHARING_THREADS = 2, 512
 SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
 """Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
 TURN_ELEMENTS = 32
-"""As SHARED_ELEMENTS, of all kept values, where blocks take rows in turn and read the next one ahead. On an H200
-softmax 64x500000 took 83 us so, 92 with rows in shared memory, 105 in a kernel for each phase; 102 to 105 with half of
-that and 86 to 90 with three quarters, since every turn costs 3 us beside what it moves."""
+"""As SHARED_ELEMENTS, of all kept values, where blocks take rows in turn and read the next one ahead."""
+AHEAD_GAIN = 2
+"""So many turns, read ahead, take no longer than one of rows in shared memory. On an H200 softmax 64x500000 took 83 us
+in 8 turns, 86 to 90 in 11, 102 to 105 in 16; in shared memory 92 in 5; in a kernel for each phase 105. What it moves
+takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -149,17 +151,24 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     at_once = _parts(single, kept, Scheme.LOCAL, SHARED_ELEMENTS // mapping.vector, device)
     if at_once is not None and at_once.launched == at_once.mapping.grid:
         return at_once
+    kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
     regional = _in_shared_memory(single, kept, device)
     in_turn = _parts(single, kept, Scheme.LOCAL, TURN_ELEMENTS // max(len(kept), 1) // mapping.vector, device)
-    if in_turn is not None and in_turn.ahead and (regional is None or regional.launched < regional.mapping.grid):
-        return in_turn
-    return regional
+    if in_turn is None or not in_turn.ahead:
+        return regional
+    if regional is not None and (_turns(regional) == 1 or _turns(in_turn) > AHEAD_GAIN * _turns(regional)):
+        return regional
+    return in_turn
+
+
+def _turns(schedule: KernelSchedule) -> int:
+    """Rows that a block has a part of, one after the other."""
+    return ceil_div(schedule.mapping.grid, schedule.launched)
 
 
 def _in_shared_memory(single: KernelSchedule, kept: list[Node], device: DeviceSpec) -> KernelSchedule | None:
     """Parts of rows in shared memory, where possible those of all `kept`."""
-    outside = [n for n in kept if not single.pattern.holds(n)]  # the rest is computed again
-    for still in one_by_one(single.pattern, outside or kept, device):
+    for still in one_by_one(single.pattern, kept, device):
         access = sum(n.type.dtype.compute.size for n in still) * SHARING_THREADS * single.mapping.vector
         found = _parts(single, still, Scheme.REGIONAL, SHARING_BYTES // max(access, 1), device)
         if found is not None:
