@@ -119,7 +119,8 @@ ROWS = {"softmax": lambda x, cols: p.softmax(x),
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long rows are short here: eight blocks of 64 threads have room for two rows of 4000."""
     for name, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
-                        "REGISTER_ELEMENTS": 16, "TURN_ELEMENTS": 16}.items():
+                        "REGISTER_ELEMENTS": 16, "TURN_ELEMENTS": 16, "TURN_THREADS": 64,
+                        "TURN_BLOCKS": 2}.items():
         monkeypatch.setattr(row_reduction, name, value)
 
 
@@ -151,7 +152,7 @@ def test_any_shared_rows(rows: int, quarters: int, ragged: int, elements: int, n
     with pytest.MonkeyPatch.context() as limits:
         for limit, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
                              "REGISTER_ELEMENTS": 8, "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements,
-                             "REDUCTION_BYTES": 256}.items():
+                             "TURN_THREADS": 32, "TURN_BLOCKS": 2, "REDUCTION_BYTES": 256}.items():
             limits.setattr(row_reduction, limit, value)
         limits.setattr(ahead, "REDUCTION_BYTES", 256)
         g = region(name, [ROWS[name](B.input("x:0", DType.F32, (rows, cols)), cols)])

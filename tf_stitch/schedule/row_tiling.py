@@ -19,6 +19,8 @@ from tf_stitch.schedule.rules.row_reduction import (
     REGISTER_ELEMENTS,
     SHARING_BLOCKS,
     SHARING_THREADS,
+    TURN_BLOCKS,
+    TURN_THREADS,
     keep_parts,
 )
 from tf_stitch.schedule.schemes import WARP
@@ -106,6 +108,8 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if any(n.kind in ARG_KINDS for n in schedule.pattern.nodes if n.category is Category.REDUCTION):
         raise ScheduleError("blocks cannot share a row whose arg max they look for", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)
+    if mapping.items and mapping.threads == TURN_THREADS and resident * device.processors < mapping.grid:
+        resident = TURN_BLOCKS
     slots = resident * device.processors
     if mapping.row_blocks > slots:
         raise ScheduleError(f"{mapping.row_blocks} blocks share a row; {slots} are resident", where)

@@ -37,12 +37,12 @@ SHARING_BLOCKS, SHARING_THREADS = 2, 512
 """Resident blocks of a processor that shares rows: while one waits, the other works."""
 SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
 """Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
-TURN_ELEMENTS = 32
-"""As SHARED_ELEMENTS, of all kept values, where blocks take rows in turn and read the next one ahead."""
+TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
+"""As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
+On an H200 softmax 64x500000 took 80 us with these, 81 to 84 with two blocks of 512 threads and 32 elements."""
 AHEAD_GAIN = 2
-"""So many turns, read ahead, take no longer than one of rows in shared memory. On an H200 softmax 64x500000 took 83 us
-in 8 turns, 86 to 90 in 11, 102 to 105 in 16; in shared memory 92 in 5; in a kernel for each phase 105. What it moves
-takes 60."""
+"""So many turns, read ahead, take no longer than one of rows in shared memory. On the same kernel 8 turns took 80 to 84
+us, 11 took 86 to 90, 16 took 102 to 105; in shared memory 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -148,12 +148,14 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     relative = relative_sum(single.pattern, phases)
     if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
         kept = [n for n in kept if n not in exponentials(relative)]
-    at_once = _parts(single, kept, Scheme.LOCAL, SHARED_ELEMENTS // mapping.vector, device)
+    usual = SHARING_BLOCKS, SHARING_THREADS
+    at_once = _parts(single, kept, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
     if at_once is not None and at_once.launched == at_once.mapping.grid:
         return at_once
     kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
     regional = _in_shared_memory(single, kept, device)
-    in_turn = _parts(single, kept, Scheme.LOCAL, TURN_ELEMENTS // max(len(kept), 1) // mapping.vector, device)
+    accesses = TURN_ELEMENTS // max(len(kept), 1) // mapping.vector
+    in_turn = _parts(single, kept, Scheme.LOCAL, (TURN_BLOCKS, TURN_THREADS), accesses, device)
     if in_turn is None or not in_turn.ahead:
         return regional
     if regional is not None and (_turns(regional) == 1 or _turns(in_turn) > AHEAD_GAIN * _turns(regional)):
@@ -170,21 +172,23 @@ def _in_shared_memory(single: KernelSchedule, kept: list[Node], device: DeviceSp
     """Parts of rows in shared memory, where possible those of all `kept`."""
     for still in one_by_one(single.pattern, kept, device):
         access = sum(n.type.dtype.compute.size for n in still) * SHARING_THREADS * single.mapping.vector
-        found = _parts(single, still, Scheme.REGIONAL, SHARING_BYTES // max(access, 1), device)
+        blocks = SHARING_BLOCKS, SHARING_THREADS
+        found = _parts(single, still, Scheme.REGIONAL, blocks, SHARING_BYTES // max(access, 1), device)
         if found is not None:
             return found
     return None
 
 
-def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, accesses: int, device: DeviceSpec
-           ) -> KernelSchedule | None:
+def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, resident: tuple[int, int], accesses: int,
+           device: DeviceSpec) -> KernelSchedule | None:
     """Rows shared by as few blocks as can keep `kept` of them; None where the device does not hold those of one.
 
     Args:
+        resident: blocks of a processor, and their threads.
         accesses: of a row, those of a thread, at most.
     """
-    domain, vector, threads = single.domain, single.mapping.vector, SHARING_THREADS
-    slots, chunks = SHARING_BLOCKS * device.processors, ceil_div(domain.cols, vector)
+    domain, vector, (of_processor, threads) = single.domain, single.mapping.vector, resident
+    slots, chunks = of_processor * device.processors, ceil_div(domain.cols, vector)
     fewest = ceil_div(chunks, threads * max(accesses, 1))
     if fewest > slots:
         return None
@@ -194,7 +198,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, accesse
     mapping = ThreadMapping(domain.rows * blocks, threads, threads, 1, vector, items if scheme is Scheme.LOCAL else 0,
                             blocks)
     shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
-                     resident=SHARING_BLOCKS, launched=at_once * blocks)
+                     resident=of_processor, launched=at_once * blocks)
     return replace(shared, ahead=reads_ahead(shared, device))
 
 
