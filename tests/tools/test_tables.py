@@ -195,3 +195,12 @@ def test_rows_that_need_a_remark() -> None:
     assert cells(section, "bert")[12] == "1.0"
     assert any(r"\* In these rows up to 6 models" in note for note in section.notes)
     assert any("A ratio above 1" in note for note in section.notes)
+
+
+def test_a_row_without_guard_says_why() -> None:
+    slow = row("dien", "train", gpu=True, left_out={"stitch": "no answer within 100 s"})
+    del slow["guard"], slow["stitch_us"], slow["stitch_quartiles_us"]
+    section = page.zoo(results(slow))
+    assert cells(section, "dien")[-1] == "not measured"
+    assert [note for note in section.notes if note.startswith("not measured")] == \
+        ["not measured: dien train float32 with stitch: no answer within 100 s"]

@@ -76,7 +76,7 @@ def _remarks(ours: Results) -> list[str]:
     remarks = [r.CPU_KERNELS] * (not ours.is_gpu)
     if together > 1:
         remarks.append(f"{TOGETHER} In these rows up to {together} models, each on all backends, compiled at the same "
-                       "time (`--together`): alone, a first call takes less.")  # fmt: skip
+                       "time (`--together`): not what a first call takes alone.")  # fmt: skip
     if any((row.get("guard", {}).get("largest_ratio") or 0) > 1 for row in ours.rows):
         remarks.append("A ratio above 1 is of a region that kept its kernels because the ops they replaced were not "
                        "clearly faster: to give way, the kernels' median has to be longer by 3%, and they have to lose "
@@ -112,6 +112,7 @@ def _peak(row: r.Row, backend: str) -> str:
 
 
 def _guard(row: r.Row) -> str:
+    r.field(row, "us", "stitch")
     if "guard" not in row:
         raise NotMeasured("regions timed, in rows that were measured before the guard's outcomes were kept")
     return guard_cell(row["guard"])
@@ -124,16 +125,21 @@ def files(folder: Path, own: set[str]) -> str:
         if path.stem in own:
             continue
         found = json.loads(path.read_text())
-        first = found[0] if isinstance(found, list) else found
+        rows = found if isinstance(found, list) else [found]
+        first = rows[0]
         text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
         title = text.partition("\n")[0].lstrip("# ") or first.get("what", "-")
-        made = first.get("command") or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
+        commands = {row["command"]: None for row in rows if "command" in row}  # rows may come from several runs
+        made = "`, `".join(commands) or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
         link = f"[{path.stem}]({path.stem}.md)" if text else path.name
         result = first.get("result")
         said = result if isinstance(result, str) else "-"  # others hold their figures there
         lines.append(f"| {link} | {title} | {said} | `{made}` | {where} |")
+    if all((folder / f"{name}.json").exists() for name in ("h200_regions", "h200_dynamic")):
+        lines += ["", "Of the whole models on a GPU, 200 requests of 50 lengths have a file of their own, "
+                  "[h200_dynamic](h200_dynamic.md); the others are in [h200_regions](h200_regions.md)."]  # fmt: skip
     lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)
