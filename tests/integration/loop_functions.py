@@ -59,7 +59,7 @@ def fibonacci(n: Any) -> Any:
 
 
 def scan(x: Any) -> Any:
-    return tf.scan(lambda a, row: tf.tanh(a) + row, x, initializer=tf.zeros([3]))
+    return tf.scan(lambda a, row: tf.tanh(a) + row, x, initializer=tf.zeros(x.shape[1:]))
 
 
 def scan_backwards(x: Any) -> Any:
@@ -226,6 +226,7 @@ def cases() -> dict[str, LoopCase]:
         "scan_backwards": LoopCase(scan_backwards, [steps], 1),
         "scan_gradient": LoopCase(with_gradients(scan), [steps], 2),
         "scan_gradient_unknown_length": LoopCase(with_gradients(scan), [steps], 2, sizes=False),
+        "scan_rows_that_align_nothing": LoopCase(with_gradients(scan), [floats(5, 1001)], 2),
         "map": LoopCase(mapped, [steps], 1),
         "map_gradient": LoopCase(with_gradients(mapped), [steps], 2),
         "every_second": LoopCase(every_second, [steps], 1),

@@ -45,12 +45,11 @@ again:
 \0"""
 
 # It lets others start at once, waits for those before it, and takes long before it writes: an order that is not kept
-# shows. The variable says that the module's kernels wait.
+# shows.
 WAITING_PTX = b"""
 .version 7.8
 .target sm_90
 .address_size 64
-.visible .global .align 4 .u32 tfs_waits;
 .visible .entry late_increment_to(.param .u64 from, .param .u64 to) {
   .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
   griddepcontrol.launch_dependents;

@@ -12,6 +12,18 @@ typedef long long int64_t;
 // NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
 template <class T> __device__ __forceinline__ T tfs_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b || a != a ? a : b; }
+#if __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float tfs_max(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+__device__ __forceinline__ float tfs_min(float a, float b) {
+  float c;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+#endif
 
 // ptxas 12.9 and 13.0 give a wrong maximum or minimum of three 32-bit integers that are negated in the same expression
 // (sm_90: max(max(a, -b), -c)). So 32-bit integers are compared as biased unsigned numbers, and negated in two steps.
@@ -75,11 +87,7 @@ __device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
 
 // Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
 // native/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
-// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing. `tfs_waits` tells
-// the runtime that a module's kernels do so.
-#if __CUDA_ARCH__ >= 900
-extern "C" __device__ int tfs_waits;
-#endif
+// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
 __device__ __forceinline__ void tfs_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

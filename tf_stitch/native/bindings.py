@@ -5,7 +5,9 @@ An executable travels from Python to the op as int64 words:
     [abi = 2, segments of the arena, bytes of each,
      outputs, {rank, dims..., candidates, inputs whose buffer may be taken over...} each,
      state entries, {variable, mode: 0 in place, 1 a fresh buffer that becomes the value} each,
-     modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life
+     modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life;
+                                                             #   kernels made for compute capability 9.0 or later
+                                                             #   begin with griddepcontrol.wait, in all their threads
      steps, step...,
      {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
 
