@@ -89,6 +89,7 @@ def _said(started: Mapping[str, workers.Worker]) -> Result:
         return {}
     builds = [region["builds"] for region in document["regions"]]
     return {"regions": len(builds), "most_builds_of_a_region": max(builds), "builds": sum(builds),
+            "builds_behind": sum(region["builds_behind"] for region in document["regions"]),
             "fallbacks": document["fallbacks"]}
 
 
@@ -110,8 +111,9 @@ def table(document: Result) -> str:
         lines.append(f"| {title} | " + " | ".join(format(v, form) for v in result[key].values()) + " |")
     said = result["tf_stitch"]
     if said:
-        lines += ["", f"tf_stitch: {said['regions']} regions, {said['builds']} compiler runs, at most "
-                      f"{said['most_builds_of_a_region']} for a region, {len(said['fallbacks'])} kinds of fallback."]
+        lines += ["", f"tf_stitch: {said['regions']} regions, {said['builds']} builds for sizes at hand, at most "
+                      f"{said['most_builds_of_a_region']} for a region, {said['builds_behind']} runs of a compiler "
+                      f"beside the program for sizes to come, {len(said['fallbacks'])} kinds of fallback."]
     return "\n".join(lines) + "\n"
 
 

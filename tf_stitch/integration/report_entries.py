@@ -94,7 +94,10 @@ class RegionEntry:
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.
-        builds: times it waited for a compiler: once for its first sizes, once for all others.
+        builds: times it was compiled for sizes at hand, where kernels were missing: once for its first sizes, once for
+            the second. Those for its equals are theirs. A compiler runs for each unless the cache has the kernels.
+        builds_behind: further runs of a compiler, beside the program, for sizes that may come. (Sizes that come
+            meanwhile wait for these; `builds` does not count that.)
         cuda_graphs: None on a CPU, and where it has not run.
     """
 
@@ -108,6 +111,7 @@ class RegionEntry:
     outputs: int
     executables: int = 0
     builds: int = 0
+    builds_behind: int = 0
     runs: int = 0
     fallbacks: int = 0
     original_runs: int = 0

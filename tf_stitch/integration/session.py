@@ -293,6 +293,7 @@ class Session:
         for entry in self.report.regions:
             entry.executables = self.registry.executables(entry.id)
             entry.builds = self.registry.builds(entry.id)
+            entry.builds_behind = self.registry.builds_behind(entry.id)
         native = self._native
         if native is not None:
             self._record_native(native)

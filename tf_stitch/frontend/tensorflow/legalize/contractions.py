@@ -94,12 +94,12 @@ def _with_batch(ctx: NodeContext, x: Node, batch: Shape) -> Node:
 def einsum(ctx: NodeContext) -> Node:
     """Two operands whose labels are batch, contracted or free: one product between transposes."""
     equation = ctx.attrs.string("equation").replace(" ", "")
-    sources, _, result = equation.partition("->")
-    labels = sources.split(",")
-    if len(labels) != 2 or "." in equation or any(len(set(t)) != len(t) for t in (*labels, result)):
+    if equation.count(",") != 1:
         raise UnsupportedError(f"Einsum {equation}")
     x, y = _operands(ctx)
-    left, right = labels
+    left, right, result = _labels(equation, x.type.shape, y.type.shape)
+    if any(len(set(t)) != len(t) for t in (left, right, result)):
+        raise UnsupportedError(f"Einsum {equation}")
     if len(left) != x.type.rank or len(right) != y.type.rank:
         raise UnsupportedError(f"Einsum {equation} of {x.type} and {y.type}")
     batch = [c for c in left if c in right and c in result]
@@ -114,6 +114,26 @@ def einsum(ctx: NodeContext) -> Node:
     order = [*batch, *rows, *cols]
     whole = ctx.b.reshape(out, tuple(size[c] for c in order))
     return ctx.b.transpose(whole, [order.index(c) for c in result])
+
+
+def _labels(equation: str, x: Shape, y: Shape) -> tuple[str, str, str]:
+    """Labels of both operands' and the result's axes; those that "..." stands for are digits. UnsupportedError if one
+    operand's would be broadcast to the other's."""
+    sources, _, result = equation.partition("->")
+    left, right = sources.split(",")
+    hidden = [_hidden(labels, shape) for labels, shape in ((left, x), (right, y))]
+    if all(hidden) and hidden[0] != hidden[1]:
+        have, want = (f"[{', '.join(map(str, axes))}]" for axes in hidden)
+        raise UnsupportedError(f"Einsum {equation} with {have} and {want} for its ellipses")
+    digits = "".join(map(str, range(max(map(len, hidden)))))
+    left, right = (t.replace("...", digits if axes else "") for t, axes in zip((left, right), hidden, strict=True))
+    return left, right, result.replace("...", digits)
+
+
+def _hidden(labels: str, shape: Shape) -> Shape:
+    """Axes of an operand that an ellipsis stands for."""
+    named, ellipsis, after = labels.partition("...")
+    return shape[len(named):len(shape) - len(after)] if ellipsis else ()
 
 
 def _matrices(ctx: NodeContext, x: Node, labels: str, groups: tuple[list[str], list[str], list[str]],
