@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import check, trace
-from tests.frontend.values import NUMBERS, normal
+from tests.frontend.values import normal
 from tf_stitch.frontend.tensorflow.legalize.top_k import LONG_ROW, MOST_ROUNDS
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -19,7 +19,7 @@ LONG = LONG_ROW + 29  # a prime: chunks do not fit
 TIES = np.random.default_rng(0).integers(0, 4, (3, 40)).astype(np.float32)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
 @pytest.mark.parametrize("k", [1, 3, 7])
 def test_types(dtype: str, k: int) -> None:
     check(lambda x: tf.math.top_k(x, k), normal((2, 4, 7), dtype), rtol=0)
@@ -69,7 +69,8 @@ def test_nan_comes_first(length: int) -> None:
     x[0, 2], x[1, 0] = 7, INF
     traced = trace(lambda x: tf.math.top_k(x, 4), tf.TensorSpec(x.shape, x.dtype))
     values, places = (traced.imported.value(t.name) for t in traced.concrete.graph.outputs)
-    assert values is not None and places is not None
+    assert values is not None
+    assert places is not None
     got = interpret(TensorGraph("top_k", [("values", values), ("places", places)]), {"x:0": x})
     np.testing.assert_array_equal(got["places"], [[1, 4, 2, 0], [5, 0, 1, 2], [0, 1, 2, 3]])
     np.testing.assert_array_equal(got["values"], np.take_along_axis(x, got["places"], 1))
@@ -83,11 +84,11 @@ def test_unknown_sizes(length: int) -> None:
 
 
 @pytest.mark.parametrize(("k", "shape", "reason"), [
-    (0, (2, 5), "k = 0 of 5"), (MOST_ROUNDS + 1, (2, 99), "TensorFlow sorts"), (2, (None, None), "TopKV2 of f32"),
+    (0, (2, 5), "k = 0 of 5"), (MOST_ROUNDS + 1, (2, 99), "is more than 8"), (2, (None, None), "TopKV2 of float32"),
 ])  # fmt: skip
 def test_what_stays(k: int, shape: tuple[int | None, ...], reason: str) -> None:
     (why,) = trace(lambda x: tf.math.top_k(x, k), tf.TensorSpec(shape, tf.float32)).opaque().values()
-    assert why is not None and reason in why
+    assert reason in str(why)
 
 
 def test_k_may_be_of_any_type() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
