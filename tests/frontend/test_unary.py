@@ -129,4 +129,4 @@ def test_gelu_forward_and_backward() -> None:
 def test_bitcast() -> None:
     check(lambda x: tf.bitcast(x, tf.int32), special())
     stays = trace(lambda x: tf.bitcast(x, tf.int32), tf.TensorSpec([3], tf.float64)).opaque()
-    assert stays == {"Bitcast (Bitcast)": "float32 is needed, not float64[3]"}
+    assert stays == {"Bitcast (Bitcast)": "bits: float32 is needed, not float64[3]"}
