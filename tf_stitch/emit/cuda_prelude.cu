@@ -46,6 +46,7 @@ __device__ __forceinline__ double tfs_floor_mod(double x, double y) {
   double r = fmod(x, y);
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
+__device__ __forceinline__ int32_t tfs_bits(float x) { return __float_as_int(x); }
 template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
 template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }
 template <class T> __device__ __forceinline__ T tfs_idiv(T x, T y) { return x / y; }
