@@ -121,19 +121,22 @@ def test_who_is_waited_for_still_is() -> None:
 
 
 def test_branches_are_left_alone() -> None:
-    def function(x: tf.Tensor) -> tf.Tensor:
-        return tf.compat.v1.cond(tf.reduce_sum(x) > 0, lambda: dropout(tf.exp(x)), lambda: x)
-
     with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 4], "x")
         tf.compat.v1.disable_control_flow_v2()
         try:
-            function(tf.compat.v1.placeholder(tf.float32, [None, 4], "x"))
+            tf.compat.v1.cond(tf.reduce_sum(x) > 0, lambda: dropout(tf.exp(x)), lambda: x, name="cond")
         finally:
             tf.compat.v1.enable_control_flow_v2()
-    after = graph.as_graph_def()
-    assert any(n.op == "Switch" for n in after.node)
+        with tf.name_scope("outside"):
+            dropout(tf.exp(x))
+    before, after = graph.as_graph_def(), graph.as_graph_def()
     import_resized(after, types_of_graph(graph), NO_PRODUCTS, {}, frozenset())
-    assert after == graph.as_graph_def()
+    was, now = ({n.name: n for n in g.node} for g in (before, after))
+    changed = {name for name, node in was.items() if now.get(name) != node}
+    assert any(n.op == "Switch" for n in before.node)
+    assert changed
+    assert all(name.startswith("outside/") for name in changed)
 
 
 def test_new_names_are_new() -> None:
