@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking import workers  # noqa: E402
-from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where")
@@ -125,7 +125,8 @@ def main(_: Sequence[str]) -> None:
         if native.exists():  # the op's own library is not what is measured
             shutil.copytree(native, Path(folder, "cache", "native"))
         run = {f.name: f.value for f in (_DEVICE, _LAYERS, _WIDTH, _HEADS, _BATCH, _SEED)}
-        document: Result = {"machine": describe_cpu(), "command": " ".join(["python", *sys.argv]), "run": run,
+        machine = describe_cpu() | (describe_gpu() if _DEVICE.value == "gpu" else {})
+        document: Result = {"machine": machine, "command": " ".join(["python", *sys.argv]), "run": run,
                             "result": measure(Path(folder))}
     out.write_text(json.dumps(document, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(document))

@@ -186,6 +186,13 @@ def is_counter(node: Any) -> bool:
         node.attr[name].type in (tf.int32.as_datatype_enum, tf.bool.as_datatype_enum) for name in node.attr)
 
 
+def test_a_beam_search_on_a_gpu() -> None:
+    """Which beam a word came from is data; the loop's end is not."""
+    [loop] = place(CASES["beam_search"], lambda node: "/device:GPU:0").loops
+    assert loop.host is not None
+    assert loop.host.decides
+
+
 def test_data_decides_on_the_gpu() -> None:
     found = place(CASES["until"], lambda node: "/device:GPU:0")
     [loop] = found.loops

@@ -12,18 +12,6 @@ typedef long long int64_t;
 // NaN in either operand gives NaN, as TensorFlow's Maximum and Max do.
 template <class T> __device__ __forceinline__ T tfs_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ __forceinline__ T tfs_min(T a, T b) { return a < b || a != a ? a : b; }
-#if __CUDA_ARCH__ >= 800
-__device__ __forceinline__ float tfs_max(float a, float b) {
-  float c;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-__device__ __forceinline__ float tfs_min(float a, float b) {
-  float c;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-#endif
 
 // ptxas 12.9 and 13.0 give a wrong maximum or minimum of three 32-bit integers that are negated in the same expression
 // (sm_90: max(max(a, -b), -c)). So 32-bit integers are compared as biased unsigned numbers, and negated in two steps.
@@ -58,6 +46,7 @@ __device__ __forceinline__ double tfs_floor_mod(double x, double y) {
   double r = fmod(x, y);
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
+__device__ __forceinline__ int32_t tfs_bits(float x) { return __float_as_int(x); }
 template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
 template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }
 template <class T> __device__ __forceinline__ T tfs_idiv(T x, T y) { return x / y; }

@@ -12,7 +12,8 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import StitchError
-from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
+from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.libraries import SCOPES
@@ -67,7 +68,7 @@ class Analysis:
                          self._controls)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
-        imported = import_graph(graph_def, loops.types_of, library_on, legalizations(loops.sized))
+        imported = import_resized(graph_def, loops.types_of, library_on, legalizations(loops.sized), preserved)
         found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
                               {device: self._device.profile}, why_not=self._controls.why_not,
                               library_on=library_on).find()

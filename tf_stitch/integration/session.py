@@ -21,7 +21,8 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.frontend.tensorflow.importer import device_type, import_graph
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
@@ -113,7 +114,8 @@ class Session:
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
-        imported = import_graph(item.graph_def, item.output_types, library_on, legalizations(loops.sized))
+        imported = import_resized(item.graph_def, item.output_types, library_on, legalizations(loops.sized),
+                                  item.preserved)
         rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
                                  library_on)

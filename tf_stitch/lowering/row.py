@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -183,8 +184,10 @@ class RowLowering:
         chunks = self.domain.cols // m.vector
         # Written out, the accesses are a number; that may serve rows of several lengths.
         whole = m.items * per_pass == self.domain.cols if m.items else divides(per_pass, self.domain.cols)
-        inside = None if whole else k.InRange(chunk, 0, chunks)
+        inside: k.Expr | None = None if whole else k.InRange(chunk, 0, chunks)
         branches = m.row_blocks == 1
+        if inside is not None and not branches and m.items > 1:  # written out, only the last one has to ask
+            inside = k.Apply(OpKind.OR, (k.InRange(var(item), 0, m.items - 1), inside), DType.BOOL)
         self.inside = None if branches else inside
         guard = inside if branches else None
         around = self.out.when(guard) if ahead is None else ahead.access(guard, var(item))

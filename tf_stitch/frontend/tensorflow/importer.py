@@ -11,6 +11,7 @@ from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_ru
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
+from tf_stitch.frontend.tensorflow.finer_shapes import finer_specs
 from tf_stitch.frontend.tensorflow.imported_graph import (
     ImportedGraph,
     ImportedNode,
@@ -146,6 +147,7 @@ class _Importer:
         self._specs[node.name] = self.loops.refine(node, self._specs[node.name])
         controls = (*(i[1:] for i in node.input if i.startswith("^")), *self._entrances.get(node.name, ()))
         ctx = self._context(node, inputs)
+        ctx.output_specs = self._specs[node.name] = finer_specs(ctx)
         for index, value in enumerate(static_values.evaluate(ctx)):
             if value is not None:
                 self._statics[f"{node.name}:{index}"] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import TypeAlias
@@ -87,27 +88,55 @@ def slice_plan(ctx: NodeContext, shape: Shape, first: int = 1) -> SlicePlan:
     Raises:
         UnsupportedError: a bound that is not known, or that depends on a size that is not.
     """
-    entries = _entries(ctx, first)
-    sliced = sum(isinstance(e, Spec) for e in entries)
-    if sum(e is Ellipsis for e in entries) == 0:
-        entries.append(Ellipsis)
-    whole = Spec(None, None, 1)
     begin: list[int] = []
     strides: list[int] = []
     sizes: list[Dim] = []
     out: list[Dim] = []
-    for entry in entries:
-        if entry is None:
+    for spec in _written_out(ctx, shape, first):
+        if spec is None:
             out.append(1)
             continue
-        for spec in [entry] if isinstance(entry, Spec) else [whole] * (len(shape) - sliced):
-            axis_begin, size = _axis(spec, shape[len(begin)])
-            begin.append(axis_begin)
-            strides.append(1 if spec.shrink else spec.stride)
-            sizes.append(size)
-            if not spec.shrink:
-                out.append(size)
+        axis_begin, size = _axis(spec, shape[len(begin)])
+        begin.append(axis_begin)
+        strides.append(1 if spec.shrink else spec.stride)
+        sizes.append(size)
+        if not spec.shrink:
+            out.append(size)
     return SlicePlan(tuple(begin), tuple(strides), tuple(sizes), tuple(out))
+
+
+def sliced_sizes(ctx: NodeContext, shape: Shape) -> list[Dim | None]:
+    """Shape of the slice of a tensor of `shape`, None for a size that is decided at run time. Errors as slice_plan,
+    where not even the rank is known."""
+    out: list[Dim | None] = []
+    axes = iter(shape)
+    for spec in _written_out(ctx, shape, 1):
+        dim = 1 if spec is None else next(axes)
+        if spec is None:
+            out.append(1)
+        elif not spec.shrink:
+            out.append(_size_or_none(spec, dim))
+    return out
+
+
+def _size_or_none(spec: Spec, dim: Dim) -> Dim | None:
+    try:
+        return _axis(spec, dim)[1]
+    except UnsupportedError:
+        return None
+
+
+def _written_out(ctx: NodeContext, shape: Shape, first: int) -> Iterator[Spec | None]:
+    """The index without an ellipsis: a Spec for every axis of `shape` in turn, and None for a new axis."""
+    entries = _entries(ctx, first)
+    sliced = sum(isinstance(e, Spec) for e in entries)
+    if Ellipsis not in entries:
+        entries.append(Ellipsis)
+    for entry in entries:
+        if isinstance(entry, EllipsisType):
+            yield from [Spec(None, None, 1)] * (len(shape) - sliced)
+        else:
+            yield entry
 
 
 def _axis(spec: Spec, dim: Dim) -> tuple[int, Dim]:

@@ -39,10 +39,11 @@ SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
 """Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
 TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
 """As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
-On an H200 softmax 64x500000 took 80 us with these, 81 to 84 with two blocks of 512 threads and 32 elements."""
+On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
+elements."""
 AHEAD_GAIN = 2
-"""So many turns, read ahead, take no longer than one of rows in shared memory. On the same kernel 8 turns took 80 to 84
-us, 11 took 86 to 90, 16 took 102 to 105; in shared memory 5 took 92. What it moves takes 60."""
+"""So many turns, read ahead, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
+us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 

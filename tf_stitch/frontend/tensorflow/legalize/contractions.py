@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -147,19 +145,5 @@ def _matrices(ctx: NodeContext, x: Node, labels: str, groups: tuple[list[str], l
     swapped = movement([*batch, *cols, *rows]) < movement([*batch, *rows, *cols])
     parts = [cols, rows] if swapped else [rows, cols]
     x = ctx.b.transpose(x, [labels.index(c) for part in (batch, *parts) for c in part])
-    last = [_product([size[c] for c in part], ctx, f"{tag}{i}") for i, part in enumerate(parts)]
+    last = [ctx.product([size[c] for c in part], f"{tag}{i}") for i, part in enumerate(parts)]
     return ctx.b.reshape(x, (*(size[c] for c in batch), *last)), swapped
-
-
-def _product(dims: Sequence[Dim], ctx: NodeContext, tag: str) -> Dim:
-    """Size of axes that become one; a new symbol if more than one factor is known only at run time."""
-    total = 1
-    symbols: list[Dim] = []
-    for dim in dims:
-        if isinstance(dim, int):
-            total *= dim
-        else:
-            symbols.append(dim)
-    if not symbols:
-        return total
-    return symbols[0] if len(symbols) == 1 and total == 1 else ctx.fresh_symbol(tag)

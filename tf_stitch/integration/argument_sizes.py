@@ -1,0 +1,155 @@
+"""Sizes read where they are known first: from the graph's arguments.
+
+A random op that asks for the shape of what it is drawn for (dropout) waits for the work before it, and the work after
+it waits for the random op: no region can hold both. Where every such size is provably an argument's, an op that stays
+TensorFlow's reads it from that argument; then nothing but the arguments is before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tensorflow import int32, make_tensor_proto
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.types_pb2 import DT_INT32
+
+from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
+from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
+from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
+from tf_stitch.frontend.tensorflow.products import Scope
+from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.integration.graph_item import OutputType
+from tf_stitch.integration.pruning import prune
+from tf_stitch.ir.types import Dim, Symbol
+
+_INT32 = AttrValue(type=DT_INT32)
+
+
+def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
+                   preserved: frozenset[str]) -> ImportedGraph:
+    """Imports a graph, as import_graph, whose ops that stay TensorFlow's have first been made to read sizes from
+    arguments, in place, where they would wait for work to be told. Whom the arithmetic of sizes was made to wait for
+    is waited for still. Graphs with branches or loops, where a size may tell an op when it is dead, are left alone.
+
+    Args:
+        preserved: names of nodes that must exist afterwards.
+    """
+    imported = import_graph(graph_def, types_of, library_on, own)
+    if any(node.op in BRANCHES_OR_LOOPS for node in graph_def.node):
+        return imported
+    waiting = _waiting(imported)
+    late = {name for name in waiting - _held(imported) if imported.nodes[name].weight == 0}
+    sizes = _Sizes(imported, types_of, _sources(imported, waiting))
+    changes = [(node, index, again) for node in graph_def.node if imported.nodes[node.name].reason != SHAPE_ARITHMETIC
+               for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
+               if (again := sizes.again(canonical_tensor(edge), node.device)) is not None]
+    if not changes:
+        return imported
+    before = GraphDef()
+    before.CopyFrom(graph_def)
+    for node, index, again in changes:
+        node.input[index] = again
+    graph_def.node.extend(sizes.new)
+    prune(graph_def, before, preserved)
+    return import_graph(graph_def, lambda name: sizes.types.get(name) or types_of(name), library_on, own)
+
+
+def _waiting(imported: ImportedGraph) -> set[str]:
+    """Nodes that regions may hold, and all that wait for such."""
+    found: set[str] = set()
+    for node in imported.nodes.values():
+        fits = node.reason is None and node.op != "Const"
+        before = (*node.control_inputs, *(tensor.rpartition(":")[0] for tensor in node.inputs))
+        if fits or not found.isdisjoint(before):
+            found.add(node.name)
+    return found
+
+
+def _held(imported: ImportedGraph) -> set[str]:
+    """What costs nothing and is made to wait by control edges, itself or by what it reads."""
+    found: set[str] = set()
+    for node in imported.nodes.values():
+        held = node.control_inputs or any(tensor.rpartition(":")[0] in found for tensor in node.inputs)
+        if held and not node.weight:
+            found.add(node.name)
+    return found
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A size of a tensor that waits for no region."""
+
+    tensor: str
+    rank: int
+    axis: int
+
+
+def _sources(imported: ImportedGraph, waiting: set[str]) -> dict[Dim, _Source]:
+    """Symbol -> where it is first: in an argument, if one has it."""
+    found: dict[Dim, _Source] = {}
+    nodes = [n for n in imported.nodes.values() if n.name not in waiting and n.reason not in (None, SHAPE_ARITHMETIC)]
+    for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
+        for index, value in enumerate(node.outputs):
+            for axis, dim in enumerate(() if value is None else value.type.shape):
+                if value is not None and isinstance(dim, Symbol):
+                    found.setdefault(dim, _Source(f"{node.name}:{index}", value.type.rank, axis))
+    return found
+
+
+class _Sizes:
+    """New nodes that read sizes from arguments; each vector once on each device."""
+
+    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source]) -> None:
+        self._imported, self._types_of, self._sources = imported, types_of, sources
+        self._made: dict[tuple[object, ...], str] = {}
+        self.new: list[NodeDef] = []
+        self.types: dict[str, list[OutputType]] = {}
+
+    def again(self, tensor: str, device: str) -> str | None:
+        """A new node's tensor of the same sizes, int32, on a device; None if sources do not tell all of them."""
+        sizes = self._imported.statics.get(tensor)
+        name, _, index = tensor.rpartition(":")
+        output = self._types_of(name)[int(index)]
+        if sizes is None or output[0] != DT_INT32 or sizes.ndim > 1 or \
+                not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
+            return None
+        if is_fixed(sizes):
+            return self._constant(sizes, device)
+        parts = [self._constant(np.array(e), device) if isinstance(e, int) else self._size(e) for e in sizes.flat]
+        if sizes.ndim == 0:
+            return parts[0]
+        return self._node("Pack", parts, device, [output], N=AttrValue(i=len(parts)), T=_INT32,
+                          axis=AttrValue(i=0))  # fmt: skip
+
+    def _size(self, symbol: Symbol) -> str:
+        """Where its source is: only the shape of that goes elsewhere."""
+        source = self._sources[symbol]
+        name, _, index = source.tensor.rpartition(":")
+        device = self._imported.nodes[name].device
+        shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
+                           T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
+        sizes = self._node("Unpack", [shape], device, [(DT_INT32, ())] * source.rank,
+                           num=AttrValue(i=source.rank), T=_INT32, axis=AttrValue(i=0))  # fmt: skip
+        return f"{sizes}:{source.axis}"
+
+    def _constant(self, value: StaticValue, device: str) -> str:
+        proto = make_tensor_proto(value.tolist(), int32, value.shape)
+        return self._node("Const", [], device, [(DT_INT32, value.shape)], value=AttrValue(tensor=proto),
+                          dtype=_INT32)  # fmt: skip
+
+    def _node(self, op: str, inputs: Sequence[str], device: str, types: list[OutputType], **attrs: AttrValue) -> str:
+        """The name of such a node; there is one of each."""
+        key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
+        if key not in self._made:
+            node = NodeDef(name=f"tf_stitch_sizes/{len(self.new)}", op=op, device=device, input=inputs)
+            for attr, value in attrs.items():
+                node.attr[attr].CopyFrom(value)
+            self.new.append(node)
+            self.types[node.name] = types
+            self._made[key] = node.name
+        return self._made[key]
