@@ -6,6 +6,7 @@ TensorFlow's reads it from that argument; then nothing but the arguments is befo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,6 +108,7 @@ class _Sizes:
     def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source]) -> None:
         self._imported, self._types_of, self._sources = imported, types_of, sources
         self._made: dict[tuple[object, ...], str] = {}
+        self._numbers = itertools.count()
         self.new: list[NodeDef] = []
         self.types: dict[str, list[OutputType]] = {}
 
@@ -133,9 +135,9 @@ class _Sizes:
         device = self._imported.nodes[name].device
         shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
                            T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        sizes = self._node("Unpack", [shape], device, [(DT_INT32, ())] * source.rank,
-                           num=AttrValue(i=source.rank), T=_INT32, axis=AttrValue(i=0))  # fmt: skip
-        return f"{sizes}:{source.axis}"
+        first, end, one = (self._constant(np.array([n]), device) for n in (source.axis, source.axis + 1, 1))
+        return self._node("StridedSlice", [shape, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
+                          shrink_axis_mask=AttrValue(i=1))  # fmt: skip
 
     def _constant(self, value: StaticValue, device: str) -> str:
         proto = make_tensor_proto(value.tolist(), int32, value.shape)
@@ -146,7 +148,8 @@ class _Sizes:
         """The name of such a node; there is one of each."""
         key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
         if key not in self._made:
-            node = NodeDef(name=f"tf_stitch_sizes/{len(self.new)}", op=op, device=device, input=inputs)
+            name = next(name for i in self._numbers if (name := f"tf_stitch_sizes/{i}") not in self._imported.nodes)
+            node = NodeDef(name=name, op=op, device=device, input=inputs)
             for attr, value in attrs.items():
                 node.attr[attr].CopyFrom(value)
             self.new.append(node)
