@@ -109,6 +109,8 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
                         column_tile=128 if device.is_gpu else 512,
                         column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
+                        # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
+                        long_column=48 if device.is_gpu else 0,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
         *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]

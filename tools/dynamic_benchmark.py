@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking import workers  # noqa: E402
-from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where")
@@ -89,6 +89,7 @@ def _said(started: Mapping[str, workers.Worker]) -> Result:
         return {}
     builds = [region["builds"] for region in document["regions"]]
     return {"regions": len(builds), "most_builds_of_a_region": max(builds), "builds": sum(builds),
+            "builds_behind": sum(region["builds_behind"] for region in document["regions"]),
             "fallbacks": document["fallbacks"]}
 
 
@@ -110,8 +111,9 @@ def table(document: Result) -> str:
         lines.append(f"| {title} | " + " | ".join(format(v, form) for v in result[key].values()) + " |")
     said = result["tf_stitch"]
     if said:
-        lines += ["", f"tf_stitch: {said['regions']} regions, {said['builds']} compiler runs, at most "
-                      f"{said['most_builds_of_a_region']} for a region, {len(said['fallbacks'])} kinds of fallback."]
+        lines += ["", f"tf_stitch: {said['regions']} regions, {said['builds']} builds for sizes at hand, at most "
+                      f"{said['most_builds_of_a_region']} for a region, {said['builds_behind']} runs of a compiler "
+                      f"beside the program for sizes to come, {len(said['fallbacks'])} kinds of fallback."]
     return "\n".join(lines) + "\n"
 
 
@@ -123,7 +125,8 @@ def main(_: Sequence[str]) -> None:
         if native.exists():  # the op's own library is not what is measured
             shutil.copytree(native, Path(folder, "cache", "native"))
         run = {f.name: f.value for f in (_DEVICE, _LAYERS, _WIDTH, _HEADS, _BATCH, _SEED)}
-        document: Result = {"machine": describe_cpu(), "command": " ".join(["python", *sys.argv]), "run": run,
+        machine = describe_cpu() | (describe_gpu() if _DEVICE.value == "gpu" else {})
+        document: Result = {"machine": machine, "command": " ".join(["python", *sys.argv]), "run": run,
                             "result": measure(Path(folder))}
     out.write_text(json.dumps(document, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(document))

@@ -3,8 +3,9 @@
 #   tools/gpu_check.sh [OUT_FOLDER [WHAT...]]
 # WHAT, all by default:
 #   scripts  the three scripts as they are (Keras compiles with XLA there), without XLA, and stitched
-#   tests    the tests that need a GPU
+#   tests    the tests that need a GPU, and tests of whole programs, which take it where there is one
 #   models   the end-to-end tests of the zoo, the same as on a CPU; MODELS="bert or dien" runs some of them
+# Where pytest-xdist is installed, GPU_TEST_WORKERS tests run at a time (4).
 set -u
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -32,13 +33,18 @@ scripts() {
   done
 }
 
-tests() {  # NAME ARGUMENTS...
-  local name=$1; shift
-  python3 -m pytest -q -p no:cacheprovider "$@" > "$out/$name.txt" 2>&1 || status=1
+tests() {  # NAME DISTRIBUTION ARGUMENTS...
+  local name=$1 parallel=()
+  python3 -c 'import xdist' 2>/dev/null && parallel=(-n "${GPU_TEST_WORKERS:-4}" --dist "$2")
+  shift 2
+  python3 -m pytest -q -p no:cacheprovider "${parallel[@]}" "$@" > "$out/$name.txt" 2>&1 || status=1
   echo "== $name"; grep -v '^SKIPPED' "$out/$name.txt" | tail -${GPU_TEST_LINES:-25}
 }
 
 case $what in *" scripts "*) scripts ;; esac
-case $what in *" tests "*) tests gpu_tests -m gpu tests ;; esac
-case $what in *" models "*) tests model_tests tests/end_to_end/test_models.py -k "${MODELS:-test}" ;; esac
+case $what in *" tests "*)
+  tests gpu_tests loadfile -m gpu tests  # a file's tests stay together: they share fixtures
+  tests program_tests loadfile tests/end_to_end/test_{variables,memory,loops,dynamic_shapes}.py ;;
+esac
+case $what in *" models "*) tests model_tests load tests/end_to_end/test_models.py -k "${MODELS:-test}" ;; esac
 exit $status

@@ -2,10 +2,13 @@
 
 Each backend runs a workload in a process of its own, in turns; the others wait. So does a function that is called with
 the same arguments and variables and does nothing ("call"): no backend can be faster than that. Writes a list of
-{"workload", "mode", "tf_us", "xla_us", "stitch_us", "call_us", ...}, and a table beside it.
+{"workload", "mode", "tf_us", "xla_us", "stitch_us", "call_us", ...}, and a table beside it. Rows that are there already
+stay, failed ones are repeated.
 
     python tools/region_benchmark.py                                     # a GPU: benchmarks/h200_regions.{json,md}
+    python tools/region_benchmark.py --again --workloads=mlp_4x256_batch256
     python tools/region_benchmark.py --workloads=tiny --out=/tmp/try.json
+    python tools/region_benchmark.py --join=/tmp/elsewhere.json          # rows of another machine; measures nothing
 """
 
 from __future__ import annotations
@@ -25,12 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking import workers  # noqa: E402
 from benchmarking.guard_facts import DECIDED_SECONDS  # noqa: E402
 from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
-
-SHORT = {name: short for short, name in workers.BACKENDS.items()} | {"call": "call"}
-WORKLOADS = {"encoder_12x768_batch1_length128": ("infer", "train"),
-             "encoder_12x768_batch32_length128": ("infer", "train"),
-             "encoder_6x512_batch8_length64": ("infer", "train"),
-             "mlp_4x256_batch256": ("train",)}  # fmt: skip
+from benchmarking.region_rows import SHORT, WORKLOADS, is_done, joined, table  # noqa: E402
 
 TURN_WARM_UP = 5
 """Calls at the beginning of a turn that are not timed."""
@@ -41,9 +39,10 @@ _BACKENDS = flags.DEFINE_list("backends", list(SHORT), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 150, "calls before the first turn: CUDA graphs are made; the guard decides")
+_AGAIN = flags.DEFINE_bool("again", False, "measure rows that are there, too")
+_JOIN = flags.DEFINE_list("join", [], "results whose rows go into --out, in place of those there; nothing is measured")
 _OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_regions.json"), "the result; a .md goes beside it")
 
-BACKENDS = list(workers.BACKENDS.values())
 Result = workers.Result
 
 
@@ -99,49 +98,24 @@ def _worker(workload: str, mode: str, backend: str) -> workers.Worker:
     return workers.Worker("region_worker.py", workload, mode, backend, backend=backend)
 
 
-def table(rows: Sequence[Result]) -> str:
-    """The result as Markdown."""
-    document = rows[0]
-    lines = ["# Whole models on a GPU", "", ", ".join(f"{k} {v}" for k, v in document["machine"].items()) + ".", "",
-             f"Made by `{document['command']}`. Microseconds per call (median of {document['rounds']} turns of "
-             f"{document['calls']} calls, backends interleaved), float32, TF32 as TensorFlow's default.", "",
-             "| workload | mode | TensorFlow | XLA | tf_stitch | a call that does nothing | TensorFlow / tf_stitch "
-             "| XLA / tf_stitch | first call s: TensorFlow / XLA / tf_stitch / tf_stitch in a second process "
-             "| peak MiB: TensorFlow / XLA / tf_stitch | in the last turn "
-             "| CUDA graph launch, us of the host: all / no new addresses | differs by |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-    for row in rows:
-        us = [row.get(f"{name}_us") for name in SHORT.values()]
-        cells = [row["workload"], row["mode"], *("-" if u is None else f"{u:.0f}" for u in us)]
-        cells += ["-" if u is None or us[2] is None else f"{u / us[2]:.2f}" for u in us[:2]]
-        firsts = [row["first_call_s"].get(b, float("nan")) for b in (*BACKENDS, "tf_stitch again")]
-        cells.append(" / ".join(f"{seconds:.1f}" for seconds in firsts))
-        for peaks in (row["peak_bytes"], row["steady_peak_bytes"]):
-            cells.append(" / ".join(f"{peaks.get(b, 0) / 2**20:.0f}" for b in BACKENDS))
-        cells.append(", ".join(map(_launch_words, filter(lambda g: g["launches"], row["graphs"]))))
-        cells.append(f"{row['difference'].get('tf_stitch', float('nan')):.0e}")
-        lines.append("| " + " | ".join(cells) + " |")
-        for backend, failure in row["failures"].items():
-            lines += ["", f"{row['workload']} {row['mode']} failed with {backend}:", "", "```", failure, "```", ""]
-    return "\n".join(lines) + "\n"
-
-
-def _launch_words(graphs: Result) -> str:
-    """Microseconds of the host for a launch, and for one that found all its addresses."""
-    return " / ".join(f"{graphs[f'{which}_ns'] / max(graphs[count], 1) / 1e3:.0f}"
-                      for which, count in (("host", "launches"), ("known", "known")))
-
-
 def main(_: Sequence[str]) -> None:
     made = {"machine": describe_cpu() | describe_gpu(), "command": " ".join(["python", *sys.argv]),
             "rounds": _ROUNDS.value, "calls": _CALLS.value}  # fmt: skip
-    out, rows = Path(_OUT.value), list[Result]()
-    for workload in _WORKLOADS.value:
+    out = Path(_OUT.value)
+    rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
+    for path in _JOIN.value:
+        rows = joined(rows, json.loads(Path(path).read_text()))
+    for workload in [] if _JOIN.value else _WORKLOADS.value:
         for mode in _MODES.value:
-            if mode in WORKLOADS.get(workload, ("infer", "train")):
-                print(workload, mode, "...", file=sys.stderr, flush=True)
-                rows.append(measure(workload, mode) | made)
-                out.write_text(json.dumps(rows, indent=1) + "\n")
+            if mode not in WORKLOADS.get(workload, ("infer", "train")):
+                continue
+            if is_done(rows, workload, mode, _BACKENDS.value) and not _AGAIN.value:
+                print(workload, mode, "is there (--again measures it)", file=sys.stderr, flush=True)
+                continue
+            print(workload, mode, "...", file=sys.stderr, flush=True)
+            rows = joined(rows, [measure(workload, mode) | made])
+            out.write_text(json.dumps(rows, indent=1) + "\n")
+    out.write_text(json.dumps(rows, indent=1) + "\n")
     out.with_suffix(".md").write_text(table(rows))
     print(table(rows))
 

@@ -70,11 +70,22 @@ def test_blocks_that_wait_for_each_other_at_grid_barriers(name: str, shape: tupl
     compare(graph, run_gpu(graph, built, values, runs=5), want, allowed, "H200")
 
 
-@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (5, 16_389), (130, 70_001)], ids=named)
+@pytest.mark.parametrize("shape", [(200, 20_000), (300, 100_000), (90, 250_000), (5, 16_389), (130, 70_001)],
+                         ids=named)
 def test_rows_that_blocks_share(shape: tuple[int, int]) -> None:
     x = B.input("x:0", DType.F32, shape)
     per_column = [B.input(f"{name}:0", DType.F32, shape[1:]) for name in ("gamma", "beta")]
     check(region("rows", [p.softmax(x), p.layernorm(x, *per_column)]))
+
+
+@pytest.mark.parametrize("shape", [(8, 100), (8, 20_000), (40, 500_000)], ids=named)
+def test_infinities_and_what_is_no_number(shape: tuple[int, int]) -> None:
+    x = B.input("x:0", DType.F32, shape)
+    graph = region("rows", [p.softmax(x), B.reduce(OpKind.MAX, x, [1]), B.reduce(OpKind.MIN, x, [1])])
+    values = random_values(graph)
+    rows = values["x:0"]
+    rows[1, 7], rows[2], rows[3, 9], rows[4, :50], rows[5, 3] = np.nan, -np.inf, np.inf, -np.inf, -np.nan
+    check(graph, values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("graph", "shares"), [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from tests.differential.patterns import layernorm, softmax
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.emit.cpu import emit_cpu
@@ -62,3 +65,32 @@ def test_long_rows_take_dynamic_shared_memory() -> None:
     step = result.executable.steps[0]
     assert isinstance(step, DeviceLaunch)
     assert step.shared_bytes == max(shared_bytes(p) for p in result.programs[step.symbol])
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (8, 30000), (1, 5000000)])
+def test_kernels_wait_for_others_before_they_touch_memory(shape: tuple[int, int]) -> None:
+    """A compiler might move loads of what it takes for constant; (1, 5000000) is a cooperative launch."""
+    x = B.input("x:0", DType.F32, shape)
+    gamma, beta = (B.input(f"{name}:0", DType.F32, shape[1:]) for name in ("gamma", "beta"))
+    code = ptx(compiled(region("rows", [softmax(x), layernorm(x, gamma, beta)]), H200).source, "90")
+    kernels = code.split(".entry ")[1:]
+    assert kernels
+    for kernel in kernels:
+        before, after = kernel.split("griddepcontrol.wait;")
+        assert not re.search(r"\b(ld|st|atom|red|cp)\.(?!param)", before)
+        assert "ld.global" in after
+
+
+def test_kernels_of_older_devices_do_not_wait() -> None:
+    x = B.input("x:0", DType.F32, (64, 256))
+    code = ptx(compiled(region("rows", [softmax(x)]), H200).source, "80")
+    assert ".entry " in code
+    assert "griddepcontrol" not in code
+
+
+def ptx(source: str, architecture: str) -> str:
+    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+    program = nvrtc.createProgram(source, "test.cu", [], [])
+    nvrtc.compileProgram(program, [f"-arch=compute_{architecture}", "--std=c++17",
+                                   "--device-as-default-execution-space"])  # fmt: skip
+    return bytes(nvrtc.getPTX(program)).decode()

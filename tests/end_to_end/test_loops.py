@@ -32,7 +32,11 @@ def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
 
 
 def test_results(stitched: Run, plain: dict[str, Any]) -> None:
-    results = json.loads(stitched.stdout)
+    check_results(stitched, plain)
+
+
+def check_results(done: Run, plain: dict[str, Any]) -> None:
+    results = json.loads(done.stdout)
     assert results.keys() == plain.keys()
     for name, wanted in plain.items():
         for got, value in zip(tf.nest.flatten(results[name]), tf.nest.flatten(wanted), strict=True):
@@ -57,3 +61,18 @@ def test_what_fell_back(stitched: Run) -> None:
     assert stitched.report is not None
     reasons = {fallback["reason"] for fallback in stitched.report["fallbacks"]}
     assert reasons == {"a loop reads a row that is not there"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")
+@pytest.mark.parametrize("guard", ["0", "1"])
+def test_on_a_gpu(run: Runner, guard: str) -> None:
+    """All of them, split; with the guard as TensorFlow's nodes, too."""
+    precise = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    plain = run(PROGRAM, 1, stitch="", **precise)
+    assert plain.returncode == 0, plain.stderr[-3000:]
+    done = run(PROGRAM, 30 if guard == "1" else 6, TF_STITCH_GUARD=guard, TF_STITCH_UNROLL="0", **precise)
+    assert done.returncode == 0, done.stderr[-3000:]
+    check_results(done, json.loads(plain.stdout))
+    test_they_ran_as_ops(done)
+    test_what_fell_back(done)

@@ -39,17 +39,48 @@ def test_leading_axes_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -
     ("abde,cde->abc", (2, 3, 4, 5), (6, 4, 5)),
     ("abc,abde->cde", (2, 3, 4), (2, 3, 5, 6)), ("btnh,bsnh->bnts", (2, 3, 4, 5), (2, 6, 4, 5)),
     ("bnts,bsnh->btnh", (2, 3, 4, 5), (2, 5, 3, 6)), ("ab,cd->acbd", (2, 3), (4, 5)), ("ab,ab->", (2, 3), (2, 3)),
+    ("...ij,...jk->...ik", (2, 3, 4, 5), (2, 3, 5, 6)), ("...ij,...jk->...ik", (4, 5), (5, 6)),
+    ("...j,jk->...k", (2, 3, 4), (4, 5)), ("jk,...j->k...", (4, 5), (2, 3, 4)),
+    ("b...d,cd->bc...", (2, 3, 6, 4), (5, 4)), ("...k,jk...->...j", (2, 3, 4), (5, 4)),
+    ("...k,...j->jk...", (2, 3, 4), (2, 3, 5)), ("ij,jk->...ik", (2, 3), (3, 4)), ("a...,a...->...", (3, 4), (3, 4)),
     ("ab,b->a", (2, 3), (3,)), ("ab,ab->a", (2, 3), (2, 3)), ("ab,ac->cb", (2, 3), (2, 4)), ("i,j->ji", (2,), (3,))])
 def test_einsum(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     check(lambda x, y: RAW.Einsum(inputs=[x, y], equation=equation), normal(left), normal(right, seed=1))
 
 
 @pytest.mark.parametrize(("equation", "left", "right"), [
-    ("aab,b->a", (3, 3, 3), (3,)), ("a...,a...->...", (3, 3), (3, 3)), ("ab,c->c", (3, 3), (3,))])
+    ("aab,b->a", (3, 3, 3), (3,)), ("...ij,...jk->...ik", (1, 2, 3), (4, 3, 5)), ("ab,c->c", (3, 3), (3,)),
+    ("...ij,...jk->...ik", (2, 3, 4), (6, 2, 4, 5)), ("ab...,b...->...", (3, 3, 2), (3, 1))])
 def test_einsum_that_is_no_product_stays(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     traced = trace(lambda x, y: RAW.Einsum(inputs=[x, y], equation=equation), tf.TensorSpec(left),
                    tf.TensorSpec(right))
     assert any("(Einsum)" in name and f"Einsum {equation}" in reason for name, reason in traced.opaque().items())
+
+
+def test_einsum_of_an_ellipsis_whose_sizes_are_known_at_run_time() -> None:
+    x, y = normal((2, 3, 4)), normal((2, 4, 5), seed=1)
+    specs = [tf.TensorSpec((None, None, 4)), tf.TensorSpec((4, 5))]
+    check(lambda x, w: tf.einsum("...j,jk->...k", x, w), x, y[0], specs=specs, graphs=False)
+    specs = [tf.TensorSpec((2, None, 4)), tf.TensorSpec((2, 4, None))]
+    check(lambda x, y: tf.einsum("...ij,...jk->...ik", x, y), x, y, specs=specs, graphs=False)
+
+
+def test_einsum_says_which_ellipses_differ() -> None:
+    specs = [tf.TensorSpec((1, 2, 3)), tf.TensorSpec((4, 3, 5))]
+    [reason] = trace(lambda x, y: tf.einsum("...ij,...jk->...ik", x, y), *specs).opaque().values()
+    assert reason == "Einsum ...ij,...jk->...ik with [1] and [4] for its ellipses"
+
+
+def test_gradient_of_einsum_with_an_ellipsis() -> None:
+    """TensorFlow writes "...k,jk...->...j" and "...k,...j->jk..." here, and sums the latter's ellipsis."""
+
+    def gradients(x: tf.Tensor, w: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, w])
+            loss = tf.reduce_sum(tf.einsum("...j,jk->...k", x, w) ** 2)
+        return tape.gradient(loss, [x, w])
+
+    check(gradients, normal((2, 3, 4)), normal((4, 5), seed=1))
 
 
 @pytest.mark.parametrize(("activation", "function"), [

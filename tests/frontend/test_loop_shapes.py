@@ -10,7 +10,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, import_graph
 from tf_stitch.ir.types import Symbol
 
-FLOAT, BOOL, VARIANT = 1, 10, 21
+FLOAT, INT32, BOOL, VARIANT = 1, 3, 10, 21
 
 
 class Graph:
@@ -57,6 +57,10 @@ class Graph:
 
     def imported(self) -> ImportedGraph:
         return import_graph(self._def, self._types.__getitem__)
+
+
+def vector(number: int) -> Any:
+    return tf.compat.v1.AttrValue(tensor=tf.make_tensor_proto([number], tf.int32))
 
 
 def shape(graph: ImportedGraph, tensor: str) -> tuple[Any, ...] | None:
@@ -180,3 +184,28 @@ def test_the_gradient_of_a_loop() -> None:
     assert "TensorListPopBack" in {node.op for node in imported.nodes.values()}
     unknown = [f"{node.name} {node.reason}" for node in imported.nodes.values() if "rank that" in (node.reason or "")]
     assert unknown == []
+
+
+def stacked(rows: int) -> Graph:
+    """A list with as many elements as x has rows is stacked; TensorFlow calls that size `rows`."""
+    graph = Graph()
+    graph.argument("x", -2, 3)
+    count = graph.add("Shape", "shape", ["x"], (INT32, (2,)))
+    first = [graph.add("Const", name, [], (INT32, (1,)), value=vector(at)) for name, at in (("at", 0), ("next", 1))]
+    size = graph.add("StridedSlice", "size", [count, first[0], first[1], first[1]], (INT32, ()),
+                     shrink_axis_mask=tf.compat.v1.AttrValue(i=1))
+    reserve = graph.add("TensorListReserve", "reserve", ["x", size], (VARIANT, ()))
+    stack = graph.add("TensorListStack", "stack", [reserve], (FLOAT, (rows, 3)))
+    graph.add("Unknown", "unknown", [stack], (FLOAT, (rows, 3)))
+    graph.op("AddV2", "add", "unknown", "x")
+    return graph
+
+
+def test_the_size_of_a_stacked_list_goes_by_one_name() -> None:
+    """Also where an op that is not imported has that size by TensorFlow's name."""
+    for rows in (-1, -5, -2):
+        imported = stacked(rows).imported()
+        assert shape(imported, "stack:0") == (Symbol("s2"), 3)
+        if rows != -1:
+            assert shape(imported, "add:0") == (Symbol("s2"), 3)
+            assert imported.nodes["add"].reason is None

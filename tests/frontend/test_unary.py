@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import check
+from tests.frontend.check import check, trace
 from tests.frontend.values import FLOATS, NUMBERS, SHAPES, normal, positive, special
 
 RAW = tf.raw_ops
@@ -124,3 +124,9 @@ def test_gelu_forward_and_backward() -> None:
         return exact, tanh, tape.gradient(exact, x), tape.gradient(tanh, x)
 
     check(function, normal((3, 7)))
+
+
+def test_bitcast() -> None:
+    check(lambda x: tf.bitcast(x, tf.int32), special())
+    stays = trace(lambda x: tf.bitcast(x, tf.int32), tf.TensorSpec([3], tf.float64)).opaque()
+    assert stays == {"Bitcast (Bitcast)": "bits: float32 is needed, not float64[3]"}

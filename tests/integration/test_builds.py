@@ -116,7 +116,7 @@ def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, m
     for length in LENGTHS:
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     assert len(built) == 2, "the third length did what nobody had come to"
-    assert registry.builds(number) == 2
+    assert (registry.builds(number), registry.builds_behind(number)) == (2, 1)
 
 
 def rows(x: Node) -> Node:
@@ -155,6 +155,19 @@ def test_a_product_of_sizes_may_stay_the_same(registry: RegionRegistry, device: 
     number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
     for batch, length in ((8, 8), (4, 16), (16, 4), (2, 32), (3, 7), (5, 11)):
         registry.build(number, device, Key(True, ((batch, length, 64), (batch * length, 64))))
+    assert registry._report.document(None)["remarks"] == []
+    assert registry.builds(number) == 2
+
+
+@DEVICES
+def test_a_second_length_of_one_word_is_a_length_like_others(registry: RegionRegistry, device: int) -> None:
+    """A dense layer flattens its input: with one word there are as many rows as sentences."""
+    x, flat = B.input("i0", DType.F32, (8, N, 64)), B.input("i1", DType.F32, (Symbol("rows"), 64))
+    dense = B.reshape(B.exp(B.add(B.reshape(x, (Symbol("rows"), 64)), flat)), (8, N, 64))
+    graph = TensorGraph("region", [("o0", B.sum(B.add(dense, x), [1]))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, ((8, length, 64), (8 * length, 64))))
     assert registry._report.document(None)["remarks"] == []
     assert registry.builds(number) == 2
 

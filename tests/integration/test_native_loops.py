@@ -19,11 +19,12 @@ from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.products import Products
-from tf_stitch.integration import native_loops
+from tf_stitch.integration import loops, native_loops
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.graph_validation import validate_graph
 from tf_stitch.integration.loop_hoisting import hoist
 from tf_stitch.integration.loop_roles import LoopRoles
+from tf_stitch.integration.loops import LoopWays
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
@@ -185,6 +186,13 @@ def is_counter(node: Any) -> bool:
         node.attr[name].type in (tf.int32.as_datatype_enum, tf.bool.as_datatype_enum) for name in node.attr)
 
 
+def test_a_beam_search_on_a_gpu() -> None:
+    """Which beam a word came from is data; the loop's end is not."""
+    [loop] = place(CASES["beam_search"], lambda node: "/device:GPU:0").loops
+    assert loop.host is not None
+    assert loop.host.decides
+
+
 def test_data_decides_on_the_gpu() -> None:
     found = place(CASES["until"], lambda node: "/device:GPU:0")
     [loop] = found.loops
@@ -231,7 +239,16 @@ def test_a_gradients_loop_alone_stays() -> None:
 
 def test_fuel() -> None:
     """A loop takes three regions, or stays."""
-    for regions, loops in ((2, 0), (3, 1), (5, 1), (6, 2)):
+    for regions, count in ((2, 0), (3, 1), (5, 1), (6, 2)):
         found = find(CASES["scan_gradient"], StitchConfig(fuel=Fuel(regions)))
-        assert len(found.loops.loops) == loops
-        assert any("TF_STITCH_FUEL" in reason for reason in found.loops.stay.values()) == (loops < 2)
+        assert len(found.loops.loops) == count
+        assert any("TF_STITCH_FUEL" in reason for reason in found.loops.stay.values()) == (count < 2)
+
+
+def test_a_gpus_loops_need_a_compiler_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LoopWays.by(StitchConfig(), "GPU", native=True).as_ops
+    assert not LoopWays.by(StitchConfig(), "GPU", native=False).as_ops
+    monkeypatch.setattr(loops, "compiler", lambda: None)
+    assert not LoopWays.by(StitchConfig(), "GPU", native=True).as_ops
+    assert LoopWays.by(StitchConfig(loop_op="1"), "GPU", native=True).as_ops
+    assert LoopWays.by(StitchConfig(), "CPU", native=True).as_ops

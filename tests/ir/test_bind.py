@@ -136,6 +136,22 @@ def test_axes_that_a_reshape_keeps_are_one_size(old: tuple[int, ...], new: tuple
     assert len({d for n in bound.inputs() for d in n.type.dims[1:]}) == 2
 
 
+@pytest.mark.parametrize(("batch", "length"), [(8, 17), (8, 1), (1, 17), (1, 1), (64, 1), (1, 64)])
+@pytest.mark.parametrize("changing", [{"n", "r"}, {"b", "n", "r"}])
+def test_an_axis_of_one_element_decides_nothing(batch: int, length: int, changing: set[str]) -> None:
+    """A dense layer flattens [batch, length, 64]: with one word, the rows are as many as the sentences."""
+    x, bias = B.input("x", DType.F32, (Symbol("b"), N, 64)), B.input("y", DType.F32, (Symbol("r"), 64))
+    back = B.reshape(B.add(B.reshape(x, (Symbol("r"), 64)), bias), (Symbol("b"), N, 64))
+    graph = TensorGraph("g", [("o", B.mul(back, x))])
+    shapes = {"x": (batch, length, 64), "y": (batch * length, 64)}
+    rows = (size("b", batch) if "b" in changing else batch) * size("n", length)
+    wanted = [{"r": rows}, *([{"n": size("r", length)}] if batch == 1 and "b" not in changing else [])]
+    assert related_symbols(graph, shapes, changing) in wanted
+    given, bias = bind_changing(graph, shapes, changing).inputs()
+    assert bias.type.dims[0] == given.type.dims[0] * given.type.dims[1]
+    assert isinstance(given.type.dims[1], Size)
+
+
 def test_axes_that_a_reshape_splits_and_merges() -> None:
     """A dense layer's gradient: [batch, length, 4, 8] to [batch, length, 32] and to [rows, 32]."""
     heads, wide = B.input("h", DType.F32, (Symbol("a"), Symbol("b"), 4, 8)), B.input("w", DType.F32, (N, M, 32))

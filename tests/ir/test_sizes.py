@@ -14,6 +14,7 @@ from tf_stitch.ir.sizes import (
     in_terms_of,
     size,
     solve,
+    solve_exactly,
     solve_multiple,
     surely_less,
 )
@@ -80,6 +81,8 @@ def test_relations() -> None:
     assert solve(n * m, k * other) in [("n", other), ("m", k)]
     assert solve(n * m, size("a", 51) * size("b", 1)) is None, "none of equal value"
     assert solve(n * m * 2, k * other) is None
+    assert solve_exactly(rows * 64, n * m * 64) == ("rows", n * m)
+    assert solve_exactly(n * m, k * other) is None, "equal values decide nothing"
     name, value = solve_multiple(size("rows", 68) * 256, 1024) or ("", 0)
     assert name == "rows"
     assert int(value) == 68

@@ -94,6 +94,17 @@ def test_what_was_overwritten_cannot_be_read() -> None:
         run(late)
 
 
+def test_what_is_carried_to_the_next_turn_shares_nothing() -> None:
+    def places(carried: bool) -> list[int | None]:
+        first = replace(shared("a"), carried=carried)
+        body = (first, fill("a", k.Literal(1.0, DType.F32)), k.Barrier(), shared("b"),
+                fill("b", k.Literal(2.0, DType.F32)), k.Barrier())
+        return offsets(place_arrays(k.Program((), 1, THREADS, body)))
+
+    assert places(carried=False) == [0, 0]
+    assert places(carried=True) == [0, 4 * THREADS]
+
+
 def test_wide_arrays_take_the_memory_of_several() -> None:
     body = (shared("a"), shared("b"), shared("wide", DType.F64), fill("a", k.Load("x", T, DType.F32)),
             fill("b", k.Load("x", T, DType.F32)), k.Barrier(), k.Let("u", mirrored("a")), k.Let("v", mirrored("b")),

@@ -64,6 +64,7 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.AllReduce((("s", OpKind.SUM), ("m", OpKind.MAX)), 32), ["all_reduce over 32 threads: sum s, max m"]),
     (k.ArgAllReduce("b", "at", OpKind.ARGMIN, 32, F32), ["all_reduce over 32 threads: argmin (b, at)"]),
     (k.Barrier(), ["barrier"]),
+    (k.Array("t", F32, 4, k.Space.SHARED, carried=True), ["shared t: float32[4] carried"]),
     (k.Fetch("t", constant(0), "x", var(I) * 4, 4), ["fetch t[0:+4] = x[i*4:+4]"]),
     (k.Fetch("t", constant(0), "x", var(I) * 4, 4, k.InRange(var(I), 1, 3)),
      ["fetch t[0:+4] = x[i*4:+4] if (1 <= i < 3)"]),

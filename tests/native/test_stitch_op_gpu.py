@@ -45,12 +45,11 @@ again:
 \0"""
 
 # It lets others start at once, waits for those before it, and takes long before it writes: an order that is not kept
-# shows. The variable says that the module's kernels wait.
+# shows.
 WAITING_PTX = b"""
 .version 7.8
 .target sm_90
 .address_size 64
-.visible .global .align 4 .u32 tfs_waits;
 .visible .entry late_increment_to(.param .u64 from, .param .u64 to) {
   .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
   griddepcontrol.launch_dependents;
@@ -268,6 +267,30 @@ def test_graphs_are_counted_by_region(regions: Regions) -> None:
     assert record.making_ns > 0
     assert record.host_ns >= record.known_ns
     assert record.known <= record.launches
+
+
+def test_lengths_that_run_take_the_graphs_of_lengths_that_do_not(regions: Regions) -> None:
+    """Also while the host is ahead: the last kernel takes long, so that graphs are given up that still run."""
+
+    def build(key: Sequence[int]) -> list[int]:
+        length = key[-1]
+        steps = [increment((INPUT, 0), (ARENA, 0), threads=length),
+                 increment((ARENA, 0), (ARENA, 256), threads=length),
+                 increment((ARENA, 256), (OUTPUT, 0), threads=length, kernel="slow_increment_to")]  # fmt: skip
+        return gpu_executable([[length]], steps, arena=(256, 256))
+
+    def run(lengths: Sequence[int]) -> tuple[int, int, int]:
+        results = [regions.call(region, [tf.range(n, dtype=tf.float32) + float(i)])[0] for i, n in enumerate(lengths)]
+        for i, (n, result) in enumerate(zip(lengths, results, strict=True)):
+            np.testing.assert_array_equal(result, np.arange(n) + i + 3)
+        [record] = [r for r in regions.library.graphs() if r.region == region]
+        assert (record.failures, record.error) == (0, "")
+        return record.graphs, record.given_up, record.launches
+
+    region = regions.add(build)
+    assert run([*range(8, 18)] * 6) == (8, 0, 8 * 3), "in turns, the first eight keep theirs"
+    assert run([16, 17] * 20) == (10, 2, 8 * 3 + 2 * 6), "asked for at the end of the turns, too"
+    assert run([*range(8, 18)]) == (10, 2, 8 * 3 + 2 * 6 + 8), "8 and 9 have lost theirs"
 
 
 def chain(steps: int) -> list[list[int]]:

@@ -24,8 +24,22 @@ from tests.native.loop_kernels import (
     less,
     sum_inputs,
     sum_loop,
+    summing,
+    sums,
 )
-from tests.native.loops import Array, HostRegion, Loop, LoopRegions, carried, element, expected, fixed, last, stack
+from tests.native.loops import (
+    Array,
+    Beside,
+    HostRegion,
+    Loop,
+    LoopRegions,
+    carried,
+    element,
+    expected,
+    fixed,
+    last,
+    stack,
+)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +187,23 @@ def check_split(regions: Regions, kernel: Symbols, case: tuple[Loop, list[tuple[
         np.testing.assert_array_equal(result, value, strict=True)
     assert loop.counts()["fallbacks"] == 0
     assert regions.library.region_runs(loop.beside) == loop.counts()["iterations"] == int(inputs[1])
+
+
+@pytest.mark.parametrize("second", [carried(2, 1), fixed(2)])
+def test_a_body_that_is_ahead_of_the_condition(regions: Regions, kernel: Symbols, second: tuple[int, ...]) -> None:
+    """One iteration more begins than counts; where all rows are used there is none for it."""
+    roles = Loop((carried(0, 0), second, element(3)), SUM.condition,
+                 (last(0, 0), last(2, 1), stack(1), stack(1, 0, 1), stack(0), stack(1, -1, 1)))
+    loop = LoopRegions(regions, roles, [tf.int32] * 2, less(kernel), summing(kernel))
+    iterations = 0
+    for rows, n in ((1, 1), (2, 2), (40, 40), (40, 17), (40, 1), (40, 0), (0, 0), (16, 16), (17, 17), (130, 129)):
+        *inputs, count = sum_inputs(rows, (3,), n)
+        results = loop(*inputs, types=[tf.int32] * 6, host_inputs=[count])
+        wanted = expected(roles, inputs, sums, lambda i, n: bool(i < n), Beside(inputs=[count]))
+        for result, value in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(result, value, strict=True)
+        iterations += n
+    assert loop.counts() == {"runs": 10, "iterations": iterations, "fallbacks": 0, "originals": 0}
 
 
 COUNT_WORDS = COUNT.encode()

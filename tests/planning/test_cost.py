@@ -15,7 +15,8 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.nodes import Fetch, LoadVector, Program
+from tf_stitch.kernel_ir.walk import rewritten
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.cost_model import ModelCost, predict, predict_us
@@ -53,6 +54,15 @@ def test_a_large_footprint_leaves_memory_cold(device: DeviceSpec) -> None:
     one = program(device, B.exp(x(1 << 16)))
     assert predict(one, device, 1 << 30).memory >= predict(one, device).memory
     assert predict(one, CPU if not device.is_gpu else device, 0).nbytes == 2 * 4 << 16
+
+
+def test_what_is_fetched_ahead_hides_the_rest() -> None:
+    graph = region("g", p.layernorm_backward(x(1 << 16, 1024), x(1 << 16, 1024, name="dy"), x(1024, name="gamma"),
+                                             x(1 << 16, 1, name="mean"), x(1 << 16, 1, name="rstd")))
+    (ahead,) = (kernel.program for kernel in compiled(graph, H200).kernels if kernel.schedule.ahead)
+    waiting = replace(ahead, body=rewritten(ahead.body, lambda s: (
+        LoadVector(s.array, s.at, s.buffer, s.index, s.width) if isinstance(s, Fetch) else s)))
+    assert predict_us(ahead, H200) < predict_us(waiting, H200)
 
 
 def test_the_best_gpu_kernels_are_near_the_bandwidth() -> None:

@@ -60,6 +60,20 @@ def test_staged_rows_move_from_registers_to_shared_memory_to_nowhere(columns: in
     assert {s.scheme for s in alone} == ({scheme} if scheme else set())
 
 
+@pytest.mark.parametrize(("rows", "columns", "scheme", "ahead"), [
+    (2, 1_000_000, Scheme.LOCAL, False),  # all at once in registers
+    (10, 500_000, Scheme.REGIONAL, False),  # all at once in shared memory
+    (64, 500_000, Scheme.LOCAL, True),
+    (64, 500_001, Scheme.REGIONAL, False),  # no whole fetches
+    (2, 5_000_000, Scheme.REGIONAL, False)])  # longer than all registers
+def test_where_blocks_keep_the_rows_that_they_share(rows: int, columns: int, scheme: Scheme, ahead: bool) -> None:
+    schedule = gpu_row(columns, rows)
+    assert schedule.mapping.row_blocks > 1
+    assert {s.scheme for s in schedule.staged} == {scheme}
+    assert schedule.ahead == ahead
+    assert schedule.launched <= schedule.resident * H200.processors
+
+
 def test_what_is_dear_is_staged_on_the_cpu() -> None:
     schedule = propose_row(whole(p.softmax(x(8, 100))), CPU, True)[0]
     assert [s.node.kind for s in schedule.staged] == [K.EXP]

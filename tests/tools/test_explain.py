@@ -180,6 +180,7 @@ def test_the_guards_choice(document: Document) -> None:
 def test_a_loop_as_one_op(document: Document) -> None:
     document["regions"] += [dict(document["regions"][0], id=n, nodes={}, runs=5) for n in (2, 3, 4)]
     document["graphs"][0]["nodes"][3] = node("m", "Enter", [2], 2)
+    document["graphs"][0]["nodes"][4]["region"] = 4
     document["graphs"][0]["regions"] = [0, 1, 2, 3, 4]
     document["graphs"][0]["loops"] = [{"name": "w", "steps": None, "reason": None, "regions": [2, 0, 3, 4]}]
     [graph] = graphs(document)

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from benchmarking import guard_facts, kernel_counts, model_rows, pattern_facts, workers
-from benchmarking.model_cases import ModelCase, step_of
+from benchmarking.model_cases import ModelCase, root_mean_square, step_of
 
 PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1, least=0)
 CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype="mixed_float16")]
@@ -81,6 +83,15 @@ def test_counts_of_a_real_program() -> None:
     assert counts["class_us"]["memory"] > 0
 
 
+def test_what_was_inferred_is_compared_by_its_numbers() -> None:
+    """nmt gives words first, whose numbers differ where two are equally good."""
+    words, score = np.array([3, 70_000]), np.array([3.0, 4.0], np.float32)
+    assert root_mean_square({"translation": words, "score": score}) == pytest.approx(12.5**0.5)
+    half = score.astype(tf.bfloat16.as_numpy_dtype)
+    assert root_mean_square({"translation": words, "score": half}) == pytest.approx(12.5**0.5)
+    assert root_mean_square({"translation": words[:1]}) == 3
+
+
 class FakeWorker:
     """Answers like a worker; the process of XLA dies after its warm-up."""
 
@@ -100,7 +111,10 @@ class FakeWorker:
             raise RuntimeError("no such thing\nInvalidArgumentError: dynamic sizes")
         if what == "run":
             return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
+        if what == "memory":
+            return {"host_mib": 90.0, "gpu_mib": 50.0}
         return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mib": 100.0,
+                "gpu_mib": 40.0,
                 "class_us": {"memory": 30.0, "library": 10.0, "copies": 0.0}, "kernels": [], "library": []}  # fmt: skip
 
     def said(self) -> list[str]:
@@ -121,6 +135,7 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert (row["mode"], row["dtype"]) == ("infer", "mixed_float16")
     assert row["tf_us"] == row["stitch_us"] == pytest.approx(1000)
     assert row["tf_kernels"] == 4
+    assert row["tf_memory"] == {"host_mib": 100, "gpu_mib": 50, "gpu_steady_mib": 40}
     assert row["loss_difference"] == {"xla": 0, "stitch": 0}
     assert "dynamic sizes" in row["failures"]["xla"]
     assert "xla_us" not in row

@@ -25,7 +25,8 @@ def row(model: str, mode: str, dtype: str = "float32", gpu: bool = False, **more
     """TensorFlow takes 400 us in 40 kernels, XLA 200 in 20, tf_stitch 100 in 10."""
     made = {"case": f"{model}/{mode}/{dtype}", "model": model, "mode": mode, "config": "small", "dtype": dtype,
             "sizes": {"batch": 7}, "machine": {"cores": 2, "load": 0.1} | ({"gpu": "NVIDIA H200"} if gpu else {}),
-            "failures": {}, "left_out": {}, "graph_nodes": 321, "loss_difference": {"stitch": 1e-7}}  # fmt: skip
+            "failures": {}, "left_out": {}, "backends": ["tf", "xla", "stitch"], "graph_nodes": 321,
+            "loss_difference": {"stitch": 1e-7}}  # fmt: skip
     for backend, times in (("tf", 4), ("xla", 2), ("stitch", 1)):
         made |= {f"{backend}_us": 100.0 * times, f"{backend}_quartiles_us": [90.0 * times, 110.0 * times],
                  f"{backend}_first_us": 1e6, f"{backend}_memory": {"host_mib": 10.0},
@@ -107,6 +108,23 @@ def test_overhead_is_what_kernels_leave() -> None:
 def test_occupancy_of_the_leading_kernels() -> None:
     section = astitch.parallelism(PAPER["astitch"]["figure 14"], results(row("crnn", "infer", gpu=True)))
     assert cells(section, "crnn")[1:3] == ["50%", "50%"]  # the first kernel has 80% of the time
+    assert section.chart is not None
+    assert section.chart.series["tf_stitch"] == [0.5, None, None, None, None]
+
+
+def test_both_half_types_are_drawn() -> None:
+    slower = row("dien", "infer", "mixed_bfloat16", stitch_us=200.0)
+    section = astitch.mixed_precision(results(row("bert", "infer", "mixed_float16"), slower))
+    assert section.chart is not None
+    assert section.chart.places == ["bert, float16", "transformer, float16", "dien, float16",
+                                    "bert, bfloat16", "transformer, bfloat16", "dien, bfloat16"]  # fmt: skip
+    assert section.chart.series["tf_stitch"] == [4, None, None, None, None, 2]
+
+
+def test_a_backend_that_was_not_asked_for() -> None:
+    section = astitch.ablation(PAPER["astitch"]["table 4"], results(row("crnn", "infer")))
+    assert cells(section, "ours") == ["ours", "0.20", "not measured", "not measured", "0.10"]
+    assert "not measured: crnn infer float32 was not run with mapping" in section.notes
 
 
 def test_barriers_are_those_of_the_profile() -> None:
@@ -154,7 +172,7 @@ def test_a_page_with_a_gpu(tmp_path: Path) -> None:
             "| a: 1 in 80 us | gemm_64x64: 3 in 5 us |") in text
     assert "in h200_models.json" not in text, "no table asks for a row that is not there"
     pictures = {path.name for path in (tmp_path / "figures").glob("*.png")}
-    drawn = (*(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 15, 16)),
+    drawn = (*(f"as_figure_{n}_h200_models" for n in (11, 12, 13, 14, 15, 16)),
              *(f"fs_{name}_h200_models" for name in ("table_3", "figure_6", "figure_7", "figure_8")))  # fmt: skip
     assert {f"{name}.png" for name in drawn} <= pictures
 
@@ -164,3 +182,25 @@ def test_the_zoo_in_one_table() -> None:
     assert cells(section, "nmt")[4:9] == ["0.40 (0.36-0.44)", "0.20 (0.18-0.22)", "0.10 (0.09-0.11)", "4.00", "2.00"]
     assert any("float32, 1 rows: 4.00 times as fast as TensorFlow" in note for note in section.notes)
     assert cells(section, "nmt")[-1] == "2 of 3, 1 gave way, at most 0.50"
+    assert not any("compiled at the same time" in note or "ratio above 1" in note for note in section.notes)
+
+
+def test_rows_that_need_a_remark() -> None:
+    memory = {"host_mib": 10.0, "gpu_mib": 40.0, "gpu_steady_mib": 30.0}
+    together = row("nmt", "infer", gpu=True, plan={"together": 6}, stitch_memory=memory,
+                   tf_memory={"host_mib": 9.0, "gpu_mib": 20.0})  # fmt: skip
+    alone = row("bert", "infer", gpu=True, guard={"regions": 3, "timed": 2, "gave_way": 0, "largest_ratio": 1.2})
+    section = page.zoo(results(together, alone))
+    assert cells(section, "nmt")[12:18] == ["1.0\\*", "1.0\\*", "1.0\\*", "20", "10", "40 / 30"]
+    assert cells(section, "bert")[12] == "1.0"
+    assert any(r"\* In these rows up to 6 models" in note for note in section.notes)
+    assert any("A ratio above 1" in note for note in section.notes)
+
+
+def test_a_row_without_guard_says_why() -> None:
+    slow = row("dien", "train", gpu=True, left_out={"stitch": "no answer within 100 s"})
+    del slow["guard"], slow["stitch_us"], slow["stitch_quartiles_us"]
+    section = page.zoo(results(slow))
+    assert cells(section, "dien")[-1] == "not measured"
+    assert [note for note in section.notes if note.startswith("not measured")] == \
+        ["not measured: dien train float32 with stitch: no answer within 100 s"]

@@ -34,6 +34,7 @@ _FLOAT = {
     OpKind.FLOOR: "floor{f}({0})", OpKind.CEIL: "ceil{f}({0})", OpKind.RINT: "rint{f}({0})",
     OpKind.IS_NAN: "({0} != {0})", OpKind.IS_INF: "(fabs{f}({0}) == TFS_INF)",
     OpKind.IS_FINITE: "(fabs{f}({0}) < TFS_INF)",
+    OpKind.BITS: "tfs_bits({0})",
     OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})", OpKind.DIV: "({0} / {1})",
     OpKind.FLOOR_DIV: "floor{f}({0} / {1})", OpKind.FLOOR_MOD: "tfs_floor_mod{f}({0}, {1})",
     OpKind.TRUNC_MOD: "fmod{f}({0}, {1})", OpKind.POW: "pow{f}({0}, {1})", OpKind.MAXIMUM: "tfs_max({0}, {1})",

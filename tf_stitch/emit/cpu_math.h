@@ -183,6 +183,12 @@ static inline double tfs_floor_mod(double x, double y) {
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
 
+static inline int32_t tfs_bits(float x) {
+  int32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  return bits;
+}
+
 // Integers: built with -fwrapv; a division by -1 is a negation, for the smallest integer would trap.
 #define tfs_ineg(x) (-(x))
 #define tfs_abs(x) ((x) < 0 ? -(x) : (x))

@@ -46,6 +46,7 @@ __device__ __forceinline__ double tfs_floor_mod(double x, double y) {
   double r = fmod(x, y);
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
+__device__ __forceinline__ int32_t tfs_bits(float x) { return __float_as_int(x); }
 template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
 template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }
 template <class T> __device__ __forceinline__ T tfs_idiv(T x, T y) { return x / y; }
@@ -75,11 +76,7 @@ __device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
 
 // Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
 // native/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
-// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing. `tfs_waits` tells
-// the runtime that a module's kernels do so.
-#if __CUDA_ARCH__ >= 900
-extern "C" __device__ int tfs_waits;
-#endif
+// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
 __device__ __forceinline__ void tfs_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -155,11 +155,16 @@ class RegionBuilder:
         self._locks: dict[tuple[object, ...], threading.Lock] = {}
         self._lock = threading.Lock()
         self._compiled: Counter[int] = Counter()
+        self._prepared: Counter[int] = Counter()
 
     def builds(self, number: int) -> int:
-        """Times that a region has waited for a compiler so far; those for its equals are theirs. One is for its first
-        sizes, one for the second: all others' kernels are built behind that."""
+        """Times that a region has been built for sizes at hand so far; those for its equals are theirs. One is for its
+        first sizes, one for the second: all others' kernels are built behind that."""
         return self._compiled[number]
+
+    def builds_behind(self, number: int) -> int:
+        """Times that a compiler has been asked for kernels for other sizes of a region."""
+        return self._prepared[number]
 
     def text(self, graph: TensorGraph) -> str:
         """Text equal for graphs that may share kernels: of equal structure, and of equal names where templates are
@@ -232,6 +237,8 @@ class RegionBuilder:
         for start in range(0, len(symbols), MOST_KERNELS):
             if self._behind.stopping:
                 return
+            with self._lock:
+                self._prepared[place.number] += 1
             try:
                 self._library.build({s: kernels[s] for s in symbols[start:start + MOST_KERNELS]}, options.device)
             except StitchError as error:

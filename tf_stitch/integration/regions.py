@@ -103,8 +103,12 @@ class RegionRegistry:
         return self._executables[number]
 
     def builds(self, number: int) -> int:
-        """Compiler runs for a region so far; those for its equals are theirs."""
+        """Builds of a region for sizes at hand so far (see RegionEntry)."""
         return self._builder.builds(number)
+
+    def builds_behind(self, number: int) -> int:
+        """Builds of a region for other sizes so far (see RegionEntry)."""
+        return self._builder.builds_behind(number)
 
     def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
         """The region with its symbols replaced by what the shapes of its inputs and variables say.

@@ -57,7 +57,7 @@ class CudaGraphs:
     """CUDA graphs of a region's executables.
 
     Attributes:
-        graphs: made, one an executable.
+        graphs: made, one an executable at a time.
         instances: made of them: one for each set of addresses, up to a few.
         making_us: microseconds that the host spent making both.
         launches: of instances; the runs before the first one went step by step.
@@ -67,6 +67,7 @@ class CudaGraphs:
         updates: steps that got new addresses.
         programmatic: edges of the graphs by which a kernel is started beside the one it depends on.
         refused: graphs made without such edges, because none could be made with them.
+        given_up: graphs destroyed for those of other executables of the region: it has eight at most.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: why, the last time; "" if that never happened.
     """
@@ -81,6 +82,7 @@ class CudaGraphs:
     updates: int
     programmatic: int
     refused: int
+    given_up: int
     failures: int
     error: str
 
@@ -94,7 +96,10 @@ class RegionEntry:
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.
-        builds: times it waited for a compiler: once for its first sizes, once for all others.
+        builds: times it was compiled for sizes at hand, where kernels were missing: once for its first sizes, once for
+            the second. Those for its equals are theirs. A compiler runs for each unless the cache has the kernels.
+        builds_behind: further runs of a compiler, beside the program, for sizes that may come. (Sizes that come
+            meanwhile wait for these; `builds` does not count that.)
         cuda_graphs: None on a CPU, and where it has not run.
     """
 
@@ -108,6 +113,7 @@ class RegionEntry:
     outputs: int
     executables: int = 0
     builds: int = 0
+    builds_behind: int = 0
     runs: int = 0
     fallbacks: int = 0
     original_runs: int = 0

@@ -295,6 +295,7 @@ class Session:
         for entry in self.report.regions:
             entry.executables = self.registry.executables(entry.id)
             entry.builds = self.registry.builds(entry.id)
+            entry.builds_behind = self.registry.builds_behind(entry.id)
         native = self._native
         if native is not None:
             self._record_native(native)
@@ -346,7 +347,7 @@ def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
                       known=known, known_us=_micros(sum(r.known_ns for r in records), known),
                       updates=sum(r.updates for r in records),
                       programmatic=sum(r.programmatic for r in records), refused=sum(r.refused for r in records),
-                      failures=sum(r.failures for r in records),
+                      given_up=sum(r.given_up for r in records), failures=sum(r.failures for r in records),
                       error=next((r.error for r in records if r.error), ""))
 
 

@@ -10,7 +10,7 @@ from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size, solve, solve_multiple
+from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size, solve, solve_exactly, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
@@ -155,9 +155,23 @@ def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
                 _equal(have, want)
 
 
+def _relate_reshape(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    """Finds out which sizes of a reshape are one: by the number of all elements where that decides one of them, else by
+    the axes."""
+    have, want = math.prod(old), math.prod(new)
+    if have == want or int(have) != int(want):
+        return  # nothing is left to find out, or the type rule refuses it
+    relation = solve_exactly(have, want)
+    if relation is not None:
+        raise _Related(*relation)
+    _relate_axes(old, new)
+    _equal(have, want)
+
+
 def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
     """Axes that a reshape of the shape at hand keeps, splits or merges are taken to be kept, split or merged by it
-    whatever the shape: the number of all elements alone would not tell which of several sizes are one."""
+    whatever the shape: the number of all elements alone would not tell which of several sizes are one. An axis that
+    happens to have one element may belong to either of its neighbours, so that no size is concluded to be a number."""
     i = j = 0
     while i < len(old) and j < len(new):
         a, b = old[i], new[j]
@@ -169,7 +183,9 @@ def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
                 b, j = b * new[j], j + 1
             else:
                 return  # of different sizes, or without elements
-        _equal(a, b)
+        relation = None if a == b else solve(a, b)
+        if relation is not None and atoms(relation[1]):
+            raise _Related(*relation)
 
 
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
@@ -205,8 +221,7 @@ def _bind_attrs(node: Node, operands: tuple[Node, ...], env: dict[str, int]) -> 
         if node.kind is OpKind.RESHAPE:
             shape = _infer_reshape(shape, operands[0].type.numel, env, node)
             if all(isinstance(d, int) for d in shape):
-                _relate_axes(operands[0].type.dims, static_shape(shape))
-                _equal(operands[0].type.numel, math.prod(static_shape(shape)))
+                _relate_reshape(operands[0].type.dims, static_shape(shape))
         return replace(attrs, shape=_require_static(shape, node))
     return attrs
 

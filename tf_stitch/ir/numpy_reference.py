@@ -73,6 +73,11 @@ def cast(attrs: oa.CastAttrs, x: Array) -> Array:
     return x.astype(target)
 
 
+def bits(x: Array) -> Array:
+    """The 32 bits of a float32 as an int32."""
+    return np.asarray(x, np.float32).view(np.int32)
+
+
 def divide(x: Array, y: Array) -> Array:
     """True division of floats; integers truncate towards zero."""
     if np.issubdtype(np.asarray(x).dtype, np.integer):

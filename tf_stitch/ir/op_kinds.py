@@ -51,6 +51,7 @@ class OpKind(Enum):
     IS_INF = "is_inf"
     IS_FINITE = "is_finite"
     CAST = "cast"
+    BITS = "bits"
     # binary
     ADD = "add"
     SUB = "sub"

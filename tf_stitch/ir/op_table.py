@@ -93,6 +93,7 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.IS_INF: _elementwise(1, rule.predicate, np.isinf),
     _K.IS_FINITE: _elementwise(1, rule.predicate, np.isfinite),
     _K.CAST: OpInfo(1, Category.ELEMENTWISE, rule.cast_to, ref.cast, oa.CastAttrs),
+    _K.BITS: _elementwise(1, rule.bits, ref.bits),
     _K.ADD: _elementwise(2, rule.arithmetic, np.add),
     _K.SUB: _elementwise(2, rule.arithmetic, np.subtract),
     _K.MUL: _elementwise(2, rule.arithmetic, np.multiply),

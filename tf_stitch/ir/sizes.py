@@ -150,18 +150,27 @@ def order(value: int) -> tuple[int, int]:
 
 
 def solve(a: int, b: int) -> tuple[str, int] | None:
-    """The dimension that a == b decides, and its value, where one side is a multiple of a dimension alone. Of two
-    products of dimensions, those of equal value are taken to be one."""
-    (left, c), (right, d) = (t[0] if len(t := _terms(x)) == 1 else ((), 0) for x in (a, b))
-    if not c or not d:
-        return None
-    common = _common(left, right)
-    left, right = _without(left, common), _without(right, common)
-    for one, k, other, n in ((left, c, right, d), (right, d, left, c)):
+    """The dimension that a == b decides, and its value. Of two products of dimensions, those of equal value are taken
+    to be one."""
+    (left, c), (right, d) = _unlike(a, b) or (((), 0), ((), 1))
+    pairs = ((one, other) for one in left for other in right if one.value == other.value and c == d)
+    return solve_exactly(a, b) or next(((one.name, _make((((other,), 1),))) for one, other in pairs), None)
+
+
+def solve_exactly(a: int, b: int) -> tuple[str, int] | None:
+    """As solve, where one side is a multiple of a dimension alone: whatever the values are, it is the other side's."""
+    sides = _unlike(a, b)
+    for (one, k), (other, n) in (sides, sides[::-1]) if sides else ():
         if len(one) == 1 and n % k == 0 and one[0] not in other:
             return one[0].name, _make(((other, n // k),))
-    pairs = ((one, other) for one in left for other in right if one.value == other.value)
-    return next(((one.name, _make((((other,), 1),))) for one, other in pairs), None) if c == d else None
+    return None
+
+
+def _unlike(a: int, b: int) -> tuple[tuple[Monomial, int], tuple[Monomial, int]] | None:
+    """Two products of dimensions without the dimensions that both have; None if one is no product, or 0."""
+    (left, c), (right, d) = (t[0] if len(t := _terms(x)) == 1 else ((), 0) for x in (a, b))
+    common = _common(left, right)
+    return ((_without(left, common), c), (_without(right, common), d)) if c and d else None
 
 
 def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:

@@ -72,6 +72,12 @@ def cast_to(types: Types, attrs: oa.Attrs) -> TensorType:
     return TensorType(cast(oa.CastAttrs, attrs).dtype, types[0].shape)
 
 
+def bits(types: Types, attrs: oa.Attrs) -> TensorType:
+    """The 32 bits of a float32 as an int32."""
+    _require(types[0].dtype is DType.F32, f"float32 is needed, not {types[0]}")
+    return TensorType(DType.I32, types[0].shape)
+
+
 def _pair(types: Types) -> TensorType:
     _require(types[0].dtype is types[1].dtype, f"operand types differ: {types[0]} and {types[1]}")
     return TensorType(types[0].dtype, broadcast_shapes([types[0].shape, types[1].shape]))

@@ -45,14 +45,17 @@ def is_barrier(stmt: k.Stmt) -> bool:
 
 def array_lives(phase: k.Program) -> dict[str, Life]:
     """When the arrays of a program without grid loops are alive. An array that a loop declares on a GPU lives as long
-    as the loop: no barrier need stand between its iterations."""
+    as the loop: no barrier need stand between its iterations. One that a block carries from turn to turn always lives.
+    """
     touched: dict[str, set[int]] = {}
     last = _number(phase.body, 0, touched, phase.threads == 1, is_barrier)
     to_the_start = nx.DiGraph([(i + 1, i) for i in range(last)])
     to_the_start.add_node(last)
     to_the_start.add_edges_from((stretch, name) for name, stretches in touched.items() for stretch in stretches)
     dead = nx.immediate_dominators(to_the_start, last)
-    return {name: Life(min(stretches), dead[name]) for name, stretches in touched.items()}
+    carried = {a.name for a in arrays(phase.body) if a.carried}
+    return {name: Life(0, last) if name in carried else Life(min(stretches), dead[name])
+            for name, stretches in touched.items()}
 
 
 def place_arrays(program: k.Program) -> k.Program:

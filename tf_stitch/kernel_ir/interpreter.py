@@ -60,8 +60,12 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
         elif isinstance(stmt, k.GridLoop):
             phase = next(phases)
             firsts = range(0, phase.grid, stmt.group)
-            for first in reversed(firsts) if stmt.backwards else firsts:
+            seats: dict[int, _Block] = {}  # blocks of the grid, in their last turns
+            for turn, first in enumerate(reversed(firsts) if stmt.backwards else firsts):
                 group = [_Block(phase, state, first + i, writers, scratch, first) for i in range(stmt.group)]
+                for i, block in enumerate(group):
+                    seat = (turn * stmt.group + i) % program.grid
+                    block.before, seats[seat] = seats.get(seat), block
                 for part in between_barriers(stmt):
                     for block in group:
                         block.run(part)
@@ -101,6 +105,7 @@ class _Block:
         self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
         self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # those of each fetch, by thread
         self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
+        self.before: _Block | None = None  # the same block of the grid, in its turn before
 
     def run(self, part: Sequence[k.Stmt]) -> None:
         """Statements up to the next group barrier; what was declared before is still there."""
@@ -172,6 +177,8 @@ class _Block:
         shared = dict(start)
         if stmt.space is k.Space.SHARED or stmt.offset is not None:
             self.watched[stmt.name] = stmt
+        if stmt.carried and self.before is not None:
+            shared, self.under_way = self.before.arrays[0][stmt.name], self.before.under_way
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 

@@ -82,6 +82,7 @@ class Array:
 
     Attributes:
         offset: byte of the memory that arrays of this space share (see array_memory); None: memory of its own.
+        carried: a block of a grid loop finds in it what the same block of the grid left there in its turn before.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Array:
     space: Space = Space.LOCAL
     init: float | int | None = None
     offset: int | None = None
+    carried: bool = False
 
     @property
     def nbytes(self) -> int:

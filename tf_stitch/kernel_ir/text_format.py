@@ -98,8 +98,8 @@ def _simple(stmt: k.Stmt) -> str:
             return f"{name} = {format_expr(value)}"
         case k.ArgUpdate(best, at, kind, value, index):
             return f"({best}, {at}) = {kind.value}(({best}, {at}), ({format_expr(value)}, {index}))"
-        case k.Array(name, dtype, size, space, init, offset):
-            place = f" at {offset}" if offset is not None else ""
+        case k.Array(name, dtype, size, space, init, offset, carried):
+            place = (f" at {offset}" if offset is not None else "") + " carried" * carried
             return f"{space.value} {name}: {dtype.value}[{size}]{place}" + (f" = {init}" if init is not None else "")
         case k.SetElement(array, index, value, combine):
             text = format_expr(value)

@@ -126,6 +126,8 @@ class _Verifier:
         elif isinstance(stmt, k.Array):
             _require(stmt.size > 0, f"array {stmt.name} is empty")
             _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
+            _require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
+                     f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
             scope.arrays[stmt.name] = stmt.size
         elif isinstance(stmt, k.AllReduce):
             for name, _ in stmt.members:

@@ -55,6 +55,7 @@ class Work:
     Attributes:
         vector, scalar: ops in vectorised loops, and others (all of a GPU's).
         rounds: groups of independent loads that wait for one another.
+        fetches: loads of later rows, under way beside everything else.
         reductions: over how many threads -> how often; a barrier alone is one over the whole block.
         shuffles: steps of reductions within warps, each on every thread.
         loops: vector loops that were entered (CPU).
@@ -68,6 +69,7 @@ class Work:
     scalar: dict[Op, float] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
     rounds: float = 0
+    fetches: float = 0
     reductions: dict[int, float] = field(default_factory=dict)
     shuffles: float = 0
     loops: float = 0
@@ -125,6 +127,7 @@ class _Counter:
             rounds = self._loading
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
             self._loading = rounds
+            self.work.fetches += times
         elif isinstance(stmt, k.Array):
             self._array(stmt)
         elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.index import Var, var
+from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.read_ahead import ReadAhead
+from tf_stitch.lowering.read_ahead import ReadAhead, Turns
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.row import RowLowering
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -37,8 +37,9 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
         out.emit(k.Array(name, node.type.dtype.compute, size, init=initial(node)))
     block, step = var(Var(k.BLOCK, m.grid)), Var("step", m.rows_per_block)
     if schedule.ahead:
-        lowering.ahead = ReadAhead(schedule, lowering.buffers, lowering.evaluator, step)
-        lowering.ahead.begin()
+        turns = Turns(var(step), 1, m.rows_per_block, lambda number: block * m.rows_per_block + number)
+        lowering.ahead = ReadAhead(schedule, lowering.buffers, lowering.evaluator, turns, lowering.chunk)
+        lowering.ahead.begin(Index(), None)
     # What was fetched needs no iterations written out to be under way, and the registers that they would take.
     with out.loop(step, k.Loop.SERIAL, together=1 if schedule.ahead else k.TOGETHER):
         lowering.rows(phases, block * m.rows_per_block + var(step), None)

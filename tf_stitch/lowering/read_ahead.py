@@ -4,8 +4,9 @@ as soon as it has read this row's there. So loads are under way while a row is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tf_stitch.ir.sizes import divides
 from tf_stitch.kernel_ir import nodes as k
@@ -16,29 +17,52 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import fetched_values
 
 
-class ReadAhead:
-    """The fetches of rows that lie in memory one behind the other.
+@dataclass(frozen=True)
+class Turns:
+    """The rows of a block: numbers from `now` in steps of `step`, below `count`.
 
-    Args:
-        step: the loop over the rows of a block.
+    Attributes:
+        row: the row of a number.
+        carried: the loop over them is the grid's.
     """
 
-    def __init__(self, schedule: KernelSchedule, buffers: BufferTable, evaluator: Evaluator, step: Var) -> None:
-        self._mapping, self._cols, self._step = schedule.mapping, schedule.domain.cols, step
+    now: Index
+    step: int
+    count: int
+    row: Callable[[Index], Index]
+    carried: bool = False
+
+
+class ReadAhead:
+    """The fetches of a block's rows.
+
+    Args:
+        chunk: the place in its row, in vectors, of an access.
+    """
+
+    def __init__(self, schedule: KernelSchedule, buffers: BufferTable, evaluator: Evaluator, turns: Turns,
+                 chunk: Callable[[Index], Index]) -> None:
+        self._mapping, self._cols, self._turns, self._chunk = schedule.mapping, schedule.domain.cols, turns, chunk
         self._evaluator, self._out = evaluator, evaluator.out
         self._thread = var(Var(k.THREAD, self._mapping.threads))
         fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
         self._arrays = {node: self._out.fresh("next") for node in fetched}
         self._buffers = {node: buffers.reading(node) for node in fetched}
 
-    def begin(self) -> None:
-        """Before the loop: arrays, and the first row's fetches."""
+    def begin(self, first: Index, wanted: k.Expr | None) -> None:
+        """Arrays, and the fetches of the row that no turn before has fetched.
+
+        Args:
+            first: its number.
+            wanted: whether this is the first turn; None: it is.
+        """
         m = self._mapping
         for node, name in self._arrays.items():
-            self._out.emit(k.Array(name, node.type.dtype, m.items * m.threads * m.vector, k.Space.SHARED))
+            size = m.items * m.threads * m.vector
+            self._out.emit(k.Array(name, node.type.dtype, size, k.Space.SHARED, carried=self._turns.carried))
         item = Var("item", m.items)
-        with self._out.loop(item, k.Loop.UNROLL):
-            self._fetch(self._row(Index()), var(item), None)
+        with self._out.when(wanted), self._out.loop(item, k.Loop.UNROLL):
+            self._fetch(self._turns.row(first), var(item), None)
 
     @contextmanager
     def access(self, inside: k.Expr | None, item: Index) -> Iterator[None]:
@@ -47,9 +71,9 @@ class ReadAhead:
         with self._out.when(inside):
             yield
         self._evaluator.fetched.clear()
-        following, rows = var(self._step) + 1, self._mapping.rows_per_block
-        row = self._row(self._out.clamped("following", following, rows))
-        self._fetch(row, item, k.InRange(following, 0, rows))
+        following, count = self._turns.now + self._turns.step, self._turns.count
+        row = self._turns.row(self._out.clamped("following", following, count))
+        self._fetch(row, item, k.InRange(following, 0, count))
 
     def offer(self, item: Index, flat: Index) -> None:
         """Lets the element `flat` be read where it was fetched, in the loop over the lanes of an access."""
@@ -58,18 +82,17 @@ class ReadAhead:
         for node, name in self._arrays.items():
             self._evaluator.fetched[node] = (name, slot, flat)
 
-    def _row(self, step: Index) -> Index:
-        return var(Var(k.BLOCK, self._mapping.grid)) * self._mapping.rows_per_block + step
-
     def _slot(self, item: Index) -> Index:
         """Where this thread finds an access."""
         return (item * self._mapping.threads + self._thread) * self._mapping.vector
 
     def _fetch(self, row: Index, item: Index, wanted: k.Expr | None) -> None:
+        """Threads beyond the row fetch nothing, or its end again where they read that (see RowLowering.columns)."""
         m = self._mapping
-        chunk, chunks = item * m.threads + self._thread, self._cols // m.vector
-        if not divides(m.threads, chunks):
-            wanted = k.both(wanted, k.InRange(chunk, 0, chunks))
+        chunk, chunks = self._chunk(item), self._cols // m.vector
+        if not divides(m.row_blocks * m.threads, chunks):
+            if m.row_blocks == 1:
+                wanted = k.both(wanted, k.InRange(chunk, 0, chunks))
             chunk = self._out.clamped("place", chunk, chunks)
         for node, name in self._arrays.items():
             start = row * self._cols + chunk * m.vector

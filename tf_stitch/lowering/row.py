@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -21,7 +22,7 @@ from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.meeting import Meeting, OwnMaximum
-from tf_stitch.lowering.read_ahead import ReadAhead
+from tf_stitch.lowering.read_ahead import ReadAhead, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
@@ -62,11 +63,21 @@ class RowLowering:
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
         self.find_row_outputs(phases)
+        if self.schedule.ahead:
+            self._read_ahead()
         with self.out.loop(Var("wave", self.mapping.waves), k.Loop.UNROLL):
             row, valid = self._row()
             self.rows(phases, row, valid)
         kernel = finish(self.schedule, self.out, self.buffers)
         return kernel if self.mapping.row_blocks == 1 else in_groups(kernel)
+
+    def _read_ahead(self) -> None:
+        """Parts of rows that blocks share in turn: the next turn's is on its way."""
+        m, launched = self.mapping, self.schedule.launched
+        block = var(Var(k.BLOCK, m.grid))
+        turns = Turns(block, launched, m.grid, lambda number: number // m.row_blocks, carried=True)
+        self.ahead = ReadAhead(self.schedule, self.buffers, self.evaluator, turns, self.chunk)
+        self.ahead.begin(block, k.InRange(block, 0, launched))
 
     def find_row_outputs(self, phases: list[Phase]) -> None:
         """Outputs that no phase writes are one number a row."""
@@ -169,17 +180,25 @@ class RowLowering:
         per_pass = m.row_blocks * m.row_threads * m.vector
         item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
         kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
-        chunk = (var(item) * m.row_blocks + self.part) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
+        chunk = self.chunk(var(item))
         chunks = self.domain.cols // m.vector
         # Written out, the accesses are a number; that may serve rows of several lengths.
         whole = m.items * per_pass == self.domain.cols if m.items else divides(per_pass, self.domain.cols)
-        inside = None if whole else k.InRange(chunk, 0, chunks)
+        inside: k.Expr | None = None if whole else k.InRange(chunk, 0, chunks)
         branches = m.row_blocks == 1
+        if inside is not None and not branches and m.items > 1:  # written out, only the last one has to ask
+            inside = k.Apply(OpKind.OR, (k.InRange(var(item), 0, m.items - 1), inside), DType.BOOL)
         self.inside = None if branches else inside
-        around = self.out.when(inside if branches else None) if ahead is None else ahead.access(inside, var(item))
+        guard = inside if branches else None
+        around = self.out.when(guard) if ahead is None else ahead.access(guard, var(item))
         with self.out.loop(item, kind), around:
             yield (chunk if inside is None else self.out.clamped("chunk", chunk, chunks)) * m.vector, var(item)
         self.inside = None
+
+    def chunk(self, item: Index) -> Index:
+        """The place in the row of this thread's access number `item`, in vectors."""
+        m = self.mapping
+        return (item * m.row_blocks + self.part) * m.row_threads + var(Var(k.THREAD, m.threads)) % m.row_threads
 
     @contextmanager
     def lanes(self, at: tuple[Index, Index]) -> Iterator[tuple[Index, Index]]:

@@ -24,7 +24,6 @@ CudaDriver Load() {
                   Resolve(library, "cuDeviceGetAttribute", &driver.DeviceGetAttribute) &&
                   Resolve(library, "cuModuleLoadData", &driver.ModuleLoadData) &&
                   Resolve(library, "cuModuleGetFunction", &driver.ModuleGetFunction) &&
-                  Resolve(library, "cuModuleGetGlobal_v2", &driver.ModuleGetGlobal) &&
                   Resolve(library, "cuFuncGetAttribute", &driver.FuncGetAttribute) &&
                   Resolve(library, "cuFuncSetAttribute", &driver.FuncSetAttribute) &&
                   Resolve(library, "cuLaunchKernel", &driver.LaunchKernel) &&

@@ -54,8 +54,10 @@ constexpr int kDeviceMultiprocessorCount = 16;
 constexpr int kDeviceCacheBytes = 38;  // of the second level
 constexpr int kDeviceCooperativeLaunch = 95;
 constexpr int kFunctionStaticSharedBytes = 1;
+constexpr int kFunctionPtxVersion = 5;  // 90: made for compute capability 9.0
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kStreamNonBlocking = 1;
+constexpr unsigned kEventWithoutTime = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNodeCooperative = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 constexpr int kNodeIsKernel = 0;     // CU_GRAPH_NODE_TYPE_KERNEL
@@ -74,7 +76,6 @@ struct CudaDriver {
   CUresult (*DeviceGetAttribute)(int*, int, CUdevice);
   CUresult (*ModuleLoadData)(CUmodule*, const void*);
   CUresult (*ModuleGetFunction)(CUfunction*, CUmodule, const char*);
-  CUresult (*ModuleGetGlobal)(CUdeviceptr*, std::size_t*, CUmodule, const char*);
   CUresult (*FuncGetAttribute)(int*, int, CUfunction);
   CUresult (*FuncSetAttribute)(CUfunction, int, int);
   CUresult (*LaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,

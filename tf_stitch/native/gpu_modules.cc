@@ -15,35 +15,28 @@ namespace tf_stitch {
 namespace {
 
 constexpr unsigned kDefaultSharedBytes = 48 * 1024;
-constexpr char kWaits[] = "tfs_waits";  // modules have it whose kernels begin by waiting for others
 
 struct LoadedModule {
   ModuleImage image;
   CUmodule module;
-  bool waits;
 };
 
 class ModuleCache {
  public:
-  std::string Get(CUcontext context, const ModuleImage& image, LoadedModule* module) {
+  std::string Get(CUcontext context, const ModuleImage& image, CUmodule* module) {
     const std::string_view bytes(static_cast<const char*>(image.image), image.bytes);
     const auto key = std::make_tuple(context, std::hash<std::string_view>()(bytes), image.bytes);
     std::lock_guard<std::mutex> lock(mutex_);
     auto range = modules_.equal_range(key);
     for (auto it = range.first; it != range.second; ++it) {
       if (std::memcmp(it->second.image.image, image.image, image.bytes) == 0) {
-        *module = it->second;
+        *module = it->second.module;
         return "";
       }
     }
-    module->image = image;
-    const std::string error = CudaError("cuModuleLoadData", Cuda().ModuleLoadData(&module->module, image.image));
-    if (!error.empty()) return error;
-    CUdeviceptr where = 0;
-    std::size_t size = 0;
-    module->waits = Cuda().ModuleGetGlobal(&where, &size, module->module, kWaits) == 0;
-    modules_.emplace(key, *module);
-    return "";
+    const std::string error = CudaError("cuModuleLoadData", Cuda().ModuleLoadData(module, image.image));
+    if (error.empty()) modules_.emplace(key, LoadedModule{image, *module});
+    return error;
   }
 
   // Only ever raises the limit: another executable may launch the same function with more.
@@ -70,6 +63,15 @@ class ModuleCache {
 ModuleCache& Modules() {
   static auto* cache = new ModuleCache;
   return *cache;
+}
+
+// Kernels made for compute capability 9.0 and later begin by waiting (tfs_begin in emit/cuda_prelude.cu).
+std::string FindWhetherItWaits(GpuLaunch* launch) {
+  int made_for = 0;
+  const std::string error =
+      CudaError("cuFuncGetAttribute", Cuda().FuncGetAttribute(&made_for, kFunctionPtxVersion, launch->function));
+  launch->waits = made_for >= 90;
+  return error;
 }
 
 std::string CheckResidency(const GpuLaunch& launch) {
@@ -124,8 +126,8 @@ unsigned FromOutside(const Gemm& gemm) {
 
 }  // namespace
 
-std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* executable) {
-  std::vector<LoadedModule> modules(executable->modules.size());
+std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* places, Executable* executable) {
+  std::vector<CUmodule> modules(executable->modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
     if (!error.empty()) return error;
@@ -140,17 +142,16 @@ std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* e
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);
     if (launch == nullptr) continue;
-    const LoadedModule& loaded = modules[launch->module];
-    launch->waits = loaded.waits;
-    error = CudaError("cuModuleGetFunction",
-                      Cuda().ModuleGetFunction(&launch->function, loaded.module, launch->symbol));
+    error = CudaError(
+        "cuModuleGetFunction", Cuda().ModuleGetFunction(&launch->function, modules[launch->module], launch->symbol));
+    if (error.empty()) error = FindWhetherItWaits(launch);
     if (error.empty()) error = Modules().AllowShared(launch->function, launch->dynamic_shared_bytes);
     if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
     if (!error.empty()) return error;
   }
   const std::string error = MakeBarriers(context, executable);
   if (!error.empty()) return error;
-  executable->graph = std::make_shared<StepGraph>(counters);
+  executable->graph = std::make_shared<StepGraph>(counters, places);
   return "";
 }
 

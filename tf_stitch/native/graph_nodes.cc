@@ -20,35 +20,48 @@ KernelNodeParams Params(const GpuLaunch& launch, std::vector<void*>& arguments, 
   return params;
 }
 
-// The nodes of a recorded graph, each after the one before it.
+struct Recorded {
+  std::vector<CUgraphNode> nodes;
+  std::vector<CUgraphNode> from, to;  // of each edge
+  std::vector<GraphEdge> edges;
+};
+
+std::string Read(CUgraph graph, Recorded* recorded) {
+  std::size_t nodes = 0, edges = 0;
+  std::string error = CudaError("cuGraphGetNodes", Cuda().GraphGetNodes(graph, nullptr, &nodes));
+  if (error.empty()) {
+    error = CudaError("cuGraphGetEdges", Cuda().GraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
+  }
+  if (!error.empty()) return error;
+  *recorded = {std::vector<CUgraphNode>(nodes), std::vector<CUgraphNode>(edges), std::vector<CUgraphNode>(edges),
+               std::vector<GraphEdge>(edges)};
+  if (nodes != 0) error = CudaError("cuGraphGetNodes", Cuda().GraphGetNodes(graph, recorded->nodes.data(), &nodes));
+  if (!error.empty() || edges == 0) return error;
+  return CudaError("cuGraphGetEdges", Cuda().GraphGetEdges(graph, recorded->from.data(), recorded->to.data(),
+                                                           recorded->edges.data(), &edges));
+}
+
+// Nodes of a recorded graph, each after the one before it.
 struct Chain {
   std::vector<CUgraphNode> nodes;
   std::vector<int> types;
-  std::vector<GraphEdge> edges;  // from the node before, of the first one nothing
+  std::vector<GraphEdge> edges;  // into each, the first one's is none
 };
 
 // Empty if the graph is no chain, or has other nodes than kernels and memsets.
-std::string FindChain(CUgraph recorded, Chain* chain) {
-  std::size_t count = 0, edge_count = 0;
-  std::string error = CudaError("cuGraphGetNodes", Cuda().GraphGetNodes(recorded, nullptr, &count));
-  if (!error.empty() || count == 0 || !Cuda().has_edges) return error;
-  error = CudaError("cuGraphGetEdges", Cuda().GraphGetEdges(recorded, nullptr, nullptr, nullptr, &edge_count));
-  if (!error.empty() || edge_count != count - 1) return error;
-  std::vector<CUgraphNode> nodes(count), from(edge_count), to(edge_count);
-  std::vector<GraphEdge> edges(edge_count);
-  error = CudaError("cuGraphGetNodes", Cuda().GraphGetNodes(recorded, nodes.data(), &count));
-  if (error.empty() && edge_count != 0) {
-    error = CudaError("cuGraphGetEdges",
-                      Cuda().GraphGetEdges(recorded, from.data(), to.data(), edges.data(), &edge_count));
-  }
-  if (!error.empty()) return error;
-  Chain found;
-  const auto first = std::find_if(nodes.begin(), nodes.end(), [&](CUgraphNode node) {
+std::string FindChain(CUgraph graph, Chain* chain) {
+  if (!Cuda().has_edges) return "";
+  Recorded recorded;
+  std::string error = Read(graph, &recorded);
+  if (!error.empty() || recorded.edges.size() + 1 != recorded.nodes.size()) return error;
+  const auto& [nodes, from, to, edges] = recorded;
+  const auto first = std::find_if(nodes.begin(), nodes.end(), [&to = to](CUgraphNode node) {
     return std::find(to.begin(), to.end(), node) == to.end();
   });
+  Chain found;
   CUgraphNode node = first == nodes.end() ? nullptr : *first;
   GraphEdge edge{};
-  while (node != nullptr && found.nodes.size() < count) {
+  while (node != nullptr) {
     int type = 0;
     error = CudaError("cuGraphNodeGetType", Cuda().GraphNodeGetType(node, &type));
     if (!error.empty() || (type != kNodeIsKernel && type != kNodeIsMemset)) return error;
@@ -56,10 +69,10 @@ std::string FindChain(CUgraph recorded, Chain* chain) {
     found.types.push_back(type);
     found.edges.push_back(edge);
     const std::size_t next = std::find(from.begin(), from.end(), node) - from.begin();
-    node = next < edge_count ? to[next] : nullptr;
+    node = next < edges.size() ? to[next] : nullptr;
     if (node != nullptr) edge = edges[next];
   }
-  if (found.nodes.size() == count) *chain = std::move(found);
+  if (found.nodes.size() == nodes.size()) *chain = std::move(found);
   return "";
 }
 

@@ -9,12 +9,12 @@ namespace tf_stitch {
 
 class LoopBody {
  public:
-  // The arguments outlive the body; see LoopPart and LoopResults.
+  // The arguments outlive the body; see LoopPart and LoopResults. `ahead`: iterations may begin and then not count.
   LoopBody(tensorflow::OpKernelContext* ctx, const Placement& placement, CUcontext context, const LoopRoles& roles,
-           const Executable& executable, const std::vector<tensorflow::DataType>& types)
+           const Executable& executable, const std::vector<tensorflow::DataType>& types, bool ahead)
       : roles_(roles),
         part_(ctx, placement, context, roles.body, roles.results, executable),
-        results_(ctx, placement, roles, executable, types) {}
+        results_(ctx, placement, roles, executable, types, ahead) {}
 
   // `expected`: iterations, if they are not known.
   absl::Status Allocate(std::int64_t expected) {
@@ -26,7 +26,7 @@ class LoopBody {
 
   const Buffers::Pointers& inputs() const { return part_.inputs(); }
 
-  // Results of the iteration before, as addresses.
+  // Results of the last iteration that counts, as addresses.
   const Buffers::Pointers& latest() const { return results_.latest(); }
 
   // Takes the values of an iteration. `numbers`: inputs of the body that numbers rows, which has taken its values
@@ -37,10 +37,10 @@ class LoopBody {
     return results_.Point(iteration, numbers, &part_.results());
   }
 
-  absl::Status Run() {
-    TF_RETURN_IF_ERROR(part_.Run());
-    return results_.Keep(part_.results());
-  }
+  absl::Status Run() { return part_.Run(); }
+
+  // The iteration counts.
+  absl::Status Keep() { return results_.Keep(part_.results()); }
 
   // Sets the op's outputs after so many iterations.
   absl::Status Deliver(std::int64_t iterations) { return results_.Deliver(iterations); }

@@ -28,7 +28,8 @@ class LoopPart {
       const bool element = role.kind == InputRole::Kind::kElement;
       key.Add(input, element ? 1 : 0);
       const bool from_row = role.kind == InputRole::Kind::kCarried && results[role.result].stacked;
-      if (element || from_row) key.MayLieAt(Bytes(role, input));
+      const std::int64_t bytes = Bytes(role, input);
+      if ((element || from_row) && !ShapeKey::AlignsRows(on_gpu, bytes)) key.MayLieAt(bytes);
     }
     if (on_gpu) AddProductSettings(&key);
     return key;

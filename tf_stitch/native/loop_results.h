@@ -8,25 +8,29 @@
 #include "loop_roles.h"
 #include "loop_stack.h"
 #include "placement.h"
+#include "shape_key.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_stitch {
 
 class LoopResults {
  public:
-  // `types`: of the body's results. The arguments outlive the object.
+  // `types`: of the body's results. `ahead`: the body may run once more than counts. The arguments outlive the object.
   LoopResults(tensorflow::OpKernelContext* ctx, const Placement& placement, const LoopRoles& roles,
-              const Executable& body, const std::vector<tensorflow::DataType>& types)
+              const Executable& body, const std::vector<tensorflow::DataType>& types, bool ahead)
       : ctx_(ctx), placement_(placement), roles_(roles), results_(types.size()), latest_(types.size()) {
     for (std::size_t i = 0; i < types.size(); ++i) {
+      results_[i].kept = ahead || roles.results[i].kept;
       results_[i].type = types[i];
       results_[i].shape = tensorflow::TensorShape(body.outputs[i].dims);
     }
     for (const OutputRole& role : roles.outputs) {
       if (role.kind != OutputRole::Kind::kStack) continue;
       Result& result = results_[role.result];
-      // A row that comes twice would be read and written at once.
-      const bool in_place = role.row.numbered_by < 0 || !roles.results[role.result].kept;
+      // A row that comes twice would be read and written at once. Of results no key says whether they are aligned.
+      const std::int64_t bytes = result.shape.num_elements() * tensorflow::DataTypeSize(result.type);
+      const bool in_place = (role.row.numbered_by < 0 || !roles.results[role.result].kept) &&
+                            (!placement.on_gpu || ShapeKey::AlignsRows(true, bytes));
       if (result.stack < 0 && in_place) result.stack = static_cast<int>(stacks_.size());
       stacks_.emplace_back(placement, role, result.type, result.shape);
     }
@@ -47,16 +51,15 @@ class LoopResults {
     for (std::size_t i = 0; i < results_.size(); ++i) {
       Result& result = results_[i];
       if (result.stack >= 0) continue;
-      const bool kept = roles_.results[i].kept;
       TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[0]));
-      if (kept) TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[1]));
-      for (int turn : {0, 1}) result.at[turn] = result.turns[kept ? turn : 0].data();
+      if (result.kept) TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &result.turns[1]));
+      for (int turn : {0, 1}) result.at[turn] = result.turns[result.kept ? turn : 0].data();
     }
     for (LoopStack& stack : stacks_) TF_RETURN_IF_ERROR(stack.Begin(ctx_, expected));
     return absl::OkStatus();
   }
 
-  // Of the iteration before, as addresses.
+  // Of the last iteration that counts, as addresses.
   const Buffers::Pointers& latest() const { return latest_; }
 
   // Room for the rows of an iteration. What latest() has may move.
@@ -80,7 +83,7 @@ class LoopResults {
     return absl::OkStatus();
   }
 
-  // The body has left its results there.
+  // The body has left its results there, or will in stream order, and the iteration counts.
   absl::Status Keep(const Buffers::Pointers& results) {
     latest_ = results;
     for (const LoopStack& stack : stacks_) {
@@ -113,6 +116,7 @@ class LoopResults {
 
  private:
   struct Result {
+    bool kept;  // while the body runs again
     tensorflow::DataType type;
     tensorflow::TensorShape shape;
     int stack = -1;  // into whose rows the body writes
@@ -122,7 +126,7 @@ class LoopResults {
 
   absl::StatusOr<tensorflow::Tensor> Last(int number, std::int64_t iterations) const {
     const Result& result = results_[number];
-    if (result.stack < 0) return result.turns[roles_.results[number].kept ? (iterations - 1) % 2 : 0];
+    if (result.stack < 0) return result.turns[result.kept ? (iterations - 1) % 2 : 0];
     tensorflow::Tensor copy;
     TF_RETURN_IF_ERROR(AllocateTemp(ctx_, placement_, result.type, result.shape, &copy));
     TF_RETURN_IF_ERROR(CopyBytes(placement_, copy.data(), latest_[number], copy.TotalBytes()));

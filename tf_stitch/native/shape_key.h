@@ -15,6 +15,12 @@ class ShapeKey {
   static constexpr std::int64_t kDeterministic = 4;
   static constexpr std::uintptr_t kAlignment = 64;
 
+  // Whether rows of so many bytes are as aligned as the tensor is, as far as kernels of all-aligned buffers care: those
+  // of a GPU access 16 bytes at once.
+  static constexpr bool AlignsRows(bool on_gpu, std::int64_t bytes) {
+    return bytes % (on_gpu ? 16 : static_cast<std::int64_t>(kAlignment)) == 0;
+  }
+
   // `first_axis`: 1 for a row.
   void Add(const tensorflow::Tensor& tensor, int first_axis = 0) {
     MayLieAt(reinterpret_cast<std::uintptr_t>(tensor.data()));

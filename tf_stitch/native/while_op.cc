@@ -8,7 +8,7 @@
 
 #include "loop_body.h"
 #include "loop_flag.h"
-#include "loop_roles.h"
+#include "loop_spec.h"
 #include "node_types.h"
 #include "original_form.h"
 #include "region_runtime.h"
@@ -44,13 +44,6 @@ REGISTER_OP("StitchWhile")
     .Attr("output_shapes: list(shape) = []")
     .SetShapeFn(OutputShapes);
 
-// A body with what it carries: the one that gives the outputs, or the one that the host runs beside it.
-struct Side {
-  LoopRoles roles;
-  std::vector<DataType> results;    // of the body: types
-  std::vector<std::int64_t> items;  // bytes of one element of each
-};
-
 // The loop's regions on one device. The loop as a whole is timed, counted and replaced by its own nodes; it is built as
 // the others.
 struct LoopRegions {
@@ -66,72 +59,16 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       : OpKernel(c),
         on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
         original_(on_gpu_) {
-    std::vector<DataType> inputs;
-    OP_REQUIRES_OK(c, c->GetAttr("Tin", &inputs));
-    num_inputs_ = static_cast<int>(inputs.size());
-    OP_REQUIRES_OK(c, c->GetAttr("split", &split_));
-    OP_REQUIRES_OK(c, c->GetAttr("condition_on_host", &condition_on_host_));
-    OP_REQUIRES_OK(c, c->GetAttr("host", &host_id_));
-    OP_REQUIRES_OK(c, c->GetAttr("region", &loop_id_));
-    OP_REQUIRES_OK(c, c->GetAttr("condition", &condition_id_));
-    OP_REQUIRES_OK(c, c->GetAttr("body", &body_id_));
-    OP_REQUIRES(c, (split_ || !on_gpu_) && (host_id_ >= 0 ? split_ : !condition_on_host_),
-                absl::InvalidArgumentError(absl::StrCat("tf_stitch: nothing of ", name(), " runs on the host")));
-    const InputSpan own{0, num_inputs_}, on_host{num_inputs_, c->num_inputs() - num_inputs_};
-    if (host_id_ >= 0) OP_REQUIRES_OK(c, Read(c, "host_roles", "host_results", on_host, on_host, 0, nullptr, &host_));
-    OP_REQUIRES_OK(c, Read(c, "roles", "results", own, split_ ? on_host : own, c->num_outputs(),
-                           split_ ? &host_.roles : nullptr, &main_));
-    OP_REQUIRES(c, TypesAgree(c),
-                absl::InvalidArgumentError(absl::StrCat("tf_stitch: types of ", name(), " contradict its roles")));
-    for (int i = 0; i < c->num_inputs(); ++i) input_types_.push_back(c->input_type(i));
-    for (int i = 0; i < c->num_outputs(); ++i) output_types_.push_back(c->output_type(i));
+    OP_REQUIRES_OK(c, spec_.Read(c));
+    OP_REQUIRES(c, spec_.split || !on_gpu_,
+                absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " is on a GPU, and not split")));
+    ahead_ = spec_.split && !spec_.condition_on_host && spec_.LeavesNoTrace();
     if (!on_gpu_) OP_REQUIRES_OK(c, FindRegions(Placement{}).status());
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  absl::Status Read(OpKernelConstruction* c, const char* roles, const char* results, InputSpan inputs,
-                    InputSpan counts, int num_outputs, const LoopRoles* numbers, Side* side) const {
-    std::vector<std::int64_t> words;
-    TF_RETURN_IF_ERROR(c->GetAttr(roles, &words));
-    TF_RETURN_IF_ERROR(c->GetAttr(results, &side->results));
-    for (const DataType type : side->results) side->items.push_back(tensorflow::DataTypeSize(type));
-    const RoleLimits limits{inputs, counts, num_outputs, static_cast<int>(side->results.size())};
-    const std::string wrong = side->roles.Parse(words, limits, numbers);
-    if (wrong.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", roles, " of ", name(), ": ", wrong));
-  }
-
-  // The body whose inputs number rows.
-  const Side& Numbering() const { return split_ ? host_ : main_; }
-  // The body whose results the condition reads.
-  const Side& Conditional() const { return condition_on_host_ ? host_ : main_; }
-
-  bool TypesAgree(OpKernelConstruction* c) const {
-    bool agree = true;
-    const auto is_number = [&](const Row& row) {
-      return row.numbered_by < 0 ||
-             c->input_type(Numbering().roles.body[row.numbered_by].input) == tensorflow::DT_INT32;
-    };
-    for (const Side* side : {&main_, &host_}) {
-      for (const auto* roles : {&side->roles.body, &side->roles.condition}) {
-        for (const InputRole& role : *roles) {
-          agree &= is_number(role.row);
-          if (role.kind == InputRole::Kind::kCarried) agree &= c->input_type(role.input) == side->results[role.result];
-        }
-      }
-    }
-    for (int i = 0; i < c->num_outputs(); ++i) {
-      const OutputRole& role = main_.roles.outputs[i];
-      const DataType type = main_.results[role.result];
-      agree &= is_number(role.row) && c->output_type(i) == type;
-      const bool last = role.kind == OutputRole::Kind::kLast;
-      if (role.input >= 0) agree &= c->input_type(role.input) == (last ? type : tensorflow::DT_INT32);
-    }
-    return agree;
-  }
-
   // A kernel instance lives on one device, whose context never changes.
   absl::StatusOr<const LoopRegions*> FindRegions(const Placement& placement) {
     const std::lock_guard<std::mutex> lock(regions_mutex_);
@@ -149,19 +86,19 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     const auto part = [&](std::int64_t region, bool on_host, const LoopPart::Roles& inputs,
                           const std::vector<DataType>& results) {
       std::vector<DataType> types;
-      for (const InputRole& role : inputs) types.push_back(input_types_[role.input]);
+      for (const InputRole& role : inputs) types.push_back(spec_.inputs[role.input]);
       types.insert(types.end(), results.begin(), results.end());
       return find(region, on_host, static_cast<int>(inputs.size()), types);
     };
-    std::vector<DataType> types(input_types_.begin(), input_types_.begin() + num_inputs_);
-    types.insert(types.end(), output_types_.begin(), output_types_.end());
+    std::vector<DataType> types(spec_.inputs.begin(), spec_.inputs.begin() + spec_.num_inputs);
+    types.insert(types.end(), spec_.outputs.begin(), spec_.outputs.end());
     LoopRegions found;
-    TF_ASSIGN_OR_RETURN(found.loop, find(loop_id_, false, num_inputs_, types));
-    TF_ASSIGN_OR_RETURN(found.condition, part(condition_id_, condition_on_host_, Conditional().roles.condition,
-                                              {tensorflow::DT_BOOL}));
-    TF_ASSIGN_OR_RETURN(found.body, part(body_id_, false, main_.roles.body, main_.results));
-    if (host_id_ >= 0) {
-      TF_ASSIGN_OR_RETURN(found.host, part(host_id_, true, host_.roles.body, host_.results));
+    TF_ASSIGN_OR_RETURN(found.loop, find(spec_.loop, false, spec_.num_inputs, types));
+    TF_ASSIGN_OR_RETURN(found.condition, part(spec_.condition, spec_.condition_on_host,
+                                              spec_.conditional().roles.condition, {tensorflow::DT_BOOL}));
+    TF_ASSIGN_OR_RETURN(found.body, part(spec_.body, false, spec_.main.roles.body, spec_.main.results));
+    if (spec_.host >= 0) {
+      TF_ASSIGN_OR_RETURN(found.host, part(spec_.host, true, spec_.beside.roles.body, spec_.beside.results));
     }
     return &regions_.emplace(found);
   }
@@ -179,15 +116,17 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
     TF_ASSIGN_OR_RETURN(const LoopRegions* regions, FindRegions(placement));
     VariableSet none;
-    const RegionCall call{ctx, placement, regions->loop, &none, num_inputs_};
-    if (!RanksAgree(ctx)) return original_.Fallback(call, "a loop takes rows of a scalar, or a row's number is none");
-    TF_ASSIGN_OR_RETURN(const auto condition, FindSlot(ctx, regions->condition, condition_on_host_,
-                                                       Conditional().roles.condition, Conditional(), {sizeof(bool)}));
-    TF_ASSIGN_OR_RETURN(const auto body,
-                        FindSlot(ctx, regions->body, false, main_.roles.body, main_, main_.items));
+    const RegionCall call{ctx, placement, regions->loop, &none, spec_.num_inputs};
+    if (!spec_.RanksAgree(ctx)) {
+      return original_.Fallback(call, "a loop takes rows of a scalar, or a row's number is none");
+    }
+    const LoopRoles& decided_by = spec_.conditional().roles;
+    TF_ASSIGN_OR_RETURN(const auto condition, FindSlot(ctx, regions->condition, spec_.condition_on_host,
+                                                       decided_by.condition, decided_by, {sizeof(bool)}));
+    TF_ASSIGN_OR_RETURN(const auto body, FindSlot(ctx, regions->body, false, spec_.main));
     std::shared_ptr<const Slot> host;
     if (regions->host != nullptr) {
-      TF_ASSIGN_OR_RETURN(host, FindSlot(ctx, regions->host, true, host_.roles.body, host_, host_.items));
+      TF_ASSIGN_OR_RETURN(host, FindSlot(ctx, regions->host, true, spec_.beside));
     }
     for (const Slot* slot : {condition.get(), body.get(), host.get()}) {
       if (slot == nullptr) continue;
@@ -197,7 +136,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       if (slot->executable == nullptr) return original_.Fallback(call, slot->reason);
     }
     ShapeKey key;
-    for (int i = 0; i < num_inputs_; ++i) key.Add(ctx->input(i));
+    for (int i = 0; i < spec_.num_inputs; ++i) key.Add(ctx->input(i));
     std::shared_ptr<const Slot> slot = regions->loop->Find(key.data(), key.size());
     if (slot == nullptr) slot = regions->loop->Keep(key.Copy());
 
@@ -215,30 +154,17 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     return original_.AfterKernels(call, *slot, turn, status, /*can_fall_back=*/!absl::IsCancelled(status));
   }
 
-  // What rows are taken of has a rank; what numbers rows has none.
-  bool RanksAgree(OpKernelContext* ctx) const {
-    bool agree = true;
-    const auto rank = [&](const InputRole& role) {
-      return ctx->input(role.input).dims() - (role.kind == InputRole::Kind::kElement ? 1 : 0);
-    };
-    const auto is_number = [&](const Row& row) {
-      return row.numbered_by < 0 || rank(Numbering().roles.body[row.numbered_by]) == 0;
-    };
-    for (const Side* side : {&main_, &host_}) {
-      for (const auto* roles : {&side->roles.body, &side->roles.condition}) {
-        for (const InputRole& role : *roles) agree &= rank(role) >= 0 && is_number(role.row);
-      }
-    }
-    for (const OutputRole& role : main_.roles.outputs) agree &= is_number(role.row);
-    return agree;
+  absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region, bool on_host,
+                                                       const LoopSide& side) const {
+    return FindSlot(ctx, region, on_host, side.roles.body, side.roles, side.items);
   }
 
-  // Of the part with these inputs; `side` has the body whose results it reads.
+  // Of the part with these inputs; `roles` are those of the body whose results it reads.
   absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region, bool on_host,
-                                                       const LoopPart::Roles& inputs, const Side& side,
+                                                       const LoopPart::Roles& inputs, const LoopRoles& roles,
                                                        const std::vector<std::int64_t>& output_items) const {
     const bool on_gpu = on_gpu_ && !on_host;
-    const ShapeKey key = LoopPart::Key(ctx, on_gpu, inputs, side.roles.results);
+    const ShapeKey key = LoopPart::Key(ctx, on_gpu, inputs, roles.results);
     std::shared_ptr<const Slot> slot = region->Find(key.data(), key.size());
     if (slot == nullptr) slot = region->Resolve(key.Copy(), LoopPart::ExtentsOf(ctx, on_gpu, inputs, output_items));
     if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
@@ -252,12 +178,14 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(context);
     if (!condition.outputs[0].dims.empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
-    LoopBody body(ctx, placement, context, main_.roles, executable, main_.results);
+    LoopBody body(ctx, placement, context, spec_.main.roles, executable, spec_.main.results, ahead_);
     std::optional<LoopBody> host;
-    if (beside != nullptr) host.emplace(ctx, host_placement_, nullptr, host_.roles, *beside, host_.results);
-    const Placement& deciding = condition_on_host_ ? host_placement_ : placement;
-    const LoopRoles& decided_by = Conditional().roles;
-    LoopPart test(ctx, deciding, condition_on_host_ ? nullptr : context, decided_by.condition, decided_by.results,
+    if (beside != nullptr) {
+      host.emplace(ctx, host_placement_, nullptr, spec_.beside.roles, *beside, spec_.beside.results, ahead_);
+    }
+    const Placement& deciding = spec_.condition_on_host ? host_placement_ : placement;
+    const LoopRoles& decided_by = spec_.conditional().roles;
+    LoopPart test(ctx, deciding, spec_.condition_on_host ? nullptr : context, decided_by.condition, decided_by.results,
                   condition);
     LoopFlag flag(deciding);
     TF_RETURN_IF_ERROR(flag.Allocate(ctx));
@@ -280,31 +208,35 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   absl::Status Iterate(OpKernelContext* ctx, LoopPart* test, const LoopFlag& flag, LoopBody* body, LoopBody* host,
                        std::int64_t* iterations) const {
     tensorflow::CancellationManager* cancellation = ctx->cancellation_manager();
-    const LoopBody& deciding = condition_on_host_ ? *host : *body;
-    const LoopBody& numbering = host == nullptr ? *body : *host;
+    const LoopBody& deciding = spec_.condition_on_host ? *host : *body;
     for (std::int64_t& i = *iterations;; ++i) {
       if (cancellation != nullptr && cancellation->IsCancelled()) return absl::CancelledError("the loop was cancelled");
-      TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), numbering.inputs()));
+      TF_RETURN_IF_ERROR(test->Point(i, deciding.latest(), deciding.inputs()));
       TF_RETURN_IF_ERROR(test->Run());
-      TF_ASSIGN_OR_RETURN(const bool goes_on, flag.Read());
+      TF_RETURN_IF_ERROR(flag.Send());
+      absl::Status begun = ahead_ ? Begin(i, body, host) : absl::OkStatus();
+      TF_ASSIGN_OR_RETURN(const bool goes_on, flag.Receive());
       if (!goes_on) return absl::OkStatus();
-      if (host != nullptr) TF_RETURN_IF_ERROR(host->Point(i, host->inputs()));
-      TF_RETURN_IF_ERROR(body->Point(i, numbering.inputs()));
-      TF_RETURN_IF_ERROR(body->Run());
-      if (host != nullptr) TF_RETURN_IF_ERROR(host->Run());
+      if (!ahead_) begun = Begin(i, body, host);
+      TF_RETURN_IF_ERROR(begun);
+      TF_RETURN_IF_ERROR(body->Keep());
+      if (host != nullptr) TF_RETURN_IF_ERROR(host->Keep());
     }
+  }
+
+  // Begins an iteration. If the condition is not known yet this may fail for one that is none.
+  static absl::Status Begin(std::int64_t iteration, LoopBody* body, LoopBody* host) {
+    const LoopBody& numbering = host == nullptr ? *body : *host;
+    if (host != nullptr) TF_RETURN_IF_ERROR(host->Point(iteration, host->inputs()));
+    TF_RETURN_IF_ERROR(body->Point(iteration, numbering.inputs()));
+    TF_RETURN_IF_ERROR(body->Run());
+    return host == nullptr ? absl::OkStatus() : host->Run();
   }
 
   const bool on_gpu_;
   const Placement host_placement_{};
-  int num_inputs_ = 0;              // that the loop's own nodes have; copies for the host follow
-  bool split_ = false;              // numbers of rows, and how many there are, are for the host to read
-  bool condition_on_host_ = false;
-  std::int64_t loop_id_ = 0, condition_id_ = 0, body_id_ = 0, host_id_ = -1;
-  Side main_;
-  Side host_;  // without roles if there is none
-  std::vector<DataType> input_types_;
-  std::vector<DataType> output_types_;
+  LoopSpec spec_;
+  bool ahead_ = false;  // the body begins an iteration while the host waits for the condition
   std::mutex regions_mutex_;
   std::optional<LoopRegions> regions_;
   std::atomic<std::int64_t> expected_{0};  // iterations: as many as last time

@@ -30,7 +30,7 @@ no schedule rule takes it."""
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times."""
+load, compute and store at the same times, unless they fetch ahead."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -158,7 +158,8 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
     wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
-    return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if waves == 1 else OVERLAP)
+    alike = waves == 1 and not work.fetches
+    return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if alike else OVERLAP)
 
 
 def resident_blocks(program: Program, device: DeviceSpec) -> int:

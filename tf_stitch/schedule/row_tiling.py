@@ -10,15 +10,17 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.schedule.ahead import REDUCTION_BYTES, reads_ahead
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.read_tiling import LOOP
 from tf_stitch.schedule.rules.row_reduction import (
     ARG_KINDS,
-    REDUCTION_BYTES,
     REGISTER_ELEMENTS,
     SHARING_BLOCKS,
     SHARING_THREADS,
+    TURN_BLOCKS,
+    TURN_THREADS,
     keep_parts,
 )
 from tf_stitch.schedule.schemes import WARP
@@ -46,7 +48,7 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
     staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
               else tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n)))
     tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0,
-                    relative=None)
+                    relative=None, ahead=False)
     if mapping.row_blocks > 1:
         scheme = Scheme.LOCAL if mapping.items else Scheme.REGIONAL
         return _shared_by_blocks(keep_parts(tiled, [s.node for s in staged], scheme), device)
@@ -106,6 +108,8 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if any(n.kind in ARG_KINDS for n in schedule.pattern.nodes if n.category is Category.REDUCTION):
         raise ScheduleError("blocks cannot share a row whose arg max they look for", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)
+    if mapping.items and mapping.threads == TURN_THREADS and resident * device.processors < mapping.grid:
+        resident = TURN_BLOCKS
     slots = resident * device.processors
     if mapping.row_blocks > slots:
         raise ScheduleError(f"{mapping.row_blocks} blocks share a row; {slots} are resident", where)
@@ -115,7 +119,8 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if not mapping.items and _bytes(schedule.staged) * room + REDUCTION_BYTES > device.shared_bytes // resident:
         raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
     launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
-    return replace(schedule, row_room=room, resident=resident, launched=launched)
+    shared = replace(schedule, row_room=room, resident=resident, launched=launched)
+    return replace(shared, ahead=reads_ahead(shared, device))
 
 
 def _bytes(staged: tuple[Staged, ...]) -> int:

@@ -37,6 +37,7 @@ class SplitReductions:
         column_tile: columns that one task of a column reduction covers.
         column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
             sums are fused with reductions of the rows.
+        long_column: rows of such a part from which half as many do; 0: never.
         longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
         shared: lengths of rows, from and up to, that blocks share instead, where the elements are needed again beside
             the result: each block keeps its part (schedule.rules.row_reduction.split_rows).
@@ -48,6 +49,7 @@ class SplitReductions:
     column_tile: int
     column_parts: int
     longest_part: int
+    long_column: int = 0
     pad: bool = False
     shared: tuple[int, int] = (0, 0)
     name: str = "split_reductions"
@@ -98,6 +100,8 @@ class SplitReductions:
         wanted = self.tasks // max(at_hand, 1)
         if columns and wanted > 1:
             wanted = self.column_parts // max(outer, 1)
+            if 0 < self.long_column * wanted <= length:
+                wanted //= 2
         # Few rows of many columns are layer norms of small batches: rather short parts than few blocks.
         shortest = self.shortest // 4 if columns and self.pad and inner >= 2 * self.column_tile else self.shortest
         wanted = min(wanted, length * per_step // shortest, length // 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ def shapes_of(case: ModelCase) -> int:
 
 
 def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
-    """One step; it gives the loss, or the root mean square of the first output. Steps go through the batches."""
+    """One step; it gives the loss, or the size of what was inferred. Steps go through the batches."""
     from models.program import Options
     from models.zoo import load
 
@@ -54,7 +54,13 @@ def step_of(case: ModelCase, jit_compile: bool | None) -> Step:
         return program.train(next(steps))
 
     def infer() -> float:
-        output = next(iter(program.infer(next(steps)).values()))
-        return float(np.sqrt(np.mean(np.square(output, dtype=np.float64))))
+        return root_mean_square(program.infer(next(steps)))
 
     return train if case.mode == "train" else infer
+
+
+def root_mean_square(outputs: Mapping[str, np.ndarray]) -> float:
+    """Of the first output that is not of integers, if there is one: where two words are equally good, rounding decides
+    which of their numbers is given."""
+    first = next((value for value in outputs.values() if value.dtype.kind not in "biu"), next(iter(outputs.values())))
+    return float(np.sqrt(np.mean(np.square(first, dtype=np.float64))))

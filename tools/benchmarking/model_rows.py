@@ -91,7 +91,7 @@ class RowMeasurement:
 
     Attributes:
         row: per backend B the median B_us, its quartiles, B_first_us, B_kernels by class and in all with the
-            microseconds in them, B_memory; what failed or took too long, with the reason.
+            microseconds in them, B_memory (see `_peaks`); what failed or took too long, with the reason.
     """
 
     def __init__(self, case: ModelCase, backends: Sequence[str], plan: Plan) -> None:
@@ -129,6 +129,7 @@ class RowMeasurement:
             for backend in list(self._workers):
                 self._warm_up(backend)
             self._compare_losses()
+            early = {b: self._ask(b, "memory", 0) for b in list(self._workers)}
             times = self._turns()
             counts = {b: self._ask(b, "profile", self._plan.profiled) for b in list(self._workers)}
         finally:
@@ -139,7 +140,7 @@ class RowMeasurement:
             counts["stitch"] |= self._kernels_outside_graphs()
         for backend, worker in self._workers.items():
             self._write_times(backend, times[backend])
-            self._write_counts(backend, counts[backend], worker.report())
+            self._write_counts(backend, early[backend], counts[backend], worker.report())
         self.row["said"] = said.get("stitch", [])
         return self.row
 
@@ -235,17 +236,26 @@ class RowMeasurement:
         self.row |= {f"{backend}_us": median, f"{backend}_quartiles_us": [first, third],
                      f"{backend}_steps": len(seconds)}  # fmt: skip
 
-    def _write_counts(self, backend: str, counts: Result | None, report: Result | None) -> None:
-        if counts is None:
+    def _write_counts(self, backend: str, early: Result | None, counts: Result | None, report: Result | None) -> None:
+        if early is None or counts is None:
             return
         classes = with_regions(counts, report)
         self.row |= {f"{backend}_kernels": sum(classes.values()), f"{backend}_kernels_by_class": classes,
                      f"{backend}_class_us": counts["class_us"], f"{backend}_top_kernels": counts["kernels"],
                      f"{backend}_library_kernels": counts["library"],
-                     f"{backend}_memory": {k: v for k, v in counts.items() if k.endswith("_mib")}}  # fmt: skip
+                     f"{backend}_memory": _peaks(early, counts)}  # fmt: skip
         if report is not None and backend == "stitch":
             self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),
                          "guard": guard_facts(report)}  # fmt: skip
+
+
+def _peaks(early: Result, late: Result) -> dict[str, float]:
+    """MiB: "host_mib", and on a GPU "gpu_mib" from the start on and "gpu_steady_mib" since the first turn: before, the
+    guard has run TensorFlow's ops, too, and XLA has tried kernels."""
+    if "gpu_mib" not in late:
+        return {"host_mib": late["host_mib"]}
+    return {"host_mib": late["host_mib"], "gpu_mib": max(early["gpu_mib"], late["gpu_mib"]),
+            "gpu_steady_mib": late["gpu_mib"]}  # fmt: skip
 
 
 def _difference(wanted: Sequence[float], actual: Sequence[float]) -> float:

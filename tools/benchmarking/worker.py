@@ -1,4 +1,4 @@
-"""A process with one case on one backend: `worker.py CASE BACKEND` answers "run N" and "profile N"."""
+"""A process with one case on one backend: `worker.py CASE BACKEND` answers "run N", "memory 0" and "profile N"."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     step = step_of(ModelCase(*case.split("/")), jit_compile=backend == "xla") if "/" in case else CASES[case](backend)
 
     def answer(what: str, count: str) -> dict[str, Any]:
-        return timed(step, int(count)) if what == "run" else profiled(step, int(count)) | peak_memory()
+        if what == "run":
+            return timed(step, int(count))
+        return (profiled(step, int(count)) if what == "profile" else {}) | peak_memory()
 
     return answer
 
@@ -38,12 +40,14 @@ def timed(step: Step, steps: int) -> dict[str, Any]:
 
 
 def peak_memory() -> dict[str, float]:
-    """In MiB: of the process, and of TensorFlow's allocator on the first GPU if there is one."""
+    """In MiB: of the process, and since this was last asked for of TensorFlow's allocator on the first GPU if there is
+    one."""
     import tensorflow as tf
 
     peaks = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     if tf.config.list_physical_devices("GPU"):
         peaks["gpu_mib"] = tf.config.experimental.get_memory_info("GPU:0")["peak"] / 2**20
+        tf.config.experimental.reset_memory_stats("GPU:0")
     return peaks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from tabulating import results as r
@@ -60,7 +61,7 @@ def kernels(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Section:
             cells += [row[key], lambda m=m, b=backend, k=kind: round(r.count(ours.row(m, "infer"), b, k))]
         section.add(*cells)
     if not ours.is_gpu:
-        section.notes.append("On a CPU: TensorFlow's ops and XLA's thunks; ops do not copy by events of their own.")
+        section.notes += [r.CPU_KERNELS, "On a CPU ops do not copy by events of their own."]
     return section
 
 
@@ -72,7 +73,8 @@ def ablation(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Section:
     section.add("ours", lambda: r.field(ours.row("crnn", "infer"), "us", "xla") / 1e3,
                 *(lambda b=b: r.field(ours.row("crnn", "infer"), "us", b) / 1e3
                   for b in ("mapping", "hierarchy", "stitch")))  # fmt: skip
-    section.notes.append("Ours: TF_STITCH_REUSE=mapping, hierarchy and merged, the default.")
+    section.notes.append("Ours: TF_STITCH_REUSE=mapping, hierarchy and merged, the default; measured by "
+                         "`tools/benchmark.py --models=crnn/infer --backends=tf,xla,stitch,mapping,hierarchy`.")
     return section
 
 
@@ -82,7 +84,9 @@ def counters(paper: Mapping[str, Mapping[str, Any]]) -> Section:
     for backend, row in paper.items():
         section.add(f"{backend}, paper", *(row[name] for name in names))
     for backend in ("XLA", "tf_stitch"):
-        section.add(f"{backend}, ours", *[lambda: _not_measured("TensorFlow's profiler has no such counters")] * 3)
+        section.add(f"{backend}, ours", *[lambda: _not_measured("TensorFlow's profiler counts neither DRAM traffic nor "
+                                                                "instructions")] * 3)  # fmt: skip
+    section.notes.append("`tools/dram_traffic.py` has the DRAM traffic of each of our kernels, run once under ncu.")
     return section
 
 
@@ -150,6 +154,11 @@ def mixed_precision(ours: Results) -> Section:
     made = _speed_section(title, "AStitch, section 6.1.1; the paper's bars have no numbers.", ours, "infer", TRAINED,
                           "mixed_float16", f"as_figure_12_{ours.name}")  # fmt: skip
     half = _speed_section("", "", ours, "infer", TRAINED, "mixed_bfloat16", "")
+    assert made.chart is not None
+    assert half.chart is not None
+    places = [f"{m}, {dtype}" for dtype in ("float16", "bfloat16") for m in TRAINED]
+    made.chart = Chart(made.chart.name, made.chart.axis, places, {
+        label: [*values, *half.chart.series[label]] for label, values in made.chart.series.items()})  # fmt: skip
     made.rows = [["float16", *row] for row in made.rows] + [["bfloat16", *row] for row in half.rows]
     made.heads = ["", *made.heads]
     made.notes += [note for note in half.notes if note not in made.notes]
@@ -199,7 +208,8 @@ def parallelism(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Sectio
     section = Section(f"Fig. 14: parallelism of the kernels with 80% of the memory-intensive time ({ours.label})",
                       "AStitch, section 6.1.2.", ["model", "occupancy, XLA", "tf_stitch", "SM efficiency"])  # fmt: skip
 
-    def occupancy(model: str, backend: str) -> str:
+    def occupancy(model: str, backend: str) -> float:
+        """The mean over the leading kernels."""
         if not ours.is_gpu:
             raise NotMeasured("a CPU has no such counter")
         found = _occupancies(ours.row(model, "infer"), backend)
@@ -208,11 +218,14 @@ def parallelism(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Sectio
             if left > 0:
                 leading.append(share)
                 left -= us
-        return f"{sum(leading) / len(leading):.0%}"
+        return fmean(leading)
 
     for m in MODELS:
-        section.add(m, lambda m=m: occupancy(m, "xla"), lambda m=m: occupancy(m, "stitch"),
+        section.add(m, *(lambda m=m, b=b: f"{occupancy(m, b):.0%}" for b in ("xla", "stitch")),
                     lambda: _not_measured("SM efficiency: TensorFlow's profiler has no such counter"))  # fmt: skip
+    section.chart = Chart(f"as_figure_14_{ours.name}", "occupancy", MODELS, {
+        label: [section.value(lambda m=m, b=b: occupancy(m, b)) for m in MODELS]
+        for label, b in (("XLA", "xla"), ("tf_stitch", "stitch"))})  # fmt: skip
     section.notes += ["Ours is the occupancy that the launch configuration allows; the paper's is the achieved one.",
                       f"The paper's text: DIEN's changes by {paper['dien']['occupancy_change']:.0%}."]  # fmt: skip
     return section

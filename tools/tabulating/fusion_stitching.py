@@ -89,6 +89,8 @@ def summary(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Section:
         "XLA": [section.value(lambda m=m: r.speedup(ours.row(m), "tf", "xla")) for m in paper],
         "tf_stitch": [section.value(lambda m=m: r.speedup(ours.row(m), "tf")) for m in paper],
     })  # fmt: skip
+    if not ours.is_gpu:
+        section.notes.append(r.CPU_KERNELS)
     return section
 
 

@@ -15,6 +15,8 @@ from tabulating.results import NotMeasured, Results
 from tabulating.sections import Section
 
 BACKENDS = ("tf", "xla", "stitch")
+TOGETHER = "\\*"
+"""Marks first calls while other models compiled."""
 
 
 def page(ours: Sequence[Results], papers: Sequence[tuple[str, Sequence[Section]]], folder: Path, figures: str) -> str:
@@ -42,9 +44,10 @@ def zoo(ours: Results) -> Section:
     machine = ", ".join(f"{key} {value}" for key, value in ours.rows[0]["machine"].items())
     section = Section(f"Models ({ours.label})", f"`{ours.name}.json`: {machine}. "
                       "Milliseconds a step: median (quartiles), backends in turns in one run. Kernels a step: "
-                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB. Regions "
-                      "timed against the ops they replaced: how many run those ops since, and the largest ratio of the "
-                      "others.", [
+                      "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB, on a GPU "
+                      "from the start on / since the first turn, after the warm-up in which the guard tries "
+                      "TensorFlow's ops. Regions timed against the ops they replaced: how many run those ops since, "
+                      "and the largest ratio of the others.", [
                           "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
                           "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
                           "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
@@ -61,12 +64,28 @@ def zoo(ours: Results) -> Section:
         if ratios:
             section.notes.insert(0, f"float32, {len(ratios)} rows: {r.geometric_mean(ratios):.2f} times as fast as "
                                     f"{name} (geometric mean), {min(ratios):.2f} to {max(ratios):.2f}.")  # fmt: skip
-    if not ours.is_gpu:
-        section.notes.append("Kernels on a CPU: ops and XLA's thunks, without ops of less than 8,000 cycles, which "
-                             "TensorFlow's profiler leaves out.")  # fmt: skip
+    section.notes += _remarks(ours)
     loads = [row["machine"]["load"] for row in ours.rows]
     section.notes.append(f"Load of the machine at the rows' start: {min(loads)} to {max(loads)}.")
     return section
+
+
+def _remarks(ours: Results) -> list[str]:
+    """What has to be known to read the rows."""
+    together = max(_together(row) for row in ours.rows)
+    remarks = [r.CPU_KERNELS] * (not ours.is_gpu)
+    if together > 1:
+        remarks.append(f"{TOGETHER} In these rows up to {together} models, each on all backends, compiled at the same "
+                       "time (`--together`): not what a first call takes alone.")  # fmt: skip
+    if any((row.get("guard", {}).get("largest_ratio") or 0) > 1 for row in ours.rows):
+        remarks.append("A ratio above 1 is of a region that kept its kernels because the ops they replaced were not "
+                       "clearly faster: to give way, the kernels' median has to be longer by 3%, and they have to lose "
+                       "22 of 30 pairs of timed calls.")  # fmt: skip
+    return remarks
+
+
+def _together(row: r.Row) -> int:
+    return int(row.get("plan", {}).get("together", 1))
 
 
 def _each(row: r.Row, cell: Any) -> list[Any]:
@@ -83,15 +102,17 @@ def _kernels(row: r.Row, backend: str) -> str:
 
 
 def _first(row: r.Row, backend: str) -> str:
-    return f"{r.field(row, 'first_us', backend) / 1e6:.1f}"
+    return f"{r.field(row, 'first_us', backend) / 1e6:.1f}" + TOGETHER * (_together(row) > 1)
 
 
 def _peak(row: r.Row, backend: str) -> str:
     memory = r.field(row, "memory", backend)
-    return f"{memory.get('gpu_mib', memory['host_mib']):.0f}"
+    peak = f"{memory.get('gpu_mib', memory['host_mib']):.0f}"
+    return f"{peak} / {memory['gpu_steady_mib']:.0f}" if "gpu_steady_mib" in memory else peak
 
 
 def _guard(row: r.Row) -> str:
+    r.field(row, "us", "stitch")
     if "guard" not in row:
         raise NotMeasured("regions timed, in rows that were measured before the guard's outcomes were kept")
     return guard_cell(row["guard"])
@@ -104,16 +125,21 @@ def files(folder: Path, own: set[str]) -> str:
         if path.stem in own:
             continue
         found = json.loads(path.read_text())
-        first = found[0] if isinstance(found, list) else found
+        rows = found if isinstance(found, list) else [found]
+        first = rows[0]
         text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
         title = text.partition("\n")[0].lstrip("# ") or first.get("what", "-")
-        made = first.get("command") or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
+        commands = {row["command"]: None for row in rows if "command" in row}  # rows may come from several runs
+        made = "`, `".join(commands) or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
         link = f"[{path.stem}]({path.stem}.md)" if text else path.name
         result = first.get("result")
         said = result if isinstance(result, str) else "-"  # others hold their figures there
         lines.append(f"| {link} | {title} | {said} | `{made}` | {where} |")
+    if all((folder / f"{name}.json").exists() for name in ("h200_regions", "h200_dynamic")):
+        lines += ["", "Of the whole models on a GPU, 200 requests of 50 lengths have a file of their own, "
+                  "[h200_dynamic](h200_dynamic.md); the others are in [h200_regions](h200_regions.md)."]  # fmt: skip
     lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)

@@ -15,6 +15,10 @@ KERNELS = ("memory", "library")
 """Classes that are kernels; copies are counted apart, as in the papers."""
 
 
+CPU_KERNELS = ("Kernels on a CPU: TensorFlow's ops and XLA's thunks, without ops of less than 8,000 cycles, which "
+               "TensorFlow's profiler leaves out; a region counts as the kernels that tf_stitch's report names.")
+
+
 class NotMeasured(Exception):
     """A figure that cannot be had; the message says why."""
 
@@ -67,7 +71,11 @@ def field(row: Row, name: str, backend: str) -> Any:
         return row[key]
     reason = (row["failures"] | row["left_out"]).get(backend)
     what = f"{row['model']} {row['mode']} {row['dtype']} with {backend}"
-    raise NotMeasured(f"{what}: {_last_line(reason)}" if reason else f"{what}: the row has no {name}")
+    if reason:
+        raise NotMeasured(f"{what}: {_last_line(reason)}")
+    if backend not in row["backends"]:
+        raise NotMeasured(f"{row['model']} {row['mode']} {row['dtype']} was not run with {backend}")
+    raise NotMeasured(f"{what}: measured before {name} was kept")
 
 
 def _last_line(reason: str) -> str:

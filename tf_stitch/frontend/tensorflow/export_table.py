@@ -70,6 +70,10 @@ def _cast(node: Node, x: Any) -> Any:
     return tf.raw_ops.Cast(x=x, DstT=tf_dtype(node.type.dtype))
 
 
+def _bits(node: Node, x: Any) -> Any:
+    return tf.raw_ops.Bitcast(input=x, type=tf_dtype(node.type.dtype))
+
+
 def _select(node: Node, condition: Any, x: Any, y: Any) -> Any:
     return tf.raw_ops.SelectV2(condition=condition, t=x, e=y)
 
@@ -183,6 +187,7 @@ EXPORTS: dict[K, Export] = {
     K.IS_INF: _unary(_raw.IsInf),
     K.IS_FINITE: _unary(_raw.IsFinite),
     K.CAST: _cast,
+    K.BITS: _bits,
     K.ADD: _binary(_raw.AddV2),
     K.SUB: _binary(_raw.Sub),
     K.MUL: _binary(_raw.Mul),

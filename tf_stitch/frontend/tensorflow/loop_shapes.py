@@ -6,7 +6,8 @@ every iteration, by induction. Sizes that do not come back are given up, and the
 
 An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
 the sizes of the graph's arguments, which no iteration changes, are taken over. A list that was made with so many
-elements, which were only set, has as many when it is stacked.
+elements, which were only set, has as many when it is stacked: what TensorFlow calls that size is then one more name of
+the number or of the argument's size that the list was made with.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ class LoopShapes:
         self._defs, self._shape_of, self._size_of, self._given_up = defs, shape_of, size_of, given_up
         self._assumed: dict[str, Shape] = {}
         self._fixed: set[Symbol] = set()
+        self._equal: dict[Symbol, Dim] = {}
 
     def refine(self, node: Any, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
         """The node's output types with what is known beside TensorFlow's inference."""
         inputs = _data(node)
+        specs = tuple(self._by_one_name(spec) for spec in specs) if self._equal else specs
         if node.op in ARGUMENTS:
             self._fixed.update(d for spec in specs for d in spec.shape or () if isinstance(d, Symbol))
         elif node.op in _PASS and inputs:
@@ -68,10 +71,10 @@ class LoopShapes:
             index = _TAKES[node.op]
             return *specs[:index], finer(specs[index], self._element(node.name, inputs[0])), *specs[index + 1 :]
         elif node.op == "TensorListStack":
-            return (_with_rows(specs[0], self._length(inputs[0])),)
+            return (self._with_rows(specs[0], self._length(inputs[0])),)
         elif node.op == STITCH_WHILE:
             rows = [None if k < 0 else self._count(inputs[k]) for k in node.attr[ROWS].list.i]
-            return tuple(_with_rows(spec, count) for spec, count in zip(specs, rows, strict=True))
+            return tuple(self._with_rows(spec, count) for spec, count in zip(specs, rows, strict=True))
         return specs
 
     def broken(self) -> dict[str, frozenset[int] | None]:
@@ -164,13 +167,23 @@ class LoopShapes:
         return tuple(d if isinstance(d, int) or d in self._fixed else fresh_symbol(name, f"element_{i}")
                      for i, d in enumerate(shape))  # fmt: skip
 
+    def _with_rows(self, spec: TensorSpec, rows: Dim | None) -> TensorSpec:
+        """The type with a first size that TensorFlow does not know, or by another name."""
+        first = spec.shape[0] if spec.shape else 0
+        if rows is None or spec.shape is None or isinstance(first, int) or first in self._fixed:
+            return spec
+        if not is_fresh(first):  # other types have it too
+            if isinstance(rows, Symbol) and rows not in self._fixed:
+                return spec
+            self._equal[first] = rows
+        return TensorSpec(spec.dtype, (rows, *spec.shape[1:]))
 
-def _with_rows(spec: TensorSpec, rows: Dim | None) -> TensorSpec:
-    """The type with a first size, where TensorFlow knows neither a number nor a symbol, which its other types have."""
-    first = spec.shape[0] if spec.shape else 0
-    if rows is None or spec.shape is None or not is_fresh(first):
-        return spec
-    return TensorSpec(spec.dtype, (rows, *spec.shape[1:]))
+    def _by_one_name(self, spec: TensorSpec) -> TensorSpec:
+        """The type with sizes by the names that they got here."""
+        if spec.shape is None:
+            return spec
+        equal = self._equal
+        return TensorSpec(spec.dtype, tuple(equal.get(d, d) if isinstance(d, Symbol) else d for d in spec.shape))
 
 
 def finer(spec: TensorSpec, shape: Shape | None) -> TensorSpec:

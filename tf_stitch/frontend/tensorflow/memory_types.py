@@ -12,14 +12,24 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 def results_on_host(node: NodeDef) -> bool:
     """Whether the kernel that runs a node on a GPU has a result in host memory; False if there is no such kernel."""
+    fitting = _fitting(node)
+    on_host = fitting[0].host_memory_arg if fitting else ()
+    return bool(on_host) and any(result.name in on_host for result in op_def_registry.get(node.op).output_arg)
+
+
+def has_gpu_kernel(node: NodeDef) -> bool:
+    """Whether TensorFlow can run a node on a GPU."""
+    return bool(_fitting(node))
+
+
+def _fitting(node: NodeDef) -> list[KernelDef]:
+    """Kernels that a GPU may run a node with, the one that it does first."""
     op = op_def_registry.get(node.op)
     if op is None:
-        return False
+        return []
     types = {attr.name: node.attr[attr.name].type if attr.name in node.attr else attr.default_value.type
              for attr in op.attr if attr.type == "type"}  # fmt: skip
-    fitting = [kernel for kernel in _gpu_kernels(node.op) if _takes(kernel, types)]
-    on_host = fitting[0].host_memory_arg if fitting else ()
-    return any(result.name in on_host for result in op.output_arg)
+    return [kernel for kernel in _gpu_kernels(node.op) if _takes(kernel, types)]
 
 
 @cache

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -179,6 +180,14 @@ class NodeContext:
 
     def fresh_symbol(self, tag: str) -> Symbol:
         return fresh_symbol(self.name, tag)
+
+    def product(self, dims: Sequence[Dim], tag: str) -> Dim:
+        """Size of axes that become one; a new symbol if more than one factor is known only at run time."""
+        symbols = [d for d in dims if isinstance(d, Symbol)]
+        total = math.prod(d for d in dims if isinstance(d, int))
+        if not symbols:
+            return total
+        return symbols[0] if len(symbols) == 1 and total == 1 else self.fresh_symbol(tag)
 
     def read(self, index: int, shape: Shape | None = None) -> Node:
         """The value of the variable whose handle is input `index`; one VARIABLE node per access.

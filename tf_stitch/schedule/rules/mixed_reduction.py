@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tf_stitch.device.spec import FETCH_BYTES, DeviceSpec
+from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
@@ -13,15 +13,14 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.sizes import Size
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.ahead import reads_ahead
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import fetched_values, split_phases, values_to_stage
+from tf_stitch.schedule.phases import split_phases, values_to_stage
 from tf_stitch.schedule.vector_width import vector_width
 
 REGISTER_BUDGET = 80
 """Registers that staged values and column sums of a thread may take."""
 MAX_THREADS = 512
-LEAST_AHEAD = 8
-"""Rows of a block from which it pays to read ahead."""
 
 
 def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -54,14 +53,6 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
         raise ScheduleError("the row does not fit on the stack")
     schedule = KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
     return [replace(schedule, ahead=reads_ahead(schedule, device))]
-
-
-def reads_ahead(schedule: KernelSchedule, device: DeviceSpec) -> bool:
-    """Whether a block has rows enough, of whole fetches, on a device that can."""
-    mapping = schedule.mapping
-    fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
-    return (device.fetches and bool(fetched) and mapping.rows_per_block >= LEAST_AHEAD
-            and all(n.type.dtype.size * mapping.vector == FETCH_BYTES for n in fetched))
 
 
 def _row_domain(node: Node) -> Domain:

@@ -11,6 +11,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.ahead import REDUCTION_BYTES, reads_ahead
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import (
@@ -35,11 +36,14 @@ LONG_ROW = 1 << 14
 SHARING_BLOCKS, SHARING_THREADS = 2, 512
 """Resident blocks of a processor that shares rows: while one waits, the other works."""
 SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
-"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory. On an H200 softmax
-64x500000 took 96 us with these, 98 to 115 with one or three blocks, 1024 threads or less memory, 107 where a block
-prefetched its next part while it waited; in a kernel for each phase 105."""
-REDUCTION_BYTES = 4096
-"""Shared memory that reductions over several warps take beside the arrays."""
+"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
+TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
+"""As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
+On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
+elements."""
+AHEAD_GAIN = 2
+"""So many turns, read ahead, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
+us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
 
@@ -126,9 +130,9 @@ def shared_rows(device: DeviceSpec) -> tuple[int, int]:
 
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
-    """Long rows, each shared by several blocks that keep its parts: in registers if all rows fit at once, else in
-    shared memory, as many values as all blocks have room for. None where a block has room for a row and there are
-    rows enough.
+    """Long rows, each shared by several blocks that keep its parts: in registers if all rows fit at once, or if blocks
+    take them in turn and read ahead; else in shared memory, as many values as all blocks have room for. None where a
+    block has room for a row and there are rows enough.
 
     Args:
         single: the schedule of a block for each row.
@@ -145,25 +149,58 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     relative = relative_sum(single.pattern, phases)
     if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
         kept = [n for n in kept if n not in exponentials(relative)]
-    slots, threads = SHARING_BLOCKS * device.processors, SHARING_THREADS
-    chunks = ceil_div(domain.cols, mapping.vector)
-    fewest = ceil_div(chunks, threads * (SHARED_ELEMENTS // mapping.vector))
-    in_registers = fewest * domain.rows <= slots
-    if not in_registers:
-        outside = [n for n in kept if not single.pattern.holds(n)]  # the rest is computed again
-        for still in one_by_one(single.pattern, outside or kept, device):
-            kept, width = still, sum(n.type.dtype.compute.size for n in still) * threads * mapping.vector
-            fewest = ceil_div(chunks, threads * max(SHARING_BYTES // max(width, 1), 1))
-            if fewest <= slots:
-                break
+    usual = SHARING_BLOCKS, SHARING_THREADS
+    at_once = _parts(single, kept, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
+    if at_once is not None and at_once.launched == at_once.mapping.grid:
+        return at_once
+    kept = [n for n in kept if not single.pattern.holds(n)] or kept  # the rest is computed again
+    regional = _in_shared_memory(single, kept, device)
+    accesses = TURN_ELEMENTS // max(len(kept), 1) // mapping.vector
+    in_turn = _parts(single, kept, Scheme.LOCAL, (TURN_BLOCKS, TURN_THREADS), accesses, device)
+    if in_turn is None or not in_turn.ahead:
+        return regional
+    if regional is not None and (_turns(regional) == 1 or _turns(in_turn) > AHEAD_GAIN * _turns(regional)):
+        return regional
+    return in_turn
+
+
+def _turns(schedule: KernelSchedule) -> int:
+    """Rows that a block has a part of, one after the other."""
+    return ceil_div(schedule.mapping.grid, schedule.launched)
+
+
+def _in_shared_memory(single: KernelSchedule, kept: list[Node], device: DeviceSpec) -> KernelSchedule | None:
+    """Parts of rows in shared memory, where possible those of all `kept`."""
+    for still in one_by_one(single.pattern, kept, device):
+        access = sum(n.type.dtype.compute.size for n in still) * SHARING_THREADS * single.mapping.vector
+        blocks = SHARING_BLOCKS, SHARING_THREADS
+        found = _parts(single, still, Scheme.REGIONAL, blocks, SHARING_BYTES // max(access, 1), device)
+        if found is not None:
+            return found
+    return None
+
+
+def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, resident: tuple[int, int], accesses: int,
+           device: DeviceSpec) -> KernelSchedule | None:
+    """Rows shared by as few blocks as can keep `kept` of them; None where the device does not hold those of one.
+
+    Args:
+        resident: blocks of a processor, and their threads.
+        accesses: of a row, those of a thread, at most.
+    """
+    domain, vector, (of_processor, threads) = single.domain, single.mapping.vector, resident
+    slots, chunks = of_processor * device.processors, ceil_div(domain.cols, vector)
+    fewest = ceil_div(chunks, threads * max(accesses, 1))
+    if fewest > slots:
+        return None
     at_once = min(slots // fewest, domain.rows)
     blocks = min(slots // at_once, ceil_div(chunks, threads))
     items = ceil_div(chunks, threads * blocks)
-    shared = ThreadMapping(domain.rows * blocks, threads, threads, 1, mapping.vector, items if in_registers else 0,
-                           blocks)
-    scheme = Scheme.LOCAL if in_registers else Scheme.REGIONAL
-    return replace(keep_parts(single, kept, scheme), mapping=shared,
-                   row_room=items * threads * mapping.vector, resident=SHARING_BLOCKS, launched=at_once * blocks)
+    mapping = ThreadMapping(domain.rows * blocks, threads, threads, 1, vector, items if scheme is Scheme.LOCAL else 0,
+                            blocks)
+    shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
+                     resident=of_processor, launched=at_once * blocks)
+    return replace(shared, ahead=reads_ahead(shared, device))
 
 
 def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -> KernelSchedule:

@@ -14,9 +14,10 @@ from tf_stitch.frontend.tensorflow.legalize import (
     optimizers,
     reductions,
     shapes,
+    top_k,
     unary,
     variables,
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, contractions, indexing, losses, movement,
-            optimizers, reductions, shapes, unary, variables)
+            optimizers, reductions, shapes, top_k, unary, variables)

@@ -7,7 +7,7 @@ barrier("{op} is a library call",
         "_FusedDepthwiseConv2dNative", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInputV2",
         "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
         "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3",
-        "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr", "TopKV2", "Unique")
+        "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr", "Unique")
 barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormEx",
         "_FusedBatchNormGradEx")
 barrier("{op} is a pooling library call",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -94,12 +92,12 @@ def _with_batch(ctx: NodeContext, x: Node, batch: Shape) -> Node:
 def einsum(ctx: NodeContext) -> Node:
     """Two operands whose labels are batch, contracted or free: one product between transposes."""
     equation = ctx.attrs.string("equation").replace(" ", "")
-    sources, _, result = equation.partition("->")
-    labels = sources.split(",")
-    if len(labels) != 2 or "." in equation or any(len(set(t)) != len(t) for t in (*labels, result)):
+    if equation.count(",") != 1:
         raise UnsupportedError(f"Einsum {equation}")
     x, y = _operands(ctx)
-    left, right = labels
+    left, right, result = _labels(equation, x.type.shape, y.type.shape)
+    if any(len(set(t)) != len(t) for t in (left, right, result)):
+        raise UnsupportedError(f"Einsum {equation}")
     if len(left) != x.type.rank or len(right) != y.type.rank:
         raise UnsupportedError(f"Einsum {equation} of {x.type} and {y.type}")
     batch = [c for c in left if c in right and c in result]
@@ -116,6 +114,26 @@ def einsum(ctx: NodeContext) -> Node:
     return ctx.b.transpose(whole, [order.index(c) for c in result])
 
 
+def _labels(equation: str, x: Shape, y: Shape) -> tuple[str, str, str]:
+    """Labels of both operands' and the result's axes; those that "..." stands for are digits. UnsupportedError if one
+    operand's would be broadcast to the other's."""
+    sources, _, result = equation.partition("->")
+    left, right = sources.split(",")
+    hidden = [_hidden(labels, shape) for labels, shape in ((left, x), (right, y))]
+    if all(hidden) and hidden[0] != hidden[1]:
+        have, want = (f"[{', '.join(map(str, axes))}]" for axes in hidden)
+        raise UnsupportedError(f"Einsum {equation} with {have} and {want} for its ellipses")
+    digits = "".join(map(str, range(max(map(len, hidden)))))
+    left, right = (t.replace("...", digits if axes else "") for t, axes in zip((left, right), hidden, strict=True))
+    return left, right, result.replace("...", digits)
+
+
+def _hidden(labels: str, shape: Shape) -> Shape:
+    """Axes of an operand that an ellipsis stands for."""
+    named, ellipsis, after = labels.partition("...")
+    return shape[len(named):len(shape) - len(after)] if ellipsis else ()
+
+
 def _matrices(ctx: NodeContext, x: Node, labels: str, groups: tuple[list[str], list[str], list[str]],
               size: dict[str, Dim], tag: str) -> tuple[Node, bool]:
     """x as matrices [*batch, rows, cols] of `groups`; or as [*batch, cols, rows] and True, if less has to move."""
@@ -127,19 +145,5 @@ def _matrices(ctx: NodeContext, x: Node, labels: str, groups: tuple[list[str], l
     swapped = movement([*batch, *cols, *rows]) < movement([*batch, *rows, *cols])
     parts = [cols, rows] if swapped else [rows, cols]
     x = ctx.b.transpose(x, [labels.index(c) for part in (batch, *parts) for c in part])
-    last = [_product([size[c] for c in part], ctx, f"{tag}{i}") for i, part in enumerate(parts)]
+    last = [ctx.product([size[c] for c in part], f"{tag}{i}") for i, part in enumerate(parts)]
     return ctx.b.reshape(x, (*(size[c] for c in batch), *last)), swapped
-
-
-def _product(dims: Sequence[Dim], ctx: NodeContext, tag: str) -> Dim:
-    """Size of axes that become one; a new symbol if more than one factor is known only at run time."""
-    total = 1
-    symbols: list[Dim] = []
-    for dim in dims:
-        if isinstance(dim, int):
-            total *= dim
-        else:
-            symbols.append(dim)
-    if not symbols:
-        return total
-    return symbols[0] if len(symbols) == 1 and total == 1 else ctx.fresh_symbol(tag)

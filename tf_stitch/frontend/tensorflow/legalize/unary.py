@@ -5,6 +5,7 @@ from __future__ import annotations
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS, Legalization, Legalizer, legalize
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
 
@@ -51,6 +52,14 @@ def cast(ctx: NodeContext) -> Node:
     if ctx.attrs.flag("Truncate"):
         raise UnsupportedError("Cast with Truncate")
     return ctx.b.cast(ctx.value(0), ctx.attrs.dtype("DstT"))
+
+
+@legalize("Bitcast")
+def bitcast(ctx: NodeContext) -> Node:
+    """Of a float32 alone."""
+    if ctx.attrs.dtype("type") is not DType.I32:
+        raise UnsupportedError(f"Bitcast to {ctx.attrs.dtype('type').value}")
+    return ctx.b.op(K.BITS, ctx.value(0))
 
 
 @legalize("OnesLike")

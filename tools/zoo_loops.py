@@ -1,0 +1,108 @@
+"""What becomes of the loops of the zoo's models on a GPU; needs none. Nodes are put where TensorFlow would have them,
+on the GPU where it has a kernel, before loops are looked at.
+
+    python tools/zoo_loops.py                      all, some minutes
+    python tools/zoo_loops.py --names=asr,crnn     some
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from absl import app, flags  # noqa: E402
+
+from models.program import Model, Options  # noqa: E402
+from models.zoo import NAMES, load  # noqa: E402
+from tf_stitch.config import load_config  # noqa: E402
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS  # noqa: E402
+from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E402
+from tf_stitch.frontend.tensorflow.products import Products  # noqa: E402
+from tf_stitch.integration import graph_hook  # noqa: E402
+from tf_stitch.integration.controls import Controls  # noqa: E402
+from tf_stitch.integration.graph_item import GraphItem  # noqa: E402
+from tf_stitch.integration.loops import LoopsDone, LoopWays, do_loops  # noqa: E402
+
+GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
+EVERYWHERE = ("_Arg", "_Retval")
+
+_NAMES = flags.DEFINE_list("names", None, "models of the zoo")
+_CONFIG = flags.DEFINE_string("config", "small", "of the models")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What became of one, in words."""
+
+    name: str
+    fate: str
+
+
+class Watcher:
+    """Looks at graphs as TensorFlow offers them, and leaves them as they are."""
+
+    def __init__(self) -> None:
+        self.loops: list[Loop] = []
+
+    def see(self, item: GraphItem) -> None:
+        nodes = item.graph_def.node
+        if item.is_tf_data or not any(node.op in ENTERS for node in nodes):
+            return
+        types = {node.name: item.output_types(node.name) for node in nodes}
+        for node in nodes:
+            if node.op in EVERYWHERE or has_gpu_kernel(node):
+                node.device = GPU
+        everything = dict.fromkeys(("CPU", "GPU"), Products.ALL)
+        config = load_config()
+        done = do_loops(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
+                        LoopWays.by(config, "GPU", native=True), Controls(config))
+        self.loops += fates(done)
+
+
+def fates(done: LoopsDone) -> Iterator[Loop]:
+    for entry in done.entries:
+        ways = f"unrolled, {entry.steps} steps" if entry.steps is not None else "written out for each length"
+        yield Loop(entry.name, ways if entry.reason is None else f"stays: {entry.reason}")
+    for loop in done.native:
+        assert loop.host is not None
+        decided = "the host decides" if loop.host.decides else "the host waits for its condition"
+        yield Loop(loop.frame, f"one op, {decided}; {len(loop.body.members)} nodes in its body")
+
+
+def main(_: Sequence[str]) -> None:
+    for name in _NAMES.value or NAMES:
+        model = load(name)
+        for mode in model.modes:
+            watcher = Watcher()
+            graph_hook.install(watcher.see, failed, load_config().cache_dir)
+            run(model, mode)
+            print(f"{name} {mode}", *rows(watcher.loops), sep="\n  ", flush=True)
+
+
+def run(model: Model, mode: str) -> None:
+    """One step."""
+    keras.backend.clear_session()
+    program = model.build(Options(_CONFIG.value))
+    program.train(0) if mode == "train" else program.infer(0)
+
+
+def rows(loops: Sequence[Loop]) -> list[str]:
+    """Each once: TensorFlow offers a graph again."""
+    return [f"{loop.name}: {loop.fate}" for loop in Counter(loops)] or ["no loops"]
+
+
+def failed(error: Exception) -> None:
+    raise error
+
+
+if __name__ == "__main__":
+    tf.get_logger().setLevel("ERROR")
+    app.run(main)
