@@ -202,7 +202,8 @@ VARIABLES: Mapping[str, Variable] = {
                                "stitch only the first patterns; with r: the first regions; with a point: the "
                                "first regions, and patterns of the next"),
     "TF_STITCH_CUDA_GRAPHS": Variable("cuda_graphs", "a whole number from 0", _count,
-                                      "how many regions run as CUDA graphs; 0: none (for profilers)"),
+                                      "how many executables (a region's for some shapes) have CUDA graphs at most; of "
+                                      "one region 8 have; 0: none (for profilers)"),
     "TF_STITCH_PROGRAMMATIC": Variable("programmatic", "0, 1", _flag,
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
     "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,

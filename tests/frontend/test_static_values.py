@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import check, trace
+from tests.frontend.check import Traced, check, trace
 from tests.frontend.values import normal
 from tf_stitch.ir.types import Symbol
 
@@ -107,3 +109,27 @@ def test_slices_of_unknown_sizes() -> None:
 def test_what_run_time_decides_stays() -> None:
     traced = trace(lambda x, n: tf.reshape(x, tf.stack([n, n])), BATCH, tf.TensorSpec([], tf.int32))
     assert any("decided at run time" in reason for reason in traced.opaque().values())
+
+
+def named(traced: Traced, op: str) -> tuple[Any, ...]:
+    """The shape of the one node of that op."""
+    [node] = [n for n in traced.imported.nodes.values() if n.op == op]
+    assert node.outputs[0] is not None
+    return node.outputs[0].type.shape
+
+
+def test_random_tensors_have_the_sizes_of_what_they_are_drawn_for() -> None:
+    traced = trace(lambda x: x * tf.random.uniform(tf.shape(x)) + tf.random.stateless_normal(tf.shape(x), [1, 2]),
+                   SEQUENCE)
+    assert named(traced, "RandomUniform") == named(traced, "Placeholder")
+    assert named(traced, "StatelessRandomNormalV2") == named(traced, "Placeholder")
+    assert not [o for o in traced.opaque().values() if "differ" in o]
+
+
+def test_axes_that_are_left_as_they_are_keep_their_names() -> None:
+    traced = trace(lambda x: tf.pad(x[:, :-1], [[0, 0], [1, 0], [0, 0]]), SEQUENCE)
+    batch, length, _ = named(traced, "Placeholder")
+    for op in ("StridedSlice", "Pad"):
+        shape = named(traced, op)
+        assert shape[::2] == (batch, 8)
+        assert shape[1] != length, "of no column comes one"

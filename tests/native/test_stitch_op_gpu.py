@@ -269,6 +269,30 @@ def test_graphs_are_counted_by_region(regions: Regions) -> None:
     assert record.known <= record.launches
 
 
+def test_lengths_that_run_take_the_graphs_of_lengths_that_do_not(regions: Regions) -> None:
+    """Also while the host is ahead: the last kernel takes long, so that graphs are given up that still run."""
+
+    def build(key: Sequence[int]) -> list[int]:
+        length = key[-1]
+        steps = [increment((INPUT, 0), (ARENA, 0), threads=length),
+                 increment((ARENA, 0), (ARENA, 256), threads=length),
+                 increment((ARENA, 256), (OUTPUT, 0), threads=length, kernel="slow_increment_to")]  # fmt: skip
+        return gpu_executable([[length]], steps, arena=(256, 256))
+
+    def run(lengths: Sequence[int]) -> tuple[int, int, int]:
+        results = [regions.call(region, [tf.range(n, dtype=tf.float32) + float(i)])[0] for i, n in enumerate(lengths)]
+        for i, (n, result) in enumerate(zip(lengths, results, strict=True)):
+            np.testing.assert_array_equal(result, np.arange(n) + i + 3)
+        [record] = [r for r in regions.library.graphs() if r.region == region]
+        assert (record.failures, record.error) == (0, "")
+        return record.graphs, record.given_up, record.launches
+
+    region = regions.add(build)
+    assert run([*range(8, 18)] * 6) == (8, 0, 8 * 3), "in turns, the first eight keep theirs"
+    assert run([16, 17] * 20) == (10, 2, 8 * 3 + 2 * 6), "asked for at the end of the turns, too"
+    assert run([*range(8, 18)]) == (10, 2, 8 * 3 + 2 * 6 + 8), "8 and 9 have lost theirs"
+
+
 def chain(steps: int) -> list[list[int]]:
     """From the input through the arena to the output."""
     between = [(ARENA, 256 * i) for i in range(steps - 1)]

@@ -6,6 +6,7 @@ TensorFlow's reads it from that argument; then nothing but the arguments is befo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +17,13 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
-from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
 from tf_stitch.ir.types import Dim, Symbol
@@ -34,18 +35,18 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
                    preserved: frozenset[str]) -> ImportedGraph:
     """Imports a graph, as import_graph, whose ops that stay TensorFlow's have first been made to read sizes from
     arguments, in place, where they would wait for work to be told. Whom the arithmetic of sizes was made to wait for
-    is waited for still. Graphs with branches or loops, where a size may tell an op when it is dead, are left alone.
+    is waited for still. Branches and loops, where a size may tell an op when it is dead, are left alone.
 
     Args:
         preserved: names of nodes that must exist afterwards.
     """
     imported = import_graph(graph_def, types_of, library_on, own)
-    if any(node.op in BRANCHES_OR_LOOPS for node in graph_def.node):
-        return imported
+    outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
     waiting = _waiting(imported)
-    late = {name for name in waiting - _held(imported) if imported.nodes[name].weight == 0}
-    sizes = _Sizes(imported, types_of, _sources(imported, waiting))
-    changes = [(node, index, again) for node in graph_def.node if imported.nodes[node.name].reason != SHAPE_ARITHMETIC
+    late = {name for name in outside & waiting - _held(imported) if imported.nodes[name].weight == 0}
+    sizes = _Sizes(imported, types_of, _sources(imported, outside - waiting))
+    changes = [(node, index, again) for node in graph_def.node
+               if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
                if (again := sizes.again(canonical_tensor(edge), node.device)) is not None]
     if not changes:
@@ -89,10 +90,10 @@ class _Source:
     axis: int
 
 
-def _sources(imported: ImportedGraph, waiting: set[str]) -> dict[Dim, _Source]:
-    """Symbol -> where it is first: in an argument, if one has it."""
+def _sources(imported: ImportedGraph, first: set[str]) -> dict[Dim, _Source]:
+    """Symbol -> which of the nodes that come first has it: an argument, if one has."""
     found: dict[Dim, _Source] = {}
-    nodes = [n for n in imported.nodes.values() if n.name not in waiting and n.reason not in (None, SHAPE_ARITHMETIC)]
+    nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
         for index, value in enumerate(node.outputs):
             for axis, dim in enumerate(() if value is None else value.type.shape):
@@ -107,6 +108,7 @@ class _Sizes:
     def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source]) -> None:
         self._imported, self._types_of, self._sources = imported, types_of, sources
         self._made: dict[tuple[object, ...], str] = {}
+        self._numbers = itertools.count()
         self.new: list[NodeDef] = []
         self.types: dict[str, list[OutputType]] = {}
 
@@ -133,9 +135,9 @@ class _Sizes:
         device = self._imported.nodes[name].device
         shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
                            T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        sizes = self._node("Unpack", [shape], device, [(DT_INT32, ())] * source.rank,
-                           num=AttrValue(i=source.rank), T=_INT32, axis=AttrValue(i=0))  # fmt: skip
-        return f"{sizes}:{source.axis}"
+        first, end, one = (self._constant(np.array([n]), device) for n in (source.axis, source.axis + 1, 1))
+        return self._node("StridedSlice", [shape, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
+                          shrink_axis_mask=AttrValue(i=1))  # fmt: skip
 
     def _constant(self, value: StaticValue, device: str) -> str:
         proto = make_tensor_proto(value.tolist(), int32, value.shape)
@@ -146,7 +148,8 @@ class _Sizes:
         """The name of such a node; there is one of each."""
         key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
         if key not in self._made:
-            node = NodeDef(name=f"tf_stitch_sizes/{len(self.new)}", op=op, device=device, input=inputs)
+            name = next(name for i in self._numbers if (name := f"tf_stitch_sizes/{i}") not in self._imported.nodes)
+            node = NodeDef(name=name, op=op, device=device, input=inputs)
             for attr, value in attrs.items():
                 node.attr[attr].CopyFrom(value)
             self.new.append(node)

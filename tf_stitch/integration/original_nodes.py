@@ -15,6 +15,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.integration.original_function import function_def
@@ -150,8 +151,9 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
         node.CopyFrom(defs[pending.pop()])
         node.device = ""
         node.attr.pop("_class", None)
-        if node.op in _READ_A_SHAPE and node.name not in members:
-            _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
+        if node.name not in members:
+            if node.op in _READ_A_SHAPE:
+                _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
             made = _put_together(node, imported, by_size, leaves) if from_parts else []
             if made:
                 kept.node.extend(made)
@@ -210,12 +212,16 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
 
 def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, tuple[str, int]],
                   leaves: Mapping[str, str]) -> list[NodeDef]:
-    """Lets a Shape whose tensor is not at hand be a Pack of sizes that the region's inputs have; the nodes for that."""
-    tensor = canonical_tensor(node.input[0]) if node.op == "Shape" else ""
-    value = imported.value(tensor) if tensor and tensor not in leaves and ":" in tensor else None
-    if value is None or not all(isinstance(d, int) or d in by_size for d in value.type.shape):
+    """Lets arithmetic of shapes that are not at hand be a size, or a Pack of sizes, that the region's inputs have; the
+    nodes for that."""
+    known, own = imported.statics.get(f"{node.name}:0"), imported.nodes[node.name]
+    value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
+    if known is None or value is None or known.ndim > 1 or not known.size:
         return []
-    dtype = node.attr["out_type"].type or tf.int32.as_datatype_enum
+    at_hand = not node.input or canonical_tensor(node.input[0]) in leaves
+    if at_hand or not all(isinstance(d, int) or d in by_size for d in known.flat):
+        return []
+    dtype = tf_dtype(value.type.dtype).as_datatype_enum
     made: list[NodeDef] = []
 
     def add(name: str, op: str, inputs: Sequence[str], **attrs: int) -> str:
@@ -230,7 +236,7 @@ def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, 
 
     int32 = tf.int32.as_datatype_enum
     parts: list[str] = []
-    for i, dim in enumerate(value.type.shape):
+    for i, dim in enumerate(known.flat):
         if isinstance(dim, int):
             parts.append(number(f"size_{i}", dim, dtype))
             continue
@@ -242,10 +248,11 @@ def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, 
         index = number(f"axis_{i}", axis, int32)
         first = number(f"first_{i}", 0, int32)
         parts.append(add(f"size_{i}", "GatherV2", [shape, index, first], Tparams=dtype, Tindices=int32, Taxis=int32))
-    pack = NodeDef(name=node.name, op="Pack", input=parts)
-    pack.attr["T"].type = dtype
-    pack.attr["N"].i = len(parts)
-    node.CopyFrom(pack)
+    whole = NodeDef(name=node.name, op="Pack" if known.ndim else "Identity", input=parts)
+    whole.attr["T"].type = dtype
+    if known.ndim:
+        whole.attr["N"].i = len(parts)
+    node.CopyFrom(whole)
     return made
 
 

@@ -57,7 +57,7 @@ class CudaGraphs:
     """CUDA graphs of a region's executables.
 
     Attributes:
-        graphs: made, one an executable.
+        graphs: made, one an executable at a time.
         instances: made of them: one for each set of addresses, up to a few.
         making_us: microseconds that the host spent making both.
         launches: of instances; the runs before the first one went step by step.
@@ -67,6 +67,7 @@ class CudaGraphs:
         updates: steps that got new addresses.
         programmatic: edges of the graphs by which a kernel is started beside the one it depends on.
         refused: graphs made without such edges, because none could be made with them.
+        given_up: graphs destroyed for those of other executables of the region: it has eight at most.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: why, the last time; "" if that never happened.
     """
@@ -81,6 +82,7 @@ class CudaGraphs:
     updates: int
     programmatic: int
     refused: int
+    given_up: int
     failures: int
     error: str
 

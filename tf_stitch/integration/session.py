@@ -347,7 +347,7 @@ def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
                       known=known, known_us=_micros(sum(r.known_ns for r in records), known),
                       updates=sum(r.updates for r in records),
                       programmatic=sum(r.programmatic for r in records), refused=sum(r.refused for r in records),
-                      failures=sum(r.failures for r in records),
+                      given_up=sum(r.given_up for r in records), failures=sum(r.failures for r in records),
                       error=next((r.error for r in records if r.error), ""))
 
 

@@ -114,7 +114,7 @@ class GraphRecord:
 
     Attributes:
         device: CUDA ordinal.
-        graphs: made, one an executable.
+        graphs: made, one an executable at a time.
         instances: made of them: one for each set of addresses, up to a few.
         making_ns: nanoseconds that the host spent making both.
         launches: of instances.
@@ -124,6 +124,7 @@ class GraphRecord:
         updates: steps that got new addresses.
         programmatic: edges of the graphs by which a kernel is started beside the one it depends on.
         refused: graphs made without such edges, because none could be made with them.
+        given_up: graphs destroyed for those of other executables of the region.
         failures: executables whose steps are launched one by one because no graph could be made of them.
         error: of the last failure or refusal.
     """
@@ -140,6 +141,7 @@ class GraphRecord:
     updates: int
     programmatic: int
     refused: int
+    given_up: int
     failures: int
     error: str
 
@@ -222,8 +224,8 @@ class OpLibrary:
         return str(self._library.tfs_load_cublas_lt("\n".join(files).encode()).decode(errors="replace"))
 
     def set_graphs(self, limit: int, programmatic: bool) -> None:
-        """How many CUDA graphs the process keeps at most, and whether those made from now on start kernels beside the
-        ones that they depend on."""
+        """How many executables of the process have CUDA graphs at most (of a region 8 have), and whether graphs made
+        from now on start kernels beside the ones that they depend on."""
         self._library.tfs_set_graphs(limit, programmatic)
 
     def graphs(self) -> list[GraphRecord]:
@@ -232,9 +234,10 @@ class OpLibrary:
 
         def visit(region: int, device: int, counts: Any, error: bytes) -> None:
             (graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic, refused,
-             failures) = counts[:11]
+             given_up, failures) = counts[:12]
             records.append(GraphRecord(region, device, graphs, instances, making_ns, launches, host_ns, known, known_ns,
-                                       updates, programmatic, refused, failures, error.decode(errors="replace")))
+                                       updates, programmatic, refused, given_up, failures,
+                                       error.decode(errors="replace")))
 
         self._library.tfs_visit_graphs(_GRAPHS_TYPE(visit))
         return records

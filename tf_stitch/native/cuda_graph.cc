@@ -12,9 +12,7 @@ constexpr std::size_t kInstances = 4;    // of one graph
 constexpr std::int64_t kStale = 32;      // launches after which an unused instance may be given other addresses
 constexpr std::size_t kAlign = 256;      // bytes, of scratch memory
 
-std::atomic<int> graph_limit{64};
 std::atomic<bool> programmatic_edges{true};
-std::atomic<int> live_graphs{0};
 
 // Addresses of a step's operands: what a graph has baked in. Scratch memory moves with the workspace alone.
 std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
@@ -50,7 +48,7 @@ std::int64_t Now() {
 }  // namespace
 
 void SetGraphs(int limit, bool programmatic) {
-  graph_limit = limit;
+  GraphPlaces::SetLimit(limit);
   programmatic_edges = programmatic;
 }
 
@@ -75,7 +73,17 @@ std::size_t StepGraph::WorkspaceBytes(const Executable& executable) {
   return workspace_bytes_;
 }
 
-StepGraph::~StepGraph() { Release(); }
+StepGraph::~StepGraph() {
+  places_.Leave(this);
+  Release();
+}
+
+void StepGraph::GiveUp() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (graph_ == nullptr) return;
+  Release();  // instances that still run are freed when they have
+  counters_.given_up.fetch_add(1, std::memory_order_relaxed);
+}
 
 bool StepGraph::Wanted(const std::vector<Step>& steps) {
   if (failed_ || steps.size() < kFewestSteps) return false;
@@ -83,22 +91,29 @@ bool StepGraph::Wanted(const std::vector<Step>& steps) {
     runs_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
-  return true;
+  return placed_.load(std::memory_order_acquire) && places_.Ask(this);
 }
 
 bool StepGraph::Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
                        const RunStepOn& run) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (LaunchHere(context, executable, buffers, stream, run)) return true;
+  }
+  if (failed_) places_.Leave(this);  // not with the lock: who takes a place away waits for it
+  return false;
+}
+
+bool StepGraph::LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
+                           const RunStepOn& run) {
   const std::int64_t start = Now();
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (failed_) return false;
+  if (failed_ || !held() || buffers.workspace_bytes < workspace_bytes_) return false;
   std::string error;
   const bool first = graph_ == nullptr;
   if (first) {
-    if (!Ready(buffers)) return false;
     context_ = context;
     error = Make(executable, buffers, run);
   }
-  if (buffers.workspace_bytes < workspace_bytes_) return false;
   const bool known = error.empty() && FindKnown(buffers);
   const bool more = !known && instances_.size() < kInstances;
   if (error.empty() && more) error = Instantiate();
@@ -125,14 +140,6 @@ bool StepGraph::Launch(CUcontext context, const Executable& executable, const Bu
     counters_.known_ns.fetch_add(spent, std::memory_order_relaxed);
   }
   return true;
-}
-
-// Whether a graph may be made now: by a run that began when all products were settled.
-bool StepGraph::Ready(const Buffers& buffers) const {
-  if (!placed_.load(std::memory_order_acquire) || buffers.workspace_bytes < workspace_bytes_) return false;
-  if (live_graphs.fetch_add(1) < graph_limit) return true;
-  live_graphs.fetch_sub(1);
-  return false;
 }
 
 // Products that may run side by side need scratch memory each; those that follow each other share. Where that is too
@@ -283,7 +290,6 @@ void StepGraph::Release() {
   ScopedContext current(context_);
   for (const Instance& instance : instances_) Cuda().GraphExecDestroy(instance.exec);
   instances_.clear();
-  if (graph_ != nullptr) live_graphs.fetch_sub(1);
   DestroyGraph();
   if (capture_ != nullptr) Cuda().StreamDestroy(capture_);
   capture_ = nullptr;

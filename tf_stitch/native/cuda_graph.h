@@ -10,6 +10,7 @@
 
 #include "buffers.h"
 #include "graph_nodes.h"
+#include "graph_places.h"
 
 namespace tf_stitch {
 
@@ -25,6 +26,7 @@ struct GraphCounters {
   std::atomic<std::int64_t> updates{0};       // steps that got new addresses
   std::atomic<std::int64_t> programmatic{0};  // edges of the graphs made
   std::atomic<std::int64_t> refused{0};       // graphs made with full edges because they could not be with those
+  std::atomic<std::int64_t> given_up{0};      // graphs destroyed for those of other executables
   std::atomic<std::int64_t> failures{0};      // executables that run step by step: no graph could be made of them
 
   void Refused(const std::string& why) { Count(&refused, why); }
@@ -45,8 +47,8 @@ struct GraphCounters {
   std::string error;  // of the last failure or refusal
 };
 
-// How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS), 0: none; whether kernels may be started
-// beside those that they depend on (TF_STITCH_PROGRAMMATIC).
+// How many executables of a process have graphs at most (TF_STITCH_CUDA_GRAPHS), 0: none (of a region there are
+// GraphPlaces::kMost at most); whether kernels may be started beside those that they depend on (TF_STITCH_PROGRAMMATIC).
 void SetGraphs(int limit, bool programmatic);
 
 // Runs one step on a stream, a product with its scratch memory at an offset of the workspace.
@@ -54,14 +56,14 @@ using RunStepOn = std::function<std::string(CUstream stream, const Step& step, s
 
 // One executable's graph, instantiated for a few sets of addresses: allocators tend to alternate between some.
 // Thread-safe: launches of one executable follow each other.
-class StepGraph {
+class StepGraph : public GraphClaim {
  public:
-  // `counters` outlive it.
-  explicit StepGraph(GraphCounters* counters) : counters_(*counters) {}
-  ~StepGraph();
+  // `counters` and `places` outlive it.
+  StepGraph(GraphCounters* counters, GraphPlaces* places) : counters_(*counters), places_(*places) {}
+  ~StepGraph() override;
 
-  // Counts a run and says whether to launch the graph for it: after some runs, with every product settled. A graph that
-  // cannot be made is not tried again.
+  // Counts a run and says whether to launch the graph for it: after some runs, with every product settled, where the
+  // region has a place for it. A graph that cannot be made is not tried again.
   bool Wanted(const std::vector<Step>& steps);
 
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it
@@ -69,6 +71,8 @@ class StepGraph {
   // runs the steps one by one.
   bool Launch(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
               const RunStepOn& run);
+
+  void GiveUp() override;
 
   // Scratch memory that a run needs: until every product is settled what the greediest may take, then what those take
   // that can run side by side.
@@ -84,7 +88,8 @@ class StepGraph {
     std::int64_t used = 0;  // the launch that used it last
   };
 
-  bool Ready(const Buffers& buffers) const;
+  bool LaunchHere(CUcontext context, const Executable& executable, const Buffers& buffers, CUstream stream,
+                  const RunStepOn& run);  // mutex_ is held
   void PlaceWorkspaces(const Executable& executable);
   std::string Make(const Executable& executable, const Buffers& buffers, const RunStepOn& run);
   // The graph of `arguments_`, and an instance of it; counts its programmatic edges.
@@ -106,6 +111,7 @@ class StepGraph {
   std::atomic<int> runs_{0};
   std::atomic<bool> failed_{false};
   GraphCounters& counters_;
+  GraphPlaces& places_;
   std::atomic<bool> placed_{false};              // whether the next three are known
   std::size_t workspace_bytes_ = 0;
   CUcontext context_ = nullptr;

@@ -13,6 +13,7 @@
 namespace tf_stitch {
 
 class StepGraph;
+class GraphPlaces;
 struct GraphCounters;
 
 // Where a kernel operand lives; the numbers are part of the encoding.
@@ -110,7 +111,7 @@ struct Extents {
 std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
 
 // Loads modules and resolves kernels in `context`, which must be current. Returns "" or what is wrong, among it a
-// cooperative launch whose blocks cannot all be resident: its grid barrier would never end. `counters` outlive it.
-std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* executable);
+// cooperative launch whose blocks cannot all be resident: its grid barrier would never end. `counters` and `places` outlive it.
+std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* places, Executable* executable);
 
 }  // namespace tf_stitch

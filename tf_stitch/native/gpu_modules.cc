@@ -126,7 +126,7 @@ unsigned FromOutside(const Gemm& gemm) {
 
 }  // namespace
 
-std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* executable) {
+std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* places, Executable* executable) {
   std::vector<CUmodule> modules(executable->modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
@@ -151,7 +151,7 @@ std::string PrepareGpu(CUcontext context, GraphCounters* counters, Executable* e
   }
   const std::string error = MakeBarriers(context, executable);
   if (!error.empty()) return error;
-  executable->graph = std::make_shared<StepGraph>(counters);
+  executable->graph = std::make_shared<StepGraph>(counters, places);
   return "";
 }
 

@@ -135,7 +135,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   if (context_ != nullptr) {
     ScopedContext current(context_);
-    slot->reason = PrepareGpu(context_, &graphs_, executable.get());
+    slot->reason = PrepareGpu(context_, &graphs_, &places_, executable.get());
     if (!slot->reason.empty()) return;
   }
   slot->updates_state = !executable->state.empty();
@@ -183,7 +183,7 @@ void RegionRuntime::AddGraphs(std::vector<GraphRecord>* records) {
   records->push_back({region_, device_,
                       {graphs_.graphs, graphs_.instances, graphs_.making_ns, graphs_.launches, graphs_.host_ns,
                        graphs_.known, graphs_.known_ns, graphs_.updates, graphs_.programmatic, graphs_.refused,
-                       graphs_.failures},
+                       graphs_.given_up, graphs_.failures},
                       graphs_.Error()});
 }
 

@@ -55,8 +55,8 @@ struct ReasonRecord {
 struct GraphRecord {
   std::int64_t region;
   int device;
-  std::int64_t counts[11];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic,
-                            // refused, failures
+  std::int64_t counts[12];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic,
+                            // refused, given_up, failures
   std::string error;       // of the last failure
 };
 
@@ -117,6 +117,7 @@ class RegionRuntime {
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
   mutable GraphCounters graphs_;
+  mutable GraphPlaces places_;
 };
 
 // The runtime of a region on a device (-1: CPU); lives for the process. `signature` is what all nodes of a region share

@@ -56,6 +56,8 @@ def region_facts(region: Region) -> list[str]:
         parts.append(f"{graphs['programmatic']} of their edges start a kernel before the one it waits for has ended")
         if graphs["refused"]:
             parts.append(f"{graphs['refused']} CUDA graphs could not be made with such edges: {graphs['error']}")
+        if graphs["given_up"]:
+            parts.append(f"{graphs['given_up']} CUDA graphs were given up for those of other shapes")
         if graphs["failures"]:
             parts.append(f"{graphs['failures']} CUDA graphs could not be made: {graphs['error']}")
     if region.executables > 1:

@@ -1,0 +1,124 @@
+// Prints which executables of a region have CUDA graphs as they run, with a driver that only keeps books.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "cuda_graph.h"
+
+namespace tf_stitch {
+
+struct CUgraph_st {};
+struct CUgraphExec_st {};
+
+namespace {
+
+int live = 0;  // instances
+int made = 0;
+bool can_make = true;
+
+CudaDriver FakeDriver() {
+  CudaDriver driver{};
+  driver.loaded = true;
+  driver.CtxGetCurrent = [](CUcontext* context) { return *context = nullptr, 0; };
+  driver.CtxPushCurrent = [](CUcontext) { return 0; };
+  driver.CtxPopCurrent = [](CUcontext*) { return 0; };
+  driver.StreamCreate = [](CUstream*, unsigned) { return 0; };
+  driver.StreamDestroy = [](CUstream) { return 0; };
+  driver.GraphCreate = [](CUgraph* graph, unsigned) { return *graph = new CUgraph_st, 0; };
+  driver.GraphDestroy = [](CUgraph graph) { return delete graph, 0; };
+  driver.GraphAddKernelNode = [](CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const KernelNodeParams*) {
+    return 0;
+  };
+  driver.GraphAddDependencies = [](CUgraph, const CUgraphNode*, const CUgraphNode*, std::size_t) { return 0; };
+  driver.GraphInstantiate = [](CUgraphExec* exec, CUgraph, unsigned long long) {
+    if (!can_make) return 1;
+    ++live, ++made;
+    return *exec = new CUgraphExec_st, 0;
+  };
+  driver.GraphExecDestroy = [](CUgraphExec exec) { return --live, delete exec, 0; };
+  driver.GraphLaunch = [](CUgraphExec, CUstream) { return 0; };
+  return driver;
+}
+
+CudaDriver fake = FakeDriver();
+CUcontext context = reinterpret_cast<CUcontext>(&fake);
+
+struct Region {
+  GraphCounters counters;
+  GraphPlaces places;
+  std::vector<std::unique_ptr<Executable>> lengths;
+
+  explicit Region(int count) {
+    for (int i = 0; i < count; ++i) {
+      auto executable = std::make_unique<Executable>();
+      executable->steps.assign(3, GpuLaunch{});
+      executable->after.resize(3);
+      executable->graph = std::make_shared<StepGraph>(&counters, &places);
+      lengths.push_back(std::move(executable));
+    }
+  }
+
+  // Whether it ran as a graph.
+  bool Run(int length) {
+    const Executable& executable = *lengths[length];
+    executable.WorkspaceBytes();
+    const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
+    return executable.graph->Wanted(executable.steps) &&
+           executable.graph->Launch(context, executable, Buffers{}, nullptr, record);
+  }
+
+  // Runs some of the lengths, each in its turn; prints which of them ran as graphs the last time.
+  void Rounds(const char* title, int begin, int end, int rounds) {
+    for (int i = 0; i < rounds - 1; ++i) {
+      for (int length = begin; length < end; ++length) Run(length);
+    }
+    std::printf("%s:", title);
+    for (int length = begin; length < end; ++length) {
+      if (Run(length)) std::printf(" %d", length);
+    }
+    std::printf(" | %d live, %d made, %d given up, %d failed\n", live, made, static_cast<int>(counters.given_up),
+                static_cast<int>(counters.failures));
+  }
+};
+
+void Run() {
+  {
+    Region region(50);
+    region.Rounds("three runs", 0, 50, 3);
+    region.Rounds("in turns", 0, 50, 100);
+    region.Rounds("others, not for long", 20, 23, 14);
+    region.Rounds("the first again", 0, 8, 1);
+    region.Rounds("others from now on", 20, 23, 17);
+    region.Rounds("all", 0, 50, 1);
+    region.Rounds("one", 40, 41, 16);
+    region.lengths.resize(4);
+    region.Rounds("others are dropped", 0, 4, 1);
+    can_make = false;
+    Region fails(10);
+    fails.Rounds("no graph can be made", 0, 10, 30);
+    can_make = true;
+    region.Rounds("after failures", 0, 4, 1);
+  }
+  std::printf("%d live\n", live);
+  SetGraphs(10, true);
+  Region first(9), second(9);
+  first.Rounds("a region", 0, 9, 20);
+  second.Rounds("what the process has left", 0, 9, 20);
+  second.Rounds("its own are replaced", 5, 7, 17);
+  Region third(1);
+  third.Rounds("nothing is left", 0, 1, 20);
+  first.lengths.clear();
+  third.Rounds("places of executables that are dropped", 0, 1, 1);
+}
+
+}  // namespace
+
+const CudaDriver& Cuda() { return fake; }
+
+std::string CudaError(const char* call, CUresult code) { return code == 0 ? "" : call; }
+
+std::size_t GemmWorkspaceBytes(std::int64_t) { return 0; }
+
+}  // namespace tf_stitch
+
+int main() { tf_stitch::Run(); }
