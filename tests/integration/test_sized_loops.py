@@ -149,7 +149,7 @@ def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
 def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path) -> None:
     """Without its loop in a region, which could not have gone back to the nodes that it replaced."""
     def function(x: Any) -> Any:
-        sums = tf.reduce_sum(tf.exp(tf.nn.softmax(tf.math.igamma(x, x))), 1)
+        sums = tf.reduce_sum(tf.exp(tf.nn.softmax(tf.sort(x))), 1)
         rows = tf.transpose(x, [1, 0, 2])
         return tf.scan(lambda a, row: tf.tanh(a + row), rows, initializer=tf.zeros_like(x[:, 0])), sums
 
