@@ -1,8 +1,8 @@
 """Sizes read where they are known first: from the graph's arguments.
 
 A random op that asks for the shape of what it is drawn for (dropout) waits for the work before it, and the work after
-it waits for the random op: no region can hold both. Where every such size is provably an argument's, an op that stays
-TensorFlow's reads it from that argument; then nothing but the arguments is before it."""
+it waits for the random op: no region can hold both. So it is with a Reshape to the shape of another tensor, for the
+Shape is in no region. Where every such size is provably an argument's, it is read from that argument."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _INT32 = AttrValue(type=DT_INT32)
 
 def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
                    preserved: frozenset[str]) -> ImportedGraph:
-    """Imports a graph, as import_graph, whose ops that stay TensorFlow's have first been made to read sizes from
-    arguments, in place, where they would wait for work to be told. Whom the arithmetic of sizes was made to wait for
-    is waited for still. Branches and loops, where a size may tell an op when it is dead, are left alone.
+    """Imports a graph, as import_graph, whose nodes have first been made to read sizes from arguments, or from what
+    else is there before any region, in place, where they would wait for work to be told. Whom the arithmetic of sizes
+    was made to wait for is waited for still. Branches and loops, where a size may tell an op when it is dead, are left
+    alone.
 
     Args:
         preserved: names of nodes that must exist afterwards.
