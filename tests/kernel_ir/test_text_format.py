@@ -14,6 +14,7 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
 from tf_stitch.kernel_ir.index import Var, constant, var
@@ -99,3 +100,7 @@ def test_expressions() -> None:
 def test_constants_are_cut_short() -> None:
     table = k.Buffer("t", F32, 100, k.Mode.READ, tuple(map(float, range(100))))
     assert "  read t: float32[100] = [0, 1, 2, 3, 4, 5, 6, 7, ...]\n" in format_program(k.Program((table,), 1, 1, ()))
+
+
+def test_a_size_that_changes_is_told_by_its_name() -> None:
+    assert format_expr(k.Literal(size("n", 20, 4) * 2, DType.I32)) == "n/4*8:int32"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 
@@ -32,7 +33,7 @@ def format_expr(expr: k.Expr) -> str:
     """An expression on one line."""
     match expr:
         case k.Literal(value, dtype):
-            return f"{str(value).lower() if isinstance(value, bool) else f'{value:g}'}:{dtype.value}"
+            return f"{_number(value)}:{dtype.value}"
         case k.Local(name):
             return name
         case k.FromIndex(index, dtype):
@@ -131,6 +132,13 @@ def _simple(stmt: k.Stmt) -> str:
             return f"// {_one_line(text)}"
         case _:
             raise TypeError(f"{type(stmt).__name__} has no text")
+
+
+def _number(value: float) -> str:
+    """A size that changes by its polynomial."""
+    if isinstance(value, bool | Size):
+        return str(value).lower()
+    return f"{value:g}"
 
 
 def _values(buffer: k.Buffer) -> str:
