@@ -84,3 +84,27 @@ def test_special_values(kind: OpKind, dtype: type[np.floating]) -> None:
     np.testing.assert_allclose(got[finite], want[finite], rtol=2e-6, atol=2e-45)
     zeros = want == 0
     np.testing.assert_array_equal(got[zeros], 0)
+
+
+def cast(x: Array, dtype: DType) -> Array:
+    graph = region("cast", [B.cast(B.input("x:0", DType.of(x.dtype), x.shape), dtype)])
+    return run_host(graph, compiled(graph, CPU), {"x:0": x})["o0"]
+
+
+def test_every_half_is_read_as_it_is() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    got, want = cast(x, DType.F32), x.astype(np.float32)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+def test_floats_are_rounded_to_the_nearest_half() -> None:
+    every = np.arange(0, 1 << 32, STRIDE, np.uint64).astype(np.uint32)
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+    between = np.concatenate([halves, halves + 0x1000, halves + 0xFFF, halves + 0x1001])  # ties, and beside them
+    x = np.concatenate([every, between]).astype(np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        want = x.astype(np.float16)
+    got = cast(x, DType.F16)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

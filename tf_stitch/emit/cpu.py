@@ -6,12 +6,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
@@ -57,7 +55,6 @@ class _Invariants:
 
 
 class _Cpu(CFamily):
-    storage: ClassVar[Mapping[DType, str]] = {**CFamily.storage, DType.F16: "_Float16"}
     index_type = "int64_t"
 
     def __init__(self, program: k.Program) -> None:

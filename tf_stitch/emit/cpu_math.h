@@ -198,8 +198,24 @@ static inline int32_t tfs_bits(float x) {
 #define tfs_ifloor_div(x, y) (tfs_idiv(x, y) - (tfs_imod(x, y) != 0 && ((x) < 0) != ((y) < 0)))
 #define tfs_ifloor_mod(x, y) (tfs_imod(x, y) + (tfs_imod(x, y) != 0 && ((x) < 0) != ((y) < 0) ? (y) : 0))
 
-static inline float tfs_from_half(_Float16 h) { return (float)h; }
-static inline _Float16 tfs_to_half(float f) { return (_Float16)f; }
+// Half precision by integer operations: GCC 12 makes no vectors of conversions of _Float16. Right also where TensorFlow
+// has subnormal floats flushed to zero: those of half precision are none of float32.
+static inline float tfs_from_half(uint16_t h) {
+  int32_t magnitude = h & 0x7fff;
+  int32_t tiny = tfs_bits_of((float)magnitude * 0x1p-24f);
+  int32_t usual = (magnitude << 13) + (magnitude >= 0x7c00 ? 224 << 23 : 112 << 23);  // infinity and NaN: largest exponent
+  return tfs_float_of((magnitude < 0x400 ? tiny : usual) | (int32_t)((uint32_t)(h & 0x8000) << 16));
+}
+// To the nearest, of two to the even one.
+static inline uint16_t tfs_to_half(float f) {
+  int32_t bits = tfs_bits_of(f), magnitude = bits & 0x7fffffff;
+  int32_t tiny = tfs_bits_of(tfs_float_of(magnitude) + 0.5f) - 0x3f000000;  // from 0.5 on floats are 2^-24 apart
+  int32_t usual = (magnitude - (112 << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  int32_t half = magnitude < 0x38800000 ? tiny : usual;
+  half = magnitude >= 0x47800000 ? 0x7c00 : half;
+  half = magnitude > 0x7f800000 ? 0x7e00 : half;
+  return (uint16_t)(half | ((bits >> 16) & 0x8000));
+}
 static inline float tfs_from_bfloat16(uint16_t h) { return tfs_float_of((int32_t)((uint32_t)h << 16)); }
 static inline uint16_t tfs_to_bfloat16(float f) {
   uint32_t bits = (uint32_t)tfs_bits_of(f);
