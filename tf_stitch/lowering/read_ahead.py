@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tf_stitch.ir.sizes import divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -90,7 +89,7 @@ class ReadAhead:
         """Threads beyond the row fetch nothing, or its end again where they read that (see RowLowering.columns)."""
         m = self._mapping
         chunk, chunks = self._chunk(item), self._cols // m.vector
-        if not divides(m.row_blocks * m.threads, chunks):
+        if not m.ends_with_row(self._cols):
             if m.row_blocks == 1:
                 wanted = k.both(wanted, k.InRange(chunk, 0, chunks))
             chunk = self._out.clamped("place", chunk, chunks)

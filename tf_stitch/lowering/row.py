@@ -177,14 +177,11 @@ class RowLowering:
             ahead: the row was fetched, and the next one is here.
         """
         m = self.mapping
-        per_pass = m.row_blocks * m.row_threads * m.vector
-        item = Var("item", m.items or ceil_div(self.domain.cols, per_pass))
+        item = Var("item", m.items or ceil_div(self.domain.cols, m.per_pass))
         kind = k.Loop.UNROLL if m.items else (k.Loop.SIMD if m.threads == 1 else k.Loop.SERIAL)
         chunk = self.chunk(var(item))
         chunks = self.domain.cols // m.vector
-        # Written out, the accesses are a number; that may serve rows of several lengths.
-        whole = m.items * per_pass == self.domain.cols if m.items else divides(per_pass, self.domain.cols)
-        inside: k.Expr | None = None if whole else k.InRange(chunk, 0, chunks)
+        inside: k.Expr | None = None if m.ends_with_row(self.domain.cols) else k.InRange(chunk, 0, chunks)
         branches = m.row_blocks == 1
         if inside is not None and not branches and m.items > 1:  # written out, only the last one has to ask
             inside = k.Apply(OpKind.OR, (k.InRange(var(item), 0, m.items - 1), inside), DType.BOOL)

@@ -76,10 +76,18 @@ std::string FindChain(CUgraph graph, Chain* chain) {
   return "";
 }
 
+std::string Read(CUgraphNode recorded, KernelNodeParams* params) {
+  return CudaError("cuGraphKernelNodeGetParams", Cuda().GraphKernelNodeGetParams(recorded, params));
+}
+
+std::string Read(CUgraphNode recorded, MemsetNodeParams* params, CUcontext* context) {
+  Cuda().CtxGetCurrent(context);
+  return CudaError("cuGraphMemsetNodeGetParams", Cuda().GraphMemsetNodeGetParams(recorded, params));
+}
+
 std::string CopyKernel(CUgraph graph, CUgraphNode recorded, CUgraphNode* node) {
   KernelNodeParams params{};
-  std::string error =
-      CudaError("cuGraphKernelNodeGetParams", Cuda().GraphKernelNodeGetParams(recorded, &params));
+  std::string error = Read(recorded, &params);
   if (error.empty()) {
     error = CudaError("cuGraphAddKernelNode", Cuda().GraphAddKernelNode(node, graph, nullptr, 0, &params));
   }
@@ -90,9 +98,7 @@ std::string CopyKernel(CUgraph graph, CUgraphNode recorded, CUgraphNode* node) {
 std::string CopyMemset(CUgraph graph, CUgraphNode recorded, CUgraphNode* node) {
   MemsetNodeParams params{};
   CUcontext context = nullptr;
-  Cuda().CtxGetCurrent(&context);
-  const std::string error =
-      CudaError("cuGraphMemsetNodeGetParams", Cuda().GraphMemsetNodeGetParams(recorded, &params));
+  const std::string error = Read(recorded, &params, &context);
   if (!error.empty()) return error;
   return CudaError("cuGraphAddMemsetNode",
                    Cuda().GraphAddMemsetNode(node, graph, nullptr, 0, &params, context));
@@ -101,16 +107,13 @@ std::string CopyMemset(CUgraph graph, CUgraphNode recorded, CUgraphNode* node) {
 std::string UpdateNode(CUgraphExec exec, CUgraphNode node, CUgraphNode recorded, int type) {
   if (type == kNodeIsKernel) {
     KernelNodeParams params{};
-    const std::string error =
-        CudaError("cuGraphKernelNodeGetParams", Cuda().GraphKernelNodeGetParams(recorded, &params));
+    const std::string error = Read(recorded, &params);
     if (!error.empty()) return error;
     return CudaError("cuGraphExecKernelNodeSetParams", Cuda().GraphExecKernelNodeSetParams(exec, node, &params));
   }
   MemsetNodeParams params{};
   CUcontext context = nullptr;
-  Cuda().CtxGetCurrent(&context);
-  const std::string error =
-      CudaError("cuGraphMemsetNodeGetParams", Cuda().GraphMemsetNodeGetParams(recorded, &params));
+  const std::string error = Read(recorded, &params, &context);
   if (!error.empty()) return error;
   return CudaError("cuGraphExecMemsetNodeSetParams",
                    Cuda().GraphExecMemsetNodeSetParams(exec, node, &params, context));

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.sizes import divides
 from tf_stitch.planning.stitch_plan import Pattern
 
 
@@ -78,6 +79,16 @@ class ThreadMapping:
     def waves(self) -> int:
         """Rows that a group of row_threads threads handles in turn."""
         return max(1, self.rows_per_block * self.row_threads // self.threads)
+
+    @property
+    def per_pass(self) -> int:
+        """Elements of a row that its threads take in one access each."""
+        return self.row_blocks * self.row_threads * self.vector
+
+    def ends_with_row(self, cols: int) -> bool:
+        """Whether accesses end where a row of `cols` elements does, whatever its sizes are. Written out they are a
+        number, which may serve rows of several lengths."""
+        return self.items * self.per_pass == cols if self.items else divides(self.per_pass, cols)
 
 
 @dataclass(frozen=True)
