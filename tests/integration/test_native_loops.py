@@ -57,7 +57,9 @@ def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
 def of_graph(before: Lowered, config: StitchConfig | None = None) -> native_loops.NativeLoops:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
-        hoisted = hoist(before.graph_def, types_of_graph(graph), before.preserved)
+        types_of = types_of_graph(graph)
+        hoisted = hoist(before.graph_def, types_of, before.preserved,
+                        lambda: import_graph(before.graph_def, types_of, ALL))
         imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
         loops = native_loops.native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
                              Controls(config or StitchConfig()))

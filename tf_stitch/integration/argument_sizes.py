@@ -43,9 +43,8 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
     """
     imported = import_graph(graph_def, types_of, library_on, own)
     outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
-    waiting = _waiting(imported)
-    late = {name for name in outside & waiting - _held(imported) if imported.nodes[name].weight == 0}
-    sizes = _Sizes(imported, types_of, _sources(imported, outside - waiting))
+    late = {name for name in outside & _waiting(imported) - _held(imported) if imported.nodes[name].weight == 0}
+    sizes = ArgumentSizes(imported, types_of, outside)
     changes = [(node, index, again) for node in graph_def.node
                if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
@@ -103,23 +102,29 @@ def _sources(imported: ImportedGraph, first: set[str]) -> dict[Dim, _Source]:
     return found
 
 
-class _Sizes:
-    """New nodes that read sizes from arguments; each vector once on each device."""
+class ArgumentSizes:
+    """New nodes that read sizes from arguments; each vector once on each device. `types` are those of `new`.
 
-    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source]) -> None:
-        self._imported, self._types_of, self._sources = imported, types_of, sources
+    Args:
+        outside: nodes of no branch or loop.
+    """
+
+    def __init__(self, imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> None:
+        self._imported, self._types_of = imported, types_of
+        self._sources = _sources(imported, outside - _waiting(imported))
         self._made: dict[tuple[object, ...], str] = {}
         self._numbers = itertools.count()
         self.new: list[NodeDef] = []
         self.types: dict[str, list[OutputType]] = {}
 
     def again(self, tensor: str, device: str) -> str | None:
-        """A new node's tensor of the same sizes, int32, on a device; None if sources do not tell all of them."""
+        """A new node that gives the same sizes, int32, on a device; None if sources do not tell all of them."""
         sizes = self._imported.statics.get(tensor)
+        if sizes is None or sizes.ndim > 1 or not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
+            return None
         name, _, index = tensor.rpartition(":")
         output = self._types_of(name)[int(index)]
-        if sizes is None or output[0] != DT_INT32 or sizes.ndim > 1 or \
-                not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
+        if output[0] != DT_INT32:
             return None
         if is_fixed(sizes):
             return self._constant(sizes, device)

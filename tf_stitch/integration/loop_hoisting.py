@@ -1,10 +1,10 @@
 """Takes out of loops what no iteration changes: values of variables, lengths and element shapes of lists, numbers of
-elements that are always the same. What a loop pushes again and again for its gradient's loop (a weight, mostly) goes
-there as it is, without the list."""
+elements that are always the same, sizes of the graph's arguments. What a loop pushes again and again for its gradient's
+loop (a weight, or the shape of what is broadcast) goes there as it is, without the list."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -12,10 +12,12 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
-from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of, topological
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
+from tf_stitch.integration.argument_sizes import ArgumentSizes
+from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cells import cells, constant, number_in, take_cell
 from tf_stitch.integration.pruning import prune
@@ -32,11 +34,13 @@ class Hoisted:
     types_of: TypesOf
 
 
-def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> Hoisted:
+def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], imported: Callable[[], ImportedGraph]
+          ) -> Hoisted:
     """The graph with such things outside of its loops, as far as a loop's structure is understood.
 
     Args:
         preserved: names of nodes that must exist afterwards.
+        imported: imports the graph; asked for where loops push sizes.
     """
     after = GraphDef()
     after.CopyFrom(graph_def)
@@ -46,6 +50,9 @@ def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> 
         hoister.take_out(frame)
         hoister.take_cells(frame)
         hoister.take_places(frame)
+    pushed = {frame.name: found for frame in frames if (found := hoister.pushed_sizes(frame))}
+    if pushed:
+        hoister.take_sizes([frame for frame in frames if frame.name in pushed], imported())
     hoister.add_new()
     frames = _frames(after, preserved)
     pushes = _Pushes(after, frames)
@@ -117,6 +124,29 @@ class _Hoister:
                 self._new.append(number)
                 self._set_types(number, [(DT_INT32, ())])
                 node.input[1] = self.brought_in(f"{number.name}:0", f"{number.name}/tfs_enter", enter)
+
+    def pushed_sizes(self, frame: LoopFrame) -> dict[str, str]:
+        """Node that pushes whole numbers which the loop computes -> their tensor."""
+        variables = LoopVariables(frame)
+        computed = {node.name: variables.seen_through(node.input[1]) for node in frame.of(("TensorListPushBack",))
+                    if variables.from_outside(node.input[1]) is None}
+        return {name: t for name, t in computed.items()
+                if self.types(producer_of(t))[int(t.rpartition(":")[2])][0] == DT_INT32}
+
+    def take_sizes(self, frames: Iterable[LoopFrame], imported: ImportedGraph) -> None:
+        """Has such numbers come from outside where arguments tell them. Loops in branches or other loops stay."""
+        contexts = control_contexts(imported, frame_names(self._graph_def))
+        sizes = ArgumentSizes(imported, self._types_of, {name for name, context in contexts.items() if not context})
+        for frame in frames:
+            enter = frame.of(ENTERS)[0]
+            if contexts[enter.name] != {("frame", frame.name)}:
+                continue
+            defs = {node.name: node for node in frame.nodes}
+            for name, tensor in self.pushed_sizes(frame).items():
+                if (again := sizes.again(tensor, enter.device)) is not None:
+                    self._new_types |= sizes.types
+                    defs[name].input[1] = self.brought_in(f"{again}:0", f"{name}/tfs_sizes", enter)
+        self._new += sizes.new
 
     def _set_types(self, node: NodeDef, types: Sequence[OutputType]) -> None:
         self._new_types[node.name] = list(types)

@@ -8,6 +8,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Products, Scope
 from tf_stitch.integration.controls import Controls
@@ -116,9 +117,11 @@ def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold:
 def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls) -> LoopsDone:
     """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
     TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
-    hoisted = hoist(done.graph_def, done.types_of, preserved)
-    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
-                            legalizations(done.sized))
+    def imported_as(graph_def: GraphDef, types_of: TypesOf) -> ImportedGraph:
+        return import_graph(graph_def, types_of, dict.fromkeys(library_on, Products.ALL), legalizations(done.sized))
+
+    hoisted = hoist(done.graph_def, done.types_of, preserved, lambda: imported_as(done.graph_def, done.types_of))
+    imported = imported_as(hoisted.graph_def, hoisted.types_of)
     found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
     before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
     entries = [entry for entry in done.entries if entry.reason is None]

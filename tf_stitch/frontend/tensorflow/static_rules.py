@@ -51,7 +51,7 @@ def _rank(ctx: NodeContext) -> list[StaticValue | None]:
     return [None if shape is None else as_static(len(shape))]
 
 
-@static_rule("Identity", "Snapshot", "StopGradient", "PreventGradient")
+@static_rule("Identity", "Snapshot", "StopGradient", "PreventGradient", "Enter")
 def _identity(ctx: NodeContext) -> list[StaticValue | None]:
     return [ctx.static(0)]
 
