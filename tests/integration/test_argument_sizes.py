@@ -14,6 +14,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS
 from tf_stitch.integration.argument_sizes import import_resized
+from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.rewriter import GraphRewriter
 
 SPEC = tf.TensorSpec([None, 4])
@@ -40,14 +41,14 @@ class Resized:
         self.after = GraphDef()
         self.after.CopyFrom(self.before)
         self.preserved = preserved
-        self.imported = import_resized(self.after, types_of_graph(graph), NO_PRODUCTS, {}, preserved)
+        self.imported = import_resized(self.after, types_of_graph(graph), NO_PRODUCTS, {}, preserved).imported
 
     @property
     def changed(self) -> bool:
         return self.before != self.after
 
     def regions(self) -> int:
-        rewriter = GraphRewriter(self.after, self.imported, self.preserved, 1, {"CPU": CPU.profile})
+        rewriter = GraphRewriter(self.after, Imports(self.imported, self.imported), self.preserved, 1, {"CPU": CPU.profile})
         return len(rewriter.find().regions)
 
     def run(self, graph_def: GraphDef, *arrays: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.integration.original_nodes import original_nodes
 from tf_stitch.integration.private_tensors import TORN
+from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.rewriter import GraphRewriter, Rewrite
 
 NORMS = ("FusedBatchNormV3", "FusedBatchNormGradV3")
@@ -54,7 +55,7 @@ def rewritten(function: Any, device: str, skip: tuple[str, ...] = ()) -> tuple[R
     """What is found, the graph's nodes by name, and the imported graph."""
     graph_def, imported = traced(function, device)
     why_not: Callable[[str], str | None] = lambda name: "skipped" if imported.nodes[name].op in skip else None  # noqa: E731
-    found = GraphRewriter(graph_def, imported, frozenset(), 1, {"CPU": CPU.profile, "GPU": H200.profile},
+    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1, {"CPU": CPU.profile, "GPU": H200.profile},
                           why_not=why_not).find()
     return found, {n.name: n for n in graph_def.node}, imported
 
@@ -101,7 +102,7 @@ def test_a_gradient_by_itself_runs_again_without_the_norm() -> None:
 def test_a_norm_whose_results_are_fetched_stays() -> None:
     graph_def, imported = traced(step(lambda y: y), "GPU")
     names = {n.op: n.name for n in graph_def.node}
-    found = GraphRewriter(graph_def, imported, frozenset({names[NORMS[0]]}), 1,
+    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset({names[NORMS[0]]}), 1,
                           {"CPU": CPU.profile, "GPU": H200.profile}).find()
     assert "somebody asks for it" in found.left_out[names[NORMS[0]]]
     assert found.left_out[names[NORMS[1]]] == TORN

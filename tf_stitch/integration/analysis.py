@@ -13,9 +13,9 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.build_entries import Place, build_entries
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.equal_sizes import import_equal
 from tf_stitch.integration.libraries import SCOPES
 from tf_stitch.integration.loops import LoopWays, do_loops
 from tf_stitch.integration.loose_constants import loosen_constants
@@ -68,8 +68,9 @@ class Analysis:
                          self._controls)
         graph_def = loops.graph_def
         loosen_constants(graph_def)
-        imported = import_resized(graph_def, loops.types_of, library_on, legalizations(loops.sized), preserved)
-        found = GraphRewriter(graph_def, imported, preserved, self._config.min_region,
+        imports = import_equal(graph_def, loops.types_of, library_on, legalizations(loops.sized), preserved)
+        imported = imports.imported
+        found = GraphRewriter(graph_def, imports, preserved, self._config.min_region,
                               {device: self._device.profile}, why_not=self._controls.why_not,
                               library_on=library_on).find()
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from tensorflow import int32, make_tensor_proto
@@ -23,6 +24,7 @@ from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.frontend.tensorflow.size_names import factors, is_joined, parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
@@ -31,8 +33,16 @@ from tf_stitch.ir.types import Dim, Symbol
 _INT32 = AttrValue(type=DT_INT32)
 
 
+@dataclass(frozen=True)
+class Resized:
+    """An imported graph, and the types of its nodes."""
+
+    imported: ImportedGraph
+    types_of: TypesOf
+
+
 def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
-                   preserved: frozenset[str]) -> ImportedGraph:
+                   preserved: frozenset[str]) -> Resized:
     """Imports a graph, as import_graph, whose nodes have first been made to read sizes from arguments, or from what
     else is there before any region, in place, where they would wait for work to be told. Whom the arithmetic of sizes
     was made to wait for is waited for still. Branches and loops, where a size may tell an op when it is dead, are left
@@ -42,7 +52,7 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
         preserved: names of nodes that must exist afterwards.
     """
     imported = import_graph(graph_def, types_of, library_on, own)
-    outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
+    outside = outer_nodes(graph_def, imported)
     late = {name for name in outside & _waiting(imported) - _held(imported) if imported.nodes[name].weight == 0}
     sizes = ArgumentSizes(imported, types_of, outside)
     changes = [(node, index, again) for node in graph_def.node
@@ -50,14 +60,23 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
                if (again := sizes.again(canonical_tensor(edge), node.device)) is not None]
     if not changes:
-        return imported
+        return Resized(imported, types_of)
     before = GraphDef()
     before.CopyFrom(graph_def)
     for node, index, again in changes:
         node.input[index] = again
     graph_def.node.extend(sizes.new)
     prune(graph_def, before, preserved)
-    return import_graph(graph_def, lambda name: sizes.types.get(name) or types_of(name), library_on, own)
+
+    def types(name: str) -> list[OutputType]:
+        return sizes.types.get(name) or types_of(name)
+
+    return Resized(import_graph(graph_def, types, library_on, own), types)
+
+
+def outer_nodes(graph_def: GraphDef, imported: ImportedGraph) -> set[str]:
+    """Nodes of no branch or loop."""
+    return {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
 
 
 def _waiting(imported: ImportedGraph) -> set[str]:
@@ -82,7 +101,7 @@ def _held(imported: ImportedGraph) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """A size of a tensor that waits for no region."""
 
     tensor: str
@@ -90,15 +109,20 @@ class _Source:
     axis: int
 
 
-def _sources(imported: ImportedGraph, first: set[str]) -> dict[Dim, _Source]:
-    """Symbol -> which of the nodes that come first has it: an argument, if one has."""
-    found: dict[Dim, _Source] = {}
+def sources(imported: ImportedGraph, outside: set[str]) -> dict[Symbol, Source]:
+    """Symbol -> which of the nodes that wait for no region has it: an argument, if one has.
+
+    Args:
+        outside: nodes of no branch or loop.
+    """
+    found: dict[Symbol, Source] = {}
+    first = outside - _waiting(imported)
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
         for index, value in enumerate(node.outputs):
             for axis, dim in enumerate(() if value is None else value.type.shape):
                 if value is not None and isinstance(dim, Symbol):
-                    found.setdefault(dim, _Source(f"{node.name}:{index}", value.type.rank, axis))
+                    found.setdefault(dim, Source(f"{node.name}:{index}", value.type.rank, axis))
     return found
 
 
@@ -111,7 +135,7 @@ class ArgumentSizes:
 
     def __init__(self, imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> None:
         self._imported, self._types_of = imported, types_of
-        self._sources = _sources(imported, outside - _waiting(imported))
+        self._sources = sources(imported, outside)
         self._made: dict[tuple[object, ...], str] = {}
         self._numbers = itertools.count()
         self.new: list[NodeDef] = []
@@ -120,7 +144,7 @@ class ArgumentSizes:
     def again(self, tensor: str, device: str) -> str | None:
         """A new node that gives the same sizes, int32, on a device; None if sources do not tell all of them."""
         sizes = self._imported.statics.get(tensor)
-        if sizes is None or sizes.ndim > 1 or not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
+        if sizes is None or sizes.ndim > 1 or not all(map(self._is_told, sizes.flat)):
             return None
         name, _, index = tensor.rpartition(":")
         output = self._types_of(name)[int(index)]
@@ -128,21 +152,42 @@ class ArgumentSizes:
             return None
         if is_fixed(sizes):
             return self._constant(sizes, device)
-        parts = [self._constant(np.array(e), device) if isinstance(e, int) else self._size(e) for e in sizes.flat]
+        parts = [self._size(e, device) for e in sizes.flat]
         if sizes.ndim == 0:
             return parts[0]
         return self._node("Pack", parts, device, [output], N=AttrValue(i=len(parts)), T=_INT32,
                           axis=AttrValue(i=0))  # fmt: skip
 
-    def _size(self, symbol: Symbol) -> str:
-        """Where its source is: only the shape of that goes elsewhere."""
-        source = self._sources[symbol]
+    def _is_told(self, size: Dim | None) -> bool:
+        return isinstance(size, int) or (
+            size is not None and (size in self._sources or all(p in self._sources for p in parts(size))))
+
+    def _size(self, size: Dim, device: str) -> str:
+        """Of a source where that is: only the shape of it goes elsewhere."""
+        if isinstance(size, int):
+            return self._constant(np.array(size), device)
+        if size in self._sources:
+            return self._read(self._sources[size])
+        if is_joined(size):
+            lines = [self._line(self._size(part, device), device) for part in sorted(parts(size), key=str)]
+            line = reduce(lambda a, b: self._node("BroadcastArgs", [a, b], device, [(DT_INT32, (1,))], T=_INT32), lines)
+            return self._element(line, 0, device)
+        numbers = [self._size(factor, device) for factor in factors(size)]
+        return reduce(lambda a, b: self._node("Mul", [a, b], device, [(DT_INT32, ())], T=_INT32), numbers)
+
+    def _line(self, scalar: str, device: str) -> str:
+        return self._node("Pack", [scalar], device, [(DT_INT32, (1,))], N=AttrValue(i=1), T=_INT32, axis=AttrValue(i=0))
+
+    def _read(self, source: Source) -> str:
         name, _, index = source.tensor.rpartition(":")
         device = self._imported.nodes[name].device
         shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
                            T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        first, end, one = (self._constant(np.array([n]), device) for n in (source.axis, source.axis + 1, 1))
-        return self._node("StridedSlice", [shape, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
+        return self._element(shape, source.axis, device)
+
+    def _element(self, vector: str, index: int, device: str) -> str:
+        first, end, one = (self._constant(np.array([n]), device) for n in (index, index + 1, 1))
+        return self._node("StridedSlice", [vector, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
                           shrink_axis_mask=AttrValue(i=1))  # fmt: skip
 
     def _constant(self, value: StaticValue, device: str) -> str:

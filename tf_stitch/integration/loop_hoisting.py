@@ -16,7 +16,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonica
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
-from tf_stitch.integration.argument_sizes import ArgumentSizes
+from tf_stitch.integration.argument_sizes import ArgumentSizes, outer_nodes
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cells import cells, constant, number_in, take_cell
@@ -136,7 +136,7 @@ class _Hoister:
     def take_sizes(self, frames: Iterable[LoopFrame], imported: ImportedGraph) -> None:
         """Has such numbers come from outside where arguments tell them. Loops in branches or other loops stay."""
         contexts = control_contexts(imported, frame_names(self._graph_def))
-        sizes = ArgumentSizes(imported, self._types_of, {name for name, context in contexts.items() if not context})
+        sizes = ArgumentSizes(imported, self._types_of, outer_nodes(self._graph_def, imported))
         for frame in frames:
             enter = frame.of(ENTERS)[0]
             if contexts[enter.name] != {("frame", frame.name)}:

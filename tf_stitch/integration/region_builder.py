@@ -169,7 +169,7 @@ class RegionBuilder:
     def text(self, graph: TensorGraph) -> str:
         """Text equal for graphs that may share kernels: of equal structure, and of equal names where templates are
         forced by names."""
-        return format_graph(TensorGraph("", graph.outputs)) if self._config.templates else anonymous_text(graph)
+        return format_graph(replace(graph, name="")) if self._config.templates else anonymous_text(graph)
 
     def for_numbers(self, place: PlacedRegion, graph: TensorGraph) -> tuple[Built, bool]:
         """An executable for a graph without symbols, and whether one of its equals had it (F13)."""

@@ -4,7 +4,7 @@ their first read to their last write."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
@@ -29,6 +29,7 @@ class RegionGraph:
         inputs: TensorFlow tensor names behind the graph's inputs.
         outputs: TensorFlow tensor name -> number of the graph's output that holds its value.
         handles: tensor names of the resource handles behind the variables.
+        assumes: sizes of two names are taken to be equal (see equal_sizes); inputs show whether they are.
     """
 
     graph: TensorGraph
@@ -36,6 +37,7 @@ class RegionGraph:
     inputs: tuple[str, ...]
     handles: tuple[str, ...]
     outputs: dict[str, int]
+    assumes: bool = False
 
     @property
     def input_keys(self) -> tuple[str, ...]:
@@ -66,17 +68,19 @@ def output_key(number: int) -> str:
     return f"o{number}"
 
 
-def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str]) -> RegionGraph:
+def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str], witnesses: Sequence[str] = ()
+               ) -> RegionGraph:
     """The region of `members`.
 
     Args:
         members: TensorFlow nodes in topological order.
         wanted: tensor names that the region has to deliver.
+        witnesses: tensors that show whether assumed sizes are equal: inputs in any case.
 
     Raises:
         UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
     """
-    return _Cutter(imported, members).cut(wanted)
+    return _Cutter(imported, members).cut(wanted, witnesses)
 
 
 class _Cutter:
@@ -92,7 +96,7 @@ class _Cutter:
         # Handles by the names they have here: in a loop or a branch the tensor that made one may not be read.
         self._handles = {imported.handles.get(t, t): t for m in members for t in imported.nodes[m].inputs}
 
-    def cut(self, wanted: Sequence[str]) -> RegionGraph:
+    def cut(self, wanted: Sequence[str], witnesses: Sequence[str]) -> RegionGraph:
         for name in self._members:
             self._node(self._imported.nodes[name])
         outputs: list[tuple[str, Node]] = []
@@ -107,9 +111,19 @@ class _Cutter:
             outputs.append((variable.attrs.handle, Builder(value.loc).assign(variable.attrs.handle, value)))
         graph = EliminateCommonSubexpressions().run(TensorGraph(self._members[-1], outputs)).graph
         used = set(graph.inputs())
-        self._check(graph)
-        return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
-                         {h: self._handles[h] for h, n in self._variables.items() if n in used})
+        if not used:
+            raise UnsupportedError("reads nothing from outside")
+        for tensor in witnesses:
+            value = self._imported.value(tensor)
+            assert value is not None  # see equal_sizes
+            if self._input(tensor, value) not in used:
+                graph.unread.append(self._inputs[tensor])
+        used.update(graph.unread)
+        for name, node in unbound_symbols(graph).items():
+            raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
+        region = _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
+                           {h: self._handles[h] for h, n in self._variables.items() if n in used})
+        return replace(region, assumes=bool(witnesses))
 
     def _node(self, node: ImportedNode) -> None:
         """Rebuilds what one TensorFlow node computes; its variable reads see the region's earlier writes."""
@@ -168,12 +182,6 @@ class _Cutter:
             self._inputs[tensor] = Builder(node.loc).input(tensor, node.type.dtype, node.type.shape)
         return self._inputs[tensor]
 
-    def _check(self, graph: TensorGraph) -> None:
-        if not graph.inputs():
-            raise UnsupportedError("reads nothing from outside")
-        for name, node in unbound_symbols(graph).items():
-            raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
-
 
 def _is_small_constant(node: Node) -> bool:
     """Constants (and what is broadcast from one) are copied into the region."""
@@ -202,5 +210,6 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
     outputs = {key: number.setdefault(new[n], len(number)) for key, n in graph.outputs if key not in names}
     delivered = [(output_key(i), n) for n, i in number.items()]
     assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
-    return RegionGraph(TensorGraph(graph.name, delivered + assigned), members, tuple(tensors), tuple(handles.values()),
-                       outputs)
+    unread = [new[n] for n in graph.unread]
+    return RegionGraph(TensorGraph(graph.name, delivered + assigned, unread), members, tuple(tensors),
+                       tuple(handles.values()), outputs)

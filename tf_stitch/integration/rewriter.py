@@ -14,14 +14,15 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, Imported
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
+from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
+from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.integration.rewired_graph import rewired_graph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.types import Symbol
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
@@ -55,6 +56,7 @@ class GraphRewriter:
     """Finds regions in an imported graph and replaces them.
 
     Args:
+        imports: the graph, imported.
         preserved: names of nodes that must exist afterwards.
         profiles: of the devices, by which regions are merged.
         allow_state: whether regions may update variables.
@@ -63,11 +65,13 @@ class GraphRewriter:
             that those need.
     """
 
-    def __init__(self, graph_def: GraphDef, imported: ImportedGraph, preserved: frozenset[str], min_weight: int,
+    def __init__(self, graph_def: GraphDef, imports: Imports, preserved: frozenset[str], min_weight: int,
                  profiles: Profiles,
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
                  library_on: Scope = NO_PRODUCTS) -> None:
+        imported = imports.imported
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
+        self._imports = imports
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
         self._fetched = frozenset[str]() if is_function else preserved
@@ -125,8 +129,25 @@ class GraphRewriter:
     def _cut(self, members: tuple[str, ...]) -> RegionGraph:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""
         if members not in self._cuts:
-            self._cuts[members] = cut_region(self._imported, members, self._wanted(members))
+            self._cuts[members] = self._cut_surely(members) or cut_region(
+                self._imported, members, self._wanted(members), self._imports.equal.witnesses)
         return self._cuts[members]
+
+    def _cut_surely(self, members: tuple[str, ...]) -> RegionGraph | None:
+        """The region if it depends on no size being equal to another. So it has to be in a branch or loop.
+
+        Raises:
+            UnsupportedError: it does, in a branch or loop.
+        """
+        sure = self._imports.sure
+        if sure is self._imported or any(sure.nodes[m].reason is not None for m in members):
+            return None
+        try:
+            return cut_region(sure, members, self._wanted(members))
+        except UnsupportedError:
+            if self._contexts[members[0]]:
+                raise
+            return None
 
     def _without_torn(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
                       ) -> list[RegionGraph]:
@@ -176,6 +197,8 @@ class GraphRewriter:
         """Why no region may hold a node, or None."""
         if node.reason is not None or node.name in self._refused:
             return node.reason or self._refused[node.name]
+        if self._contexts[node.name] and self._imports.sure.nodes[node.name].reason is not None:
+            return self._imports.sure.nodes[node.name].reason
         if node.op == "Const":
             return "a constant, which regions copy or read"
         if not (node.outputs or node.writes):
@@ -210,8 +233,9 @@ class GraphRewriter:
 
     def _sized_by_data(self, node: ImportedNode) -> bool:
         operands = [self._imported.value(t) for t in node.inputs]
-        return any(isinstance(d, Symbol) and d.name in self._imported.data_sizes
-                   for v in (*node.outputs, *operands, *node.writes.values()) if v is not None for d in v.type.shape)
+        return any(part.name in self._imported.data_sizes
+                   for v in (*node.outputs, *operands, *node.writes.values()) if v is not None for d in v.type.shape
+                   for part in parts(d))
 
     def _read_belongs(self, node: ImportedNode) -> bool:
         """A read is worth a place in a region beside the update of its variable; and where regions are whole steps,
@@ -269,13 +293,18 @@ class GraphRewriter:
                     if value is None:  # see _without_torn
                         continue
                     wanted[tensor] = None
-                    owner = self._imported.owner.get(value)  # other regions ask for it by its first name
-                    if owner is not None and owner.rpartition(":")[0] in inside:
-                        wanted[owner] = None
+                    for owner in self._owners(tensor):  # other regions ask for it by its first name
+                        if owner.rpartition(":")[0] in inside:
+                            wanted[owner] = None
         for name in members:
             if name in self._fetched:
                 wanted.update(dict.fromkeys(f"{name}:{i}" for i in range(len(self._imported.nodes[name].outputs))))
         return list(wanted)
+
+    def _owners(self, tensor: str) -> list[str]:
+        """The first names of a tensor's value, with sizes taken to be equal and without."""
+        found = ((g, g.value(tensor)) for g in (self._imported, self._imports.sure))
+        return [g.owner[value] for g, value in found if value is not None and value in g.owner]
 
     def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
         """The graph with every region replaced; preserved nodes stay as identities of the region's results."""

@@ -22,10 +22,10 @@ from tf_stitch.errors import BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.controls import Controls
 from tf_stitch.integration.dump import Dump
+from tf_stitch.integration.equal_sizes import import_equal
 from tf_stitch.integration.feeds import cut_feeds
 from tf_stitch.integration.graph_hook import suspended
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
@@ -55,7 +55,12 @@ _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
 class _NoWayBack(Exception):
-    """A region with a loop of a length that is a size cannot run as the TensorFlow nodes that it replaced."""
+    """A region that takes sizes to be equal, or one with a loop of a length that is a size, cannot run as the TensorFlow
+    nodes that it replaced; what to do without."""
+
+    def __init__(self, assume: bool, fold: bool) -> None:
+        super().__init__()
+        self.assume, self.fold = assume, fold
 
 
 class Session:
@@ -91,16 +96,19 @@ class Session:
             return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
 
     def _rewrite(self, item: GraphItem) -> GraphDef | None:
-        try:
-            return self._rewritten(item, fold=True)
-        except _NoWayBack:
-            return self._rewritten(item, fold=False)
+        assume = fold = True
+        while True:
+            try:
+                return self._rewritten(item, assume, fold)
+            except _NoWayBack as other:
+                assume, fold = other.assume, other.fold
 
     @collector_paused()
-    def _rewritten(self, item: GraphItem, fold: bool) -> GraphDef | None:
+    def _rewritten(self, item: GraphItem, assume: bool, fold: bool) -> GraphDef | None:
         """As rewrite.
 
         Args:
+            assume: take sizes to be equal that are broadcast to each other.
             fold: take loops into regions whose length is a size.
         """
         start = time.perf_counter()
@@ -114,9 +122,12 @@ class Session:
         if loops.changed:
             item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
         loosen_constants(item.graph_def)
-        imported = import_resized(item.graph_def, item.output_types, library_on, legalizations(loops.sized),
-                                  item.preserved)
-        rewriter = GraphRewriter(item.graph_def, imported, item.preserved, self._config.min_region,
+        imports = import_equal(item.graph_def, item.output_types, library_on, legalizations(loops.sized),
+                               item.preserved)
+        if not assume:
+            imports = imports.without_assumptions
+        imported = imports.imported
+        rewriter = GraphRewriter(item.graph_def, imports, item.preserved, self._config.min_region,
                                  profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
                                  library_on)
         found = rewriter.find()
@@ -124,9 +135,12 @@ class Session:
         originals: dict[int, OriginalNodes | None] = {}
         for region in found.regions:  # before any of them is counted
             on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
-            originals[id(region)] = original_nodes(defs, imported, region, on_gpu, loops.sized)
+            originals[id(region)] = original_nodes(defs, imports.sure, region, on_gpu, loops.sized)
+            if originals[id(region)] is None and region.assumes:
+                raise _NoWayBack(assume=False, fold=fold)  # sizes may differ, and its IR cannot run then
             if originals[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
-                raise _NoWayBack  # a loop may turn out too long to be written out, and its IR cannot run as it is
+                # a loop may turn out too long to be written out, and its IR cannot run as it is
+                raise _NoWayBack(assume=assume, fold=False)
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         group = next(self._graphs)

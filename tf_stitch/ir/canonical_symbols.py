@@ -26,4 +26,4 @@ def with_canonical_symbols(graph: TensorGraph) -> TensorGraph:
         elif isinstance(attrs, oa.SliceAttrs):
             attrs = replace(attrs, sizes=renamed(attrs.sizes))
         new[node] = make_node(node.kind, [new[o] for o in node.operands], attrs, node.loc)
-    return TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs])
+    return TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs], [new[n] for n in graph.unread])

@@ -60,17 +60,19 @@ def make_node(kind: OpKind, operands: Iterable[Node] = (), attrs: Attrs | None =
 class TensorGraph:
     """A region: outputs (and the assigns among them) define what is computed.
 
-    `outputs` pairs a key (a TensorFlow tensor name, or a variable's handle for an assign) with its node.
+    `outputs` pairs a key (a TensorFlow tensor name, or a variable's handle for an assign) with its node. `unread` are
+    inputs that nothing is computed from: their sizes have to fit when the graph is bound.
     """
 
     name: str
     outputs: list[tuple[str, Node]] = field(default_factory=list)
+    unread: list[Node] = field(default_factory=list)
 
     def nodes(self) -> list[Node]:
         """Nodes that outputs need, operands before users, in an order that depends on the graph alone."""
         order: list[Node] = []
         state: dict[Node, bool] = {}
-        for _, root in self.outputs:
+        for root in (*(node for _, node in self.outputs), *self.unread):
             stack = [root]
             while stack:
                 node = stack[-1]

@@ -1,5 +1,6 @@
 """Sizes by the names they have elsewhere, where TensorFlow's inference calls them by new ones: of what is drawn at
-random for a tensor, and of the axes that a slice or a padding leaves as they are. By two names they seem to differ."""
+random for a tensor, of the axes that a slice or a padding leaves as they are, and of the axis that a reshape is left to
+find out. By two names they seem to differ."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.node_context import NodeContext, TensorSpec
+from tf_stitch.frontend.tensorflow.node_context import NodeContext, TensorSpec, is_fresh
+from tf_stitch.frontend.tensorflow.size_names import quotient
 from tf_stitch.frontend.tensorflow.strided_slice import sliced_sizes
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -59,5 +61,18 @@ def _padded(ctx: NodeContext) -> Sizes:
             for dim, before, after in zip(ctx.shape_of(0) or (), paddings[0::2], paddings[1::2], strict=False)]
 
 
+def _reshaped(ctx: NodeContext) -> Sizes:
+    """TensorFlow refuses to find out an axis of a tensor without elements, unless the other axes have some."""
+    have, asked = ctx.shape_of(0), ctx.static(1)
+    if have is None or asked is None:
+        return ()
+    known = [d for d in asked.flat if d != -1]
+    if len(known) + 1 != asked.size or None in known or any(map(is_fresh, (*have, *known))):
+        return ()
+    missing = quotient(have, known)
+    return [missing if d == -1 else d for d in asked.flat]
+
+
 _RULES: dict[str, Callable[[NodeContext], Sizes]] = {
-    **dict.fromkeys(_SHAPE_IS_INPUT, _drawn), "StridedSlice": _sliced, "Pad": _padded, "PadV2": _padded}  # fmt: skip
+    **dict.fromkeys(_SHAPE_IS_INPUT, _drawn), "StridedSlice": _sliced, "Pad": _padded, "PadV2": _padded,
+    "Reshape": _reshaped}  # fmt: skip

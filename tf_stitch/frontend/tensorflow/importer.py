@@ -19,6 +19,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     entrances,
     topological,
 )
+from tf_stitch.frontend.tensorflow.joined_sizes import joined_specs
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
@@ -52,20 +53,22 @@ _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
 def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODUCTS,
-                 own: Mapping[str, Legalization] | None = None) -> ImportedGraph:
+                 own: Mapping[str, Legalization] | None = None, equal: Mapping[Symbol, Symbol] | None = None
+                 ) -> ImportedGraph:
     """Imports a GraphDef.
 
     Args:
         types_of: types of every node's outputs.
         library_on: on which device types which matrix products become IR too.
         own: how ops become IR that this graph alone has.
+        equal: other names of sizes.
 
     Raises:
         UnsupportedError: the graph has a cycle that is no loop, or an input that is no node.
     """
     given_up: dict[str, frozenset[int] | None] = {}
     while True:
-        importer = _Importer(graph_def, types_of, library_on, own or {}, given_up)
+        importer = _Importer(graph_def, types_of, library_on, own or {}, equal or {}, given_up)
         graph = importer.run()
         broken = importer.loops.broken()
         if not broken:
@@ -75,9 +78,9 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODU
 
 class _Importer:
     def __init__(self, graph_def: Any, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
-                 given_up: GivenUp) -> None:
+                 equal: Mapping[Symbol, Symbol], given_up: GivenUp) -> None:
         self._defs: dict[str, Any] = {node.name: node for node in graph_def.node}
-        self._types_of, self._library_on = types_of, library_on
+        self._types_of, self._library_on, self._equal = types_of, library_on, equal
         self._legalizations = {**LEGALIZATIONS, **own}
         self._graph = ImportedGraph()
         self._statics = self._graph.statics
@@ -93,7 +96,7 @@ class _Importer:
         order = list(topological(self._defs))
         for node in order:
             types = self._types_of(node.name)
-            self._specs[node.name] = tuple(_spec(node.name, i, *t) for i, t in enumerate(types))
+            self._specs[node.name] = tuple(_spec(node.name, i, *t, self._equal) for i, t in enumerate(types))
             self._enums[node.name] = tuple(enum for enum, _ in types)
             self._trace_handle(node)
         for node in order:
@@ -163,12 +166,22 @@ class _Importer:
         if reason is not None:
             if self._is_library(node) and not _are_static(ctx.output_specs):
                 ctx.output_specs = self._specs[node.name] = _legalized_specs(ctx)
+            finest = joined_specs(ctx)
+            self._by_our_names(ctx.output_specs, [spec.shape for spec in finest])
+            ctx.output_specs = self._specs[node.name] = finest
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
+        self._by_our_names(ctx.output_specs, [None if value is None else value.type.shape for value in outputs])
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
                             tuple(ctx.private), tuple(ctx.ignored), self._is_library(node))
+
+    def _by_our_names(self, specs: Sequence[TensorSpec], shapes: Sequence[Shape | None]) -> None:
+        """Sizes of a tensor that TensorFlow calls by other names are so called from here on."""
+        for spec, shape in zip(specs, shapes, strict=True):
+            if spec.shape is not None and shape is not None and len(spec.shape) == len(shape):
+                self.loops.call(dict(zip(spec.shape, shape, strict=True)))
 
     def _context(self, node: Any, inputs: tuple[str, ...]) -> NodeContext:
         operands = tuple(
@@ -304,14 +317,15 @@ def _cross_check(ctx: NodeContext, outputs: tuple[Node | None, ...]) -> None:
             raise UnsupportedError(f"output {index} has the shape {_text(spec.shape)}, the IR's is {value.type}")
 
 
-def _spec(node: str, index: int, enum: int, dims: tuple[int, ...] | None) -> TensorSpec:
+def _spec(node: str, index: int, enum: int, dims: tuple[int, ...] | None, equal: Mapping[Symbol, Symbol]) -> TensorSpec:
     if dims is None:
         return TensorSpec(of_enum(enum), None)
 
     def dim(axis: int, size: int) -> Dim:
         if size >= 0:
             return size
-        return fresh_symbol(node, f"{index}_{axis}") if size == -1 else Symbol(f"s{-size}")
+        symbol = fresh_symbol(node, f"{index}_{axis}") if size == -1 else Symbol(f"s{-size}")
+        return equal.get(symbol, symbol)
 
     return TensorSpec(of_enum(enum), tuple(dim(axis, size) for axis, size in enumerate(dims)))
 

@@ -77,6 +77,13 @@ class LoopShapes:
             return tuple(self._with_rows(spec, count) for spec, count in zip(specs, rows, strict=True))
         return specs
 
+    def call(self, names: Mapping[Dim, Dim]) -> None:
+        """TensorFlow's names of sizes -> the names that they have here: types that come later have these."""
+        for theirs, ours in names.items():
+            if theirs != ours and isinstance(theirs, Symbol) and theirs not in self._fixed and not is_fresh(theirs) \
+                    and not is_fresh(ours):
+                self._equal.setdefault(theirs, ours)
+
     def broken(self) -> dict[str, frozenset[int] | None]:
         """After the import: assumptions that do not hold, as `given_up` takes them."""
         found: dict[str, frozenset[int] | None] = {}

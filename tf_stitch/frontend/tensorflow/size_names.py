@@ -1,0 +1,60 @@
+"""Names of sizes that are computed from others: "a|b" is the size that a and b broadcast to (a where b is 1, b where a
+is 1), "a*b" the number of elements of axes that became one. Factors of a product may be joined, but not the reverse."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tf_stitch.ir.types import Dim, Symbol
+
+_OR, _TIMES = "|", "*"
+
+
+def parts(size: Dim) -> frozenset[Symbol]:
+    """The sizes that one is computed from: itself, if it is not."""
+    if not isinstance(size, Symbol):
+        return frozenset()
+    names = [factor.name for factor in factors(size) if isinstance(factor, Symbol)]
+    return frozenset(Symbol(part) for name in names for part in name.split(_OR))
+
+
+def factors(size: Symbol) -> list[Dim]:
+    """What a product is the product of: itself, if it is none."""
+    return [int(word) if word.isdigit() else Symbol(word) for word in size.name.split(_TIMES)]
+
+
+def is_joined(size: Dim) -> bool:
+    """Whether sizes were broadcast to it."""
+    return isinstance(size, Symbol) and _OR in size.name and _TIMES not in size.name
+
+
+def joined(sizes: Iterable[Dim]) -> Dim | None:
+    """What sizes broadcast to; None if they cannot, or if there is no name for that."""
+    others = {d for d in sizes if d != 1}
+    numbers = {d for d in others if isinstance(d, int)}
+    if numbers:
+        return numbers.pop() if len(numbers) == 1 else None
+    if len(others) < 2:
+        return others.pop() if others else 1
+    if any(_TIMES in str(d) for d in others):
+        return None
+    return Symbol(_OR.join(sorted({part.name for d in others for part in parts(d)})))
+
+
+def quotient(have: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
+    """The axis that a reshape adds to `known` for as many elements as `have`; None if there is no name for that."""
+    number, symbols = _product(have)
+    divisor, its_symbols = _product(known)
+    symbols.subtract(its_symbols)
+    if divisor == 0 or number % divisor or any(count < 0 for count in symbols.values()):
+        return None
+    number, names = number // divisor, sorted(symbols.elements())
+    return Symbol(_TIMES.join([str(number)] * (number != 1) + names)) if names else number
+
+
+def _product(sizes: Iterable[Dim]) -> tuple[int, Counter[str]]:
+    """Their number, and the names of the others."""
+    each = [f for d in sizes for f in ([d] if isinstance(d, int) else factors(d))]
+    return math.prod(f for f in each if isinstance(f, int)), Counter(f.name for f in each if isinstance(f, Symbol))
