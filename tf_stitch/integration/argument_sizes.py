@@ -24,7 +24,7 @@ from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
-from tf_stitch.frontend.tensorflow.size_names import factors, is_joined, parts
+from tf_stitch.frontend.tensorflow.size_names import factors, joins, parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
@@ -159,8 +159,11 @@ class ArgumentSizes:
                           axis=AttrValue(i=0))  # fmt: skip
 
     def _is_told(self, size: Dim | None) -> bool:
-        return isinstance(size, int) or (
-            size is not None and (size in self._sources or all(p in self._sources for p in parts(size))))
+        """A product of joined sizes is none: of an empty tensor, sizes that it is joined of may contradict each other."""
+        if not isinstance(size, Symbol):
+            return size is not None
+        return size in self._sources or (all(part in self._sources for part in parts(size))
+                                         and (not joins(size) or joins(size) == [size]))
 
     def _size(self, size: Dim, device: str) -> str:
         """Of a source where that is: only the shape of it goes elsewhere."""
@@ -168,7 +171,7 @@ class ArgumentSizes:
             return self._constant(np.array(size), device)
         if size in self._sources:
             return self._read(self._sources[size])
-        if is_joined(size):
+        if joins(size):
             lines = [self._line(self._size(part, device), device) for part in sorted(parts(size), key=str)]
             line = reduce(lambda a, b: self._node("BroadcastArgs", [a, b], device, [(DT_INT32, (1,))], T=_INT32), lines)
             return self._element(line, 0, device)

@@ -17,7 +17,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
-from tf_stitch.frontend.tensorflow.size_names import is_joined, parts
+from tf_stitch.frontend.tensorflow.size_names import joins, parts
 from tf_stitch.integration.argument_sizes import import_resized, outer_nodes, sources
 from tf_stitch.ir.types import Symbol
 
@@ -47,7 +47,7 @@ def equal_sizes(imported: ImportedGraph, outside: set[str], tensors: Mapping[Sym
     group: dict[Symbol, set[Symbol]] = {}
     for name in outside:
         for value in imported.nodes[name].outputs:
-            for met in (parts(d) for d in (() if value is None else value.type.shape) if is_joined(d)):
+            for met in (parts(join) for d in (() if value is None else value.type.shape) for join in joins(d)):
                 known = {s for s in met if s in tensors and s.name not in imported.data_sizes}
                 merged = set().union(known, *(group.get(s, ()) for s in known))
                 group |= dict.fromkeys(merged, merged)

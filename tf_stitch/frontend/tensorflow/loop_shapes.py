@@ -5,9 +5,9 @@ what comes back over the loop's edge is compared: if it provably has the assumed
 every iteration, by induction. Sizes that do not come back are given up, and the graph is imported again.
 
 An element of a list has the shape of what was pushed or set. It may come from another iteration, so only numbers and
-the sizes of the graph's arguments, which no iteration changes, are taken over. A list that was made with so many
+sizes of tensors that wait for no loop, which no iteration changes, are taken over. A list that was made with so many
 elements, which were only set, has as many when it is stacked: what TensorFlow calls that size is then one more name of
-the number or of the argument's size that the list was made with.
+the number or of the size that the list was made with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.node_context import TensorSpec, fresh_symbol, is_fresh
 from tf_stitch.ir.types import Dim, Shape, Symbol
 
@@ -53,6 +53,8 @@ class LoopShapes:
     def __init__(self, defs: Mapping[str, Any], shape_of: ShapeOf, size_of: SizeOf, given_up: GivenUp) -> None:
         self._defs, self._shape_of, self._size_of, self._given_up = defs, shape_of, size_of, given_up
         self._assumed: dict[str, Shape] = {}
+        self._behind_loops: set[str] = set()
+        self._named: set[Symbol] = set()
         self._fixed: set[Symbol] = set()
         self._equal: dict[Symbol, Dim] = {}
 
@@ -60,9 +62,14 @@ class LoopShapes:
         """The node's output types with what is known beside TensorFlow's inference."""
         inputs = _data(node)
         specs = tuple(self._by_one_name(spec) for spec in specs) if self._equal else specs
+        sizes = {d for spec in specs for d in spec.shape or () if isinstance(d, Symbol)}
         if node.op in ARGUMENTS:
-            self._fixed.update(d for spec in specs for d in spec.shape or () if isinstance(d, Symbol))
-        elif node.op in _PASS and inputs:
+            self._named.update(sizes)
+        if node.op in ENTERS or any(producer_of(edge) in self._behind_loops for edge in node.input):
+            self._behind_loops.add(node.name)
+        else:
+            self._fixed.update(sizes)
+        if node.op in _PASS and inputs:
             shape = self._shape_of(inputs[0])
             return tuple(finer(spec, shape) for spec in specs)
         elif node.op in MERGES and specs:
@@ -80,7 +87,7 @@ class LoopShapes:
     def call(self, names: Mapping[Dim, Dim]) -> None:
         """TensorFlow's names of sizes -> the names that they have here: types that come later have these."""
         for theirs, ours in names.items():
-            if theirs != ours and isinstance(theirs, Symbol) and theirs not in self._fixed and not is_fresh(theirs) \
+            if theirs != ours and isinstance(theirs, Symbol) and theirs not in self._named and not is_fresh(theirs) \
                     and not is_fresh(ours):
                 self._equal.setdefault(theirs, ours)
 
@@ -177,7 +184,7 @@ class LoopShapes:
     def _with_rows(self, spec: TensorSpec, rows: Dim | None) -> TensorSpec:
         """The type with a first size that TensorFlow does not know, or by another name."""
         first = spec.shape[0] if spec.shape else 0
-        if rows is None or spec.shape is None or isinstance(first, int) or first in self._fixed:
+        if rows is None or spec.shape is None or isinstance(first, int) or first in self._named:
             return spec
         if not is_fresh(first):  # other types have it too
             if isinstance(rows, Symbol) and rows not in self._fixed:

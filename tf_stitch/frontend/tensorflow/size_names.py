@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -25,9 +26,9 @@ def factors(size: Symbol) -> list[Dim]:
     return [int(word) if word.isdigit() else Symbol(word) for word in size.name.split(_TIMES)]
 
 
-def is_joined(size: Dim) -> bool:
-    """Whether sizes were broadcast to it."""
-    return isinstance(size, Symbol) and _OR in size.name and _TIMES not in size.name
+def joins(size: Dim) -> list[Symbol]:
+    """Factors that sizes were broadcast to."""
+    return [f for f in factors(size) if isinstance(f, Symbol) and _OR in f.name] if isinstance(size, Symbol) else []
 
 
 def joined(sizes: Iterable[Dim]) -> Dim | None:
@@ -38,9 +39,13 @@ def joined(sizes: Iterable[Dim]) -> Dim | None:
         return numbers.pop() if len(numbers) == 1 else None
     if len(others) < 2:
         return others.pop() if others else 1
-    if any(_TIMES in str(d) for d in others):
+    products = [_product([d]) for d in others]
+    common = reduce(Counter.__and__, (symbols for _, symbols in products))
+    unlike = [list((symbols - common).elements()) for _, symbols in products]
+    number, *different = {number for number, _ in products}
+    if different or any(len(names) != 1 for names in unlike):
         return None
-    return Symbol(_OR.join(sorted({part.name for d in others for part in parts(d)})))
+    return _symbol(number, [*common.elements(), _OR.join(sorted({n for [name] in unlike for n in name.split(_OR)}))])
 
 
 def quotient(have: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
@@ -50,7 +55,11 @@ def quotient(have: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
     symbols.subtract(its_symbols)
     if divisor == 0 or number % divisor or any(count < 0 for count in symbols.values()):
         return None
-    number, names = number // divisor, sorted(symbols.elements())
+    return _symbol(number // divisor, symbols.elements())
+
+
+def _symbol(number: int, names: Iterable[str]) -> Dim:
+    names = sorted(names)
     return Symbol(_TIMES.join([str(number)] * (number != 1) + names)) if names else number
 
 
