@@ -12,9 +12,9 @@ import tensorflow as tf
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.original_nodes import original_nodes
 from tf_stitch.integration.private_tensors import TORN
-from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.rewriter import GraphRewriter, Rewrite
 
 NORMS = ("FusedBatchNormV3", "FusedBatchNormGradV3")

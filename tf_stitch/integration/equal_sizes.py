@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
+from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
-from tf_stitch.frontend.tensorflow.size_names import joins, parts
+from tf_stitch.frontend.tensorflow.size_names import joins, mostly, parts
 from tf_stitch.integration.argument_sizes import import_resized, outer_nodes, sources
+from tf_stitch.integration.region_graph import Assumption
 from tf_stitch.ir.types import Symbol
 
+FEEDS = (*ARGUMENTS, "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
 FIRST_NAME = 1_000_000
 """A common name is a symbol of TensorFlow's kind, with a number that no graph has."""
 
@@ -53,7 +56,11 @@ def equal_sizes(imported: ImportedGraph, outside: set[str], tensors: Mapping[Sym
                 group |= dict.fromkeys(merged, merged)
     groups = {min(s.name for s in sizes): sizes for sizes in group.values() if len(sizes) > 1}
     names = {size: Symbol(f"s{FIRST_NAME + i}") for i, key in enumerate(sorted(groups)) for size in groups[key]}
-    return EqualSizes(names, tuple(dict.fromkeys(tensors[size] for size in sorted(names, key=str))))
+    witnesses = tuple(tensors[size] for size in sorted(names, key=str))
+    for size, base in [(size, mostly(size)) for size in names]:
+        if size != base and base in names:  # what it is called once its base has the common name
+            names[Symbol(size.name.replace(base.name, names[base].name, 1))] = names[size]
+    return EqualSizes(names, tuple(dict.fromkeys(witnesses)))
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,10 @@ class Imports:
     equal: EqualSizes = EqualSizes()
 
     @property
+    def assumption(self) -> Assumption | None:
+        return Assumption(self.equal.witnesses, self.sure) if self.equal.names else None
+
+    @property
     def without_assumptions(self) -> Imports:
         return Imports(self.sure, self.sure)
 
@@ -79,7 +90,9 @@ def import_equal(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own:
     """As import_resized, which does not depend on any size being equal to another."""
     resized = import_resized(graph_def, types_of, library_on, own, preserved)
     sure, outside = resized.imported, outer_nodes(graph_def, resized.imported)
-    equal = equal_sizes(sure, outside, {size: s.tensor for size, s in sources(sure, outside).items()})
+    found = sources(sure, outside)
+    fed = {size for size, s in found.items() if sure.nodes[producer_of(s.tensor)].op in FEEDS}
+    equal = equal_sizes(sure, outside, {size: s.tensor for size, s in found.items() if mostly(size) in fed})
     if not equal.names:
         return Imports(sure, sure)
     return Imports(import_graph(graph_def, resized.types_of, library_on, own, equal.names), sure, equal)

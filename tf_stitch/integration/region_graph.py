@@ -4,7 +4,7 @@ their first read to their last write."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
@@ -68,19 +68,33 @@ def output_key(number: int) -> str:
     return f"o{number}"
 
 
-def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str], witnesses: Sequence[str] = ()
-               ) -> RegionGraph:
+@dataclass(frozen=True)
+class Assumption:
+    """That sizes are equal.
+
+    Attributes:
+        witnesses: tensors that show whether they are.
+        sure: the graph, imported without it.
+    """
+
+    witnesses: tuple[str, ...]
+    sure: ImportedGraph
+
+
+def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str],
+               assumed: Assumption | None = None) -> RegionGraph:
     """The region of `members`.
 
     Args:
         members: TensorFlow nodes in topological order.
         wanted: tensor names that the region has to deliver.
-        witnesses: tensors that show whether assumed sizes are equal: inputs in any case.
+        assumed: what the graph was imported with. Its witnesses become inputs in any case, and tensors are not
+            delivered as one that are of one value only then.
 
     Raises:
         UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
     """
-    return _Cutter(imported, members).cut(wanted, witnesses)
+    return _Cutter(imported, members).cut(wanted, assumed)
 
 
 class _Cutter:
@@ -96,7 +110,7 @@ class _Cutter:
         # Handles by the names they have here: in a loop or a branch the tensor that made one may not be read.
         self._handles = {imported.handles.get(t, t): t for m in members for t in imported.nodes[m].inputs}
 
-    def cut(self, wanted: Sequence[str], witnesses: Sequence[str]) -> RegionGraph:
+    def cut(self, wanted: Sequence[str], assumed: Assumption | None) -> RegionGraph:
         for name in self._members:
             self._node(self._imported.nodes[name])
         outputs: list[tuple[str, Node]] = []
@@ -113,7 +127,7 @@ class _Cutter:
         used = set(graph.inputs())
         if not used:
             raise UnsupportedError("reads nothing from outside")
-        for tensor in witnesses:
+        for tensor in () if assumed is None else assumed.witnesses:
             value = self._imported.value(tensor)
             assert value is not None  # see equal_sizes
             if self._input(tensor, value) not in used:
@@ -121,9 +135,8 @@ class _Cutter:
         used.update(graph.unread)
         for name, node in unbound_symbols(graph).items():
             raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
-        region = _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
-                           {h: self._handles[h] for h, n in self._variables.items() if n in used})
-        return replace(region, assumes=bool(witnesses))
+        return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
+                         {h: self._handles[h] for h, n in self._variables.items() if n in used}, assumed)
 
     def _node(self, node: ImportedNode) -> None:
         """Rebuilds what one TensorFlow node computes; its variable reads see the region's earlier writes."""
@@ -191,7 +204,7 @@ def _is_small_constant(node: Node) -> bool:
 
 
 def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[str],
-              handles: Mapping[str, str]) -> RegionGraph:
+              handles: Mapping[str, str], assumed: Assumption | None) -> RegionGraph:
     """Keys by number: regions of equal structure become equal graphs. Tensors of one value share an output."""
     keys: Mapping[str, str] = {t: input_key(i) for i, t in enumerate(tensors)}
     names: Mapping[str, str] = {h: variable_key(i) for i, h in enumerate(handles)}
@@ -206,10 +219,11 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
             new[node] = b.assign(names[node.attrs.handle], new[node.operands[0]])
         else:
             new[node] = make_node(node.kind, [new[o] for o in node.operands], node.attrs, node.loc)
-    number: dict[Node, int] = {}
-    outputs = {key: number.setdefault(new[n], len(number)) for key, n in graph.outputs if key not in names}
-    delivered = [(output_key(i), n) for n, i in number.items()]
+    number: dict[tuple[Node, object], int] = {}
+    outputs = {key: number.setdefault((new[n], None if assumed is None else assumed.sure.value(key) or key),
+                                      len(number)) for key, n in graph.outputs if key not in names}
+    delivered = [(output_key(i), n) for (n, _), i in number.items()]
     assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
     unread = [new[n] for n in graph.unread]
     return RegionGraph(TensorGraph(graph.name, delivered + assigned, unread), members, tuple(tensors),
-                       tuple(handles.values()), outputs)
+                       tuple(handles.values()), outputs, assumed is not None)

@@ -130,7 +130,7 @@ class GraphRewriter:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""
         if members not in self._cuts:
             self._cuts[members] = self._cut_surely(members) or cut_region(
-                self._imported, members, self._wanted(members), self._imports.equal.witnesses)
+                self._imported, members, self._wanted(members), self._imports.assumption)
         return self._cuts[members]
 
     def _cut_surely(self, members: tuple[str, ...]) -> RegionGraph | None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, TensorSpec, is_fresh
-from tf_stitch.frontend.tensorflow.size_names import quotient
+from tf_stitch.frontend.tensorflow.size_names import more, quotient
 from tf_stitch.frontend.tensorflow.strided_slice import sliced_sizes
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -57,7 +57,7 @@ def _sliced(ctx: NodeContext) -> Sizes:
 
 def _padded(ctx: NodeContext) -> Sizes:
     paddings = ctx.ints(1, "the padding")
-    return [dim if before == after == 0 else None
+    return [dim if before == after == 0 else more(dim, before + after)
             for dim, before, after in zip(ctx.shape_of(0) or (), paddings[0::2], paddings[1::2], strict=False)]
 
 

@@ -96,7 +96,7 @@ class _Importer:
         order = list(topological(self._defs))
         for node in order:
             types = self._types_of(node.name)
-            self._specs[node.name] = tuple(_spec(node.name, i, *t, self._equal) for i, t in enumerate(types))
+            self._specs[node.name] = tuple(self._named(_spec(node.name, i, *t)) for i, t in enumerate(types))
             self._enums[node.name] = tuple(enum for enum, _ in types)
             self._trace_handle(node)
         for node in order:
@@ -150,7 +150,7 @@ class _Importer:
         self._specs[node.name] = self.loops.refine(node, self._specs[node.name])
         controls = (*(i[1:] for i in node.input if i.startswith("^")), *self._entrances.get(node.name, ()))
         ctx = self._context(node, inputs)
-        ctx.output_specs = self._specs[node.name] = finer_specs(ctx)
+        ctx.output_specs = self._specs[node.name] = tuple(map(self._named, finer_specs(ctx)))
         for index, value in enumerate(static_values.evaluate(ctx)):
             if value is not None:
                 self._statics[f"{node.name}:{index}"] = value
@@ -164,11 +164,11 @@ class _Importer:
             except (UnsupportedError, TypeRuleError) as error:
                 reason = error.message
         if reason is not None:
+            theirs = ctx.output_specs
             if self._is_library(node) and not _are_static(ctx.output_specs):
-                ctx.output_specs = self._specs[node.name] = _legalized_specs(ctx)
-            finest = joined_specs(ctx)
-            self._by_our_names(ctx.output_specs, [spec.shape for spec in finest])
-            ctx.output_specs = self._specs[node.name] = finest
+                ctx.output_specs = _legalized_specs(ctx)
+            ctx.output_specs = self._specs[node.name] = joined_specs(ctx)
+            self._by_our_names(theirs, [spec.shape for spec in ctx.output_specs])
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
@@ -176,6 +176,12 @@ class _Importer:
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
                             tuple(ctx.private), tuple(ctx.ignored), self._is_library(node))
+
+    def _named(self, spec: TensorSpec) -> TensorSpec:
+        """The type with sizes by their other names."""
+        if spec.shape is None or not self._equal:
+            return spec
+        return TensorSpec(spec.dtype, tuple(self._equal.get(d, d) if isinstance(d, Symbol) else d for d in spec.shape))
 
     def _by_our_names(self, specs: Sequence[TensorSpec], shapes: Sequence[Shape | None]) -> None:
         """Sizes of a tensor that TensorFlow calls by other names are so called from here on."""
@@ -317,15 +323,14 @@ def _cross_check(ctx: NodeContext, outputs: tuple[Node | None, ...]) -> None:
             raise UnsupportedError(f"output {index} has the shape {_text(spec.shape)}, the IR's is {value.type}")
 
 
-def _spec(node: str, index: int, enum: int, dims: tuple[int, ...] | None, equal: Mapping[Symbol, Symbol]) -> TensorSpec:
+def _spec(node: str, index: int, enum: int, dims: tuple[int, ...] | None) -> TensorSpec:
     if dims is None:
         return TensorSpec(of_enum(enum), None)
 
     def dim(axis: int, size: int) -> Dim:
         if size >= 0:
             return size
-        symbol = fresh_symbol(node, f"{index}_{axis}") if size == -1 else Symbol(f"s{-size}")
-        return equal.get(symbol, symbol)
+        return fresh_symbol(node, f"{index}_{axis}") if size == -1 else Symbol(f"s{-size}")
 
     return TensorSpec(of_enum(enum), tuple(dim(axis, size) for axis, size in enumerate(dims)))
 

@@ -1,13 +1,19 @@
-"""Names of sizes that are computed from others: "a|b" is the size that a and b broadcast to (a where b is 1, b where a
-is 1), "a*b" the number of elements of axes that became one. Factors of a product may be joined, but not the reverse."""
+"""Names of sizes that are computed from others.
+
+- "a|b": what a and b broadcast to (a where b is 1, b where a is 1);
+- "a*b": the number of elements of axes that became one; factors may be joined, but not the reverse;
+- "a-k": a less a number, at least 0, of a slice; "a^k": that and the number again, of a padding: a, or k where a is less.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
+from tf_stitch.frontend.tensorflow.node_context import is_fresh
 from tf_stitch.ir.types import Dim, Symbol
 
 _OR, _TIMES = "|", "*"
@@ -56,6 +62,23 @@ def quotient(have: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
     if divisor == 0 or number % divisor or any(count < 0 for count in symbols.values()):
         return None
     return _symbol(number // divisor, symbols.elements())
+
+
+def less(size: Dim, number: int) -> Symbol | None:
+    """max(size - number, 0)."""
+    plain = isinstance(size, Symbol) and not is_fresh(size) and not re.search(r"[|*^-]", size.name)
+    return Symbol(f"{size}-{number}") if plain else None
+
+
+def more(size: Dim, number: int) -> Symbol | None:
+    """size + number, where that is known to have been taken off."""
+    base, _, taken = str(size).partition("-")
+    return Symbol(f"{base}^{number}") if isinstance(size, Symbol) and taken == str(number) else None
+
+
+def mostly(size: Symbol) -> Symbol:
+    """The size that this one is unless it is small; itself in most cases."""
+    return Symbol(size.name.partition("^")[0])
 
 
 def _symbol(number: int, names: Iterable[str]) -> Dim:

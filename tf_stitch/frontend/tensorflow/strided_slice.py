@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, StaticValue
+from tf_stitch.frontend.tensorflow.size_names import less
 from tf_stitch.ir.types import Dim, Shape, Symbol
 
 NumpyIndex: TypeAlias = tuple[int | slice | EllipsisType | None, ...]
@@ -123,6 +124,10 @@ def _size_or_none(spec: Spec, dim: Dim) -> Dim | None:
     try:
         return _axis(spec, dim)[1]
     except UnsupportedError:
+        if spec.stride == 1 and spec.begin in (None, 0) and isinstance(spec.end, int) and spec.end < 0:
+            return less(dim, -spec.end)
+        if spec.stride == 1 and isinstance(spec.begin, int) and spec.begin > 0 and spec.end is None:
+            return less(dim, spec.begin)
         return None
 
 
