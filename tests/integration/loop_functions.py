@@ -120,6 +120,18 @@ def dynamic_rnn(x: Any, lengths: Any) -> Any:
     return out.stack(), state
 
 
+def attention(x: Any) -> Any:
+    """A state reads from rows, by a bias for each, what the next one is made of. Its gradient asks in every iteration
+    for the shapes of what was added."""
+    bias = tf.reduce_sum(x, 1)
+
+    def body(i: Any, state: Any) -> Any:
+        weights = tf.nn.softmax(tf.reduce_sum(x * state, 1) + bias)
+        return i + 1, tf.tanh(tf.reduce_sum(x * weights[:, None], 0))
+
+    return tf.while_loop(lambda i, _: i < 4, body, (0, tf.ones([3])))[1]
+
+
 def greedy(start: Any) -> Any:
     """Decoding until every row has ended."""
     words, out = tf.constant(floats(20, 8)), tf.constant(floats(8, 20))
@@ -248,6 +260,8 @@ def cases() -> dict[str, LoopCase]:
         "dynamic_rnn": LoopCase(dynamic_rnn, [floats(6, 2, 3), lengths], 1),
         "dynamic_rnn_gradient": LoopCase(with_gradients(dynamic_rnn), [floats(6, 2, 3), lengths], 2),
         "only_the_state": LoopCase(with_gradients(lambda x, n: dynamic_rnn(x, n)[1]), [floats(6, 2, 3), lengths], 2),
+        "attention_gradient": LoopCase(with_gradients(attention), [steps], 2),
+        "attention_gradient_unknown_length": LoopCase(with_gradients(attention), [steps], 2, sizes=False),
         "lstm": LoopCase(layer(lambda: lstm(return_sequences=True)), [series], 1),
         "lstm_mask": LoopCase(layer(lambda: lstm(return_sequences=True), mask=mask), [series], 1),
         "lstm_gradients": LoopCase(layer(lambda: lstm(return_sequences=True), train=True), [series], 2),
