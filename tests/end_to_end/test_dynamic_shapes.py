@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner
 
 MANY_LENGTHS = PROGRAMS / "many_lengths.py"
+TWO_BATCHES = PROGRAMS / "two_batches.py"
+SCOPES = pytest.mark.parametrize("scope", ["auto", "region"])
 
 
 def check(run: Run) -> None:
@@ -47,3 +51,31 @@ def test_builds_in_the_background(run: Runner, cache: Path) -> None:
 
 def test_strict_accepts_builds_in_the_background(run: Runner) -> None:
     check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1"))
+
+
+@SCOPES
+def test_two_batches_of_one_size(run: Runner, cache: Path, scope: str) -> None:
+    done = run(TWO_BATCHES, "4x4,2x2,3x3,7x7", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+    check(done)
+    assert done.report is not None
+    for region in done.report["regions"]:
+        assert region["runs"] == 4
+        assert region["builds"] <= 2
+
+
+@SCOPES
+@pytest.mark.parametrize("pairs", ["4x4,4x1,1x4,1x1,5x5", "4x1,1x4,3x3"])
+def test_two_batches_one_of_which_is_broadcast(run: Runner, cache: Path, scope: str, pairs: str) -> None:
+    """Where that matters TensorFlow's ops run, said once, and what is drawn at random is of the right shape."""
+    done = run(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout) < 1e-5
+    assert done.report is not None
+    steps, unequal = pairs.count("x"), pairs.count("4x1") + pairs.count("1x4")
+    fell_back = [region for region in done.report["regions"] if region["fallbacks"]]
+    assert fell_back
+    assert len(fell_back) < len(done.report["regions"])
+    for region in done.report["regions"]:
+        assert region["fallbacks"] in (0, unequal)
+        assert region["runs"] + region["fallbacks"] == steps
+    assert done.said().count("build: region") == len(fell_back)

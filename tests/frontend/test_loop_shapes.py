@@ -136,13 +136,26 @@ def test_a_size_that_a_loop_makes_is_not_that_of_another_iteration() -> None:
     graph = Graph()
     graph.add("EmptyTensorList", "empty", [], (VARIANT, ()))
     handle = graph.loop("forwards", "empty", VARIANT)
-    found = graph.add("Where", "where", [graph.argument("x", 9)], (FLOAT, (-7, 1)))
+    frame = tf.compat.v1.AttrValue(s=b"frame_forwards")
+    inside = graph.add("Enter", "x/enter", [graph.argument("x", 9)], (FLOAT, (9,)), frame_name=frame)
+    found = graph.add("Where", "where", [inside], (FLOAT, (-7, 1)))
     handle = graph.loop("backwards", graph.end("forwards", graph.push("push", handle, found), VARIANT), VARIANT)
     graph.op("Tanh", "tanh", graph.pop("pop", handle))
     graph.end("backwards", "pop", VARIANT)
     rows, columns = shape(graph.imported(), "tanh:0") or ()
     assert rows != Symbol("s7")
     assert columns == 1
+
+
+def test_a_size_that_is_made_before_the_loops_is_the_same_in_all_iterations() -> None:
+    graph = Graph()
+    graph.add("EmptyTensorList", "empty", [], (VARIANT, ()))
+    handle = graph.loop("forwards", "empty", VARIANT)
+    found = graph.add("Where", "where", [graph.argument("x", 9)], (FLOAT, (-7, 1)))
+    handle = graph.loop("backwards", graph.end("forwards", graph.push("push", handle, found), VARIANT), VARIANT)
+    graph.op("Tanh", "tanh", graph.pop("pop", handle))
+    graph.end("backwards", "pop", VARIANT)
+    assert shape(graph.imported(), "tanh:0") == (Symbol("s7"), 1)
 
 
 def test_a_list_of_unknown_origin() -> None:

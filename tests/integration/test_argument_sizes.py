@@ -48,7 +48,8 @@ class Resized:
         return self.before != self.after
 
     def regions(self) -> int:
-        rewriter = GraphRewriter(self.after, Imports(self.imported, self.imported), self.preserved, 1, {"CPU": CPU.profile})
+        imports = Imports(self.imported, self.imported)
+        rewriter = GraphRewriter(self.after, imports, self.preserved, 1, {"CPU": CPU.profile})
         return len(rewriter.find().regions)
 
     def run(self, graph_def: GraphDef, *arrays: Any) -> list[Any]:

@@ -55,8 +55,8 @@ def rewritten(function: Any, device: str, skip: tuple[str, ...] = ()) -> tuple[R
     """What is found, the graph's nodes by name, and the imported graph."""
     graph_def, imported = traced(function, device)
     why_not: Callable[[str], str | None] = lambda name: "skipped" if imported.nodes[name].op in skip else None  # noqa: E731
-    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1, {"CPU": CPU.profile, "GPU": H200.profile},
-                          why_not=why_not).find()
+    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1,
+                          {"CPU": CPU.profile, "GPU": H200.profile}, why_not=why_not).find()
     return found, {n.name: n for n in graph_def.node}, imported
 
 

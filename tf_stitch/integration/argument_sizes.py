@@ -159,7 +159,7 @@ class ArgumentSizes:
                           axis=AttrValue(i=0))  # fmt: skip
 
     def _is_told(self, size: Dim | None) -> bool:
-        """A product of joined sizes is none: of an empty tensor, sizes that it is joined of may contradict each other."""
+        """A product of joined sizes is not: where it is 0 they may contradict each other."""
         if not isinstance(size, Symbol):
             return size is not None
         return size in self._sources or (all(part in self._sources for part in parts(size))

@@ -55,7 +55,7 @@ _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
 class _NoWayBack(Exception):
-    """A region that takes sizes to be equal, or one with a loop of a length that is a size, cannot run as the TensorFlow
+    """A region that takes sizes to be equal, or one with a loop whose length is a size, cannot run as the TensorFlow
     nodes that it replaced; what to do without."""
 
     def __init__(self, assume: bool, fold: bool) -> None:

@@ -13,7 +13,8 @@ from tf_stitch.ir.types import Dim, Shape
 
 _ELEMENTWISE = {"Add": 2, "AddV2": 2, "Sub": 2, "Mul": 2, "RealDiv": 2, "Maximum": 2, "Minimum": 2, "Pow": 2,
                 "SquaredDifference": 2, "DivNoNan": 2, "MulNoNan": 2, "Less": 2, "LessEqual": 2, "Greater": 2,
-                "GreaterEqual": 2, "Equal": 2, "NotEqual": 2, "LogicalAnd": 2, "LogicalOr": 2, "SelectV2": 3}  # fmt: skip
+                "GreaterEqual": 2, "Equal": 2, "NotEqual": 2, "LogicalAnd": 2, "LogicalOr": 2,
+                "SelectV2": 3}  # fmt: skip
 """Op -> its operands, which broadcast to the result."""
 _PRODUCTS = ("BatchMatMulV2", "BatchMatMulV3")
 

@@ -2,7 +2,8 @@
 
 - "a|b": what a and b broadcast to (a where b is 1, b where a is 1);
 - "a*b": the number of elements of axes that became one; factors may be joined, but not the reverse;
-- "a-k": a less a number, at least 0, of a slice; "a^k": that and the number again, of a padding: a, or k where a is less.
+- "a-k": a less a number, at least 0, of a slice; "a^k": that and the number again, of a padding (a, or k where that is
+  more).
 """
 
 from __future__ import annotations
