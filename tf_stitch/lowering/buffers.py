@@ -51,12 +51,12 @@ class BufferTable:
         if node not in self._read:
             name = f"table{len(self._buffers)}"
             values = tuple(cast(ConstantAttrs, node.attrs).value.reshape(-1).tolist())
-            self._buffers[name] = Buffer(name, node.type.dtype, len(values), Mode.READ, values)
+            self._buffers[name] = Buffer(name, node.type.dtype, len(values), Mode.READ, values, note=node.loc.node)
             self._read[node] = name
         return self._read[node]
 
     def _add(self, stem: str, node: Node, mode: Mode) -> str:
         name = f"{stem}{len(self._buffers)}"
-        self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode)
+        self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode, note=node.loc.node)
         self.arguments.append((node, mode))
         return name

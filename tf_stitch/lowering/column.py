@@ -16,7 +16,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
-from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.kernel import LoweredKernel, finish, names_of
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
@@ -58,8 +58,9 @@ class _ColumnLowering:
         chunk = tile * m.row_threads + across
         limit, inside = self._edges(chunk * m.vector, tiles)
         sums = {n: out.fresh("acc") for n in self.reductions}
+        out.emit(k.Comment("each thread reduces some rows", names_of(self.reductions)))
         for node, name in sums.items():
-            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node)))
+            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node), note=node.loc.node))
         step = Var("step", ceil_div(self.length, self.group_rows))
         row = var(step) * self.group_rows + down
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
@@ -71,6 +72,7 @@ class _ColumnLowering:
         if self.group_rows > 1:
             self._meet(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
+        out.emit(k.Comment("results of the columns", names_of(columns)))
         with out.when(owner), out.when(inside):
             column = self._column(chunk, inside)
             with out.loop(self.lane, self._lanes(), limit):
@@ -149,6 +151,7 @@ class _ColumnLowering:
         width = m.row_threads * m.vector
         column = across * m.vector + var(self.lane)
         shared = {n: out.fresh("partial") for n in sums}
+        out.emit(k.Comment("threads that share columns combine what they have"))
         for node, name in sums.items():
             out.emit(k.Array(shared[node], node.type.dtype.compute, self.group_rows * width, k.Space.SHARED))
             with out.loop(self.lane, k.Loop.UNROLL):

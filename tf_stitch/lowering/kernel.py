@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tf_stitch.errors import ScheduleError
@@ -49,4 +50,14 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
 
 def title(pattern: Pattern) -> str:
     """What a kernel computes, by the user's node names."""
-    return ", ".join(dict.fromkeys(n.loc.node for n in pattern.nodes if n.loc.node))
+    return ", ".join(user_nodes(pattern))
+
+
+def user_nodes(pattern: Pattern) -> tuple[str, ...]:
+    """Names of the user's nodes in a pattern."""
+    return names_of(pattern.nodes)
+
+
+def names_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """What the user calls nodes, each name once."""
+    return tuple(dict.fromkeys(n.loc.node for n in nodes if n.loc.node))

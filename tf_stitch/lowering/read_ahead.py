@@ -12,6 +12,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
+from tf_stitch.lowering.kernel import names_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import fetched_values
 
@@ -56,9 +57,11 @@ class ReadAhead:
             wanted: whether this is the first turn; None: it is.
         """
         m = self._mapping
+        self._out.emit(k.Comment("the first row is fetched; each row then fetches the next", names_of(self._arrays)))
         for node, name in self._arrays.items():
             size = m.items * m.threads * m.vector
-            self._out.emit(k.Array(name, node.type.dtype, size, k.Space.SHARED, carried=self._turns.carried))
+            self._out.emit(k.Array(name, node.type.dtype, size, k.Space.SHARED, carried=self._turns.carried,
+                                   note=node.loc.node))
         item = Var("item", m.items)
         with self._out.when(wanted), self._out.loop(item, k.Loop.UNROLL):
             self._fetch(self._turns.row(first), var(item), None)

@@ -23,5 +23,6 @@ def accumulator(node: Node, name: str) -> list[k.Stmt]:
     """Declares what a reduction accumulates into; an arg reduction has a value and an index."""
     dtype = node.operands[0].type.dtype.compute
     if node.kind in ARG_KINDS:
-        return [k.Accumulator(name, dtype, initial(node)), k.Accumulator(f"{name}_at", node.type.dtype, 0)]
-    return [k.Accumulator(name, dtype, initial(node))]
+        return [k.Accumulator(name, dtype, initial(node)),
+                k.Accumulator(f"{name}_at", node.type.dtype, 0, node.loc.node)]
+    return [k.Accumulator(name, dtype, initial(node), node.loc.node)]

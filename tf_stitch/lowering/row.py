@@ -20,7 +20,7 @@ from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, lineari
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_groups
-from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.kernel import LoweredKernel, finish, names_of
 from tf_stitch.lowering.meeting import Meeting, OwnMaximum
 from tf_stitch.lowering.read_ahead import ReadAhead, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
@@ -94,10 +94,13 @@ class RowLowering:
                 self._declare(staged.node, staged.scheme)
             else:
                 self.arrays[staged.node] = self.arrays[staged.instead_of]
-        for phase in phases:
+        for number, phase in enumerate(phases):
+            what = f"phase {number + 1} of {len(phases)}, {phase.purpose}"
+            self.out.emit(k.Comment(what, names_of(phase.results)))
             self._phase(phase, row, valid, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
             return
+        self.out.emit(k.Comment("results of the row", names_of(self.row_outputs)))
         thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads + self.part * self.mapping.threads
         with self.out.when(k.both(first_of(thread), valid)):
             for node in self.row_outputs:
@@ -123,10 +126,11 @@ class RowLowering:
         name = self.arrays[node] = self.out.fresh("kept")
         m = self.mapping
         if m.items:
-            self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector))
+            self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector, note=node.loc.node))
         else:
             space = k.Space.SHARED if m.threads > 1 else k.Space.LOCAL
-            self.out.emit(k.Array(name, node.type.dtype.compute, self.schedule.row_room or self.domain.cols, space))
+            size = self.schedule.row_room or self.domain.cols
+            self.out.emit(k.Array(name, node.type.dtype.compute, size, space, note=node.loc.node))
 
     def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, ahead: ReadAhead | None) -> None:
         names = {node: self.out.fresh("acc") for node in phase.reductions}

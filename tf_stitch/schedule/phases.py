@@ -24,6 +24,17 @@ class Phase:
     columns: tuple[Node, ...] = ()
 
     @property
+    def results(self) -> tuple[Node, ...]:
+        """What the pass is for."""
+        return (*self.reductions, *self.columns, *self.outputs)
+
+    @property
+    def purpose(self) -> str:
+        """In words."""
+        sums = [f"{n.kind.value} of the row" for n in self.reductions] + ["sum across rows"] * len(self.columns)
+        return " and ".join([*sums, *["output"] * len(self.outputs)])
+
+    @property
     def roots(self) -> list[Node]:
         """Element-level values the pass has to compute."""
         return [n.operands[0] for n in (*self.reductions, *self.columns)] + list(self.outputs)
