@@ -100,7 +100,7 @@ class CFamily(ABC):
         if p.title:
             yield f"// {safe_comment(p.title)}"
         if not isinstance(p.grid, Size):
-            yield f"// {p.grid} blocks of {p.threads} threads" if p.threads > 1 else f"// {p.grid} tasks"
+            yield f"// blocks: {p.grid}, of {p.threads} threads" if p.threads > 1 else f"// tasks: {p.grid}"
         for b in p.parameters:
             count = "" if isinstance(b.size, Size) else f"[{b.size}]"
             yield f"//   {safe_comment(f'{b.name}: {b.dtype.value}{count} {b.note}'.rstrip())}"

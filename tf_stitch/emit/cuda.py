@@ -106,7 +106,7 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) ->
     yield (f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
     yield "  tfs_begin();"
-    yield "  long long block = blockIdx.x;"
+    yield after("  long long block = blockIdx.x;", "each kernel has a range of blocks" if len(calls) > 1 else "")
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
         yield f"  if (block < {grid}) {{ {call}; return; }}"
         yield f"  block -= {grid};"

@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.attention import AttentionShape, Rows, shared_words
 from tf_stitch.kernel_ir.index import Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
-from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.kernel import LoweredKernel, finish, names_of
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.attention import Attention, Operand, even_stride, memory_of
 from tf_stitch.planning.stitch_plan import attention_of
@@ -43,6 +43,8 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
         evaluator.reduced[attention.first] = k.Local(SCORE, DType.F32), linearize(own, attention.first.type.dims)
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
     result = buffers.writing(attention.result)
+    out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
+                       names_of([attention.result])))
     out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
     kernel = finish(schedule, out, buffers)
     return replace(kernel, program=replace(kernel.program, resident=schedule.resident))

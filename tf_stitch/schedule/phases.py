@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,8 +32,10 @@ class Phase:
     @property
     def purpose(self) -> str:
         """In words."""
-        sums = [f"{n.kind.value} of the row" for n in self.reductions] + ["sum across rows"] * len(self.columns)
-        return " and ".join([*sums, *["output"] * len(self.outputs)])
+        kinds = Counter(f"{n.kind.value} of the row" for n in self.reductions)
+        kinds.update({"sum across rows": len(self.columns), "output": len(self.outputs)})
+        return ", ".join(what if count == 1 else f"{count} times {what}" for what, count in kinds.items()
+                         if count)
 
     @property
     def roots(self) -> list[Node]:
