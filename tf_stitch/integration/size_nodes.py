@@ -41,6 +41,7 @@ class SizeNodes:
     def __init__(self, fresh: Callable[[], str], dtype: DType = int32) -> None:
         self._fresh, self._dtype = fresh, AttrValue(type=dtype.as_datatype_enum)
         self._made: dict[tuple[object, ...], str] = {}
+        self._scalars: dict[tuple[int | SizeSource, str], str] = {}
         self.new: list[NodeDef] = []
         self.types: dict[str, list[OutputType]] = {}
 
@@ -54,8 +55,12 @@ class SizeNodes:
 
     def scalar(self, size: int | SizeSource, device: str) -> str:
         """A node of this size."""
-        if isinstance(size, int):
-            return self.constant(np.array(size), device)
+        if (size, device) not in self._scalars:
+            self._scalars[size, device] = self._read(size) if isinstance(size, SizeSource) else \
+                self.constant(np.array(size), device)
+        return self._scalars[size, device]
+
+    def _read(self, size: SizeSource) -> str:
         shape = self._node("Shape", [size.tensor], size.device, (size.rank,), T=AttrValue(type=size.dtype),
                            out_type=self._dtype)  # fmt: skip
         first, end, one = (self.constant(np.array([n]), size.device, int32) for n in (size.axis, size.axis + 1, 1))
