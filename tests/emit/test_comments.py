@@ -63,6 +63,16 @@ def test_names_are_no_part_of_what_is_built(device: DeviceSpec) -> None:
     assert len({program for members in both.programs.values() for program in members}) == 1
 
 
+def test_steps_are_not_called_by_the_name_of_their_result() -> None:
+    b = named("probabilities")
+    x = named("logits").input("logits:0", DType.F32, (512, 1000))
+    e = b.exp(b.sub(x, b.reduce(OpKind.MAX, x, [1], True)))
+    source = compiled(region("g", [b.div(e, b.sum(e, [1], True))]), CPU).source
+    notes = [line.partition("  // ")[2] for line in source.splitlines() if "  const float v" in line]
+    assert notes.count("probabilities") == 1, "the quotient alone"
+    assert set(notes) == {"logits", "for probabilities", "probabilities"}
+
+
 def test_a_kernel_found_again_says_whose_it_is_now() -> None:
     first, second = (compiled(layers(name), H200).plan.patterns[0] for name in ("encoder", "decoder"))
     (key, old), (again, new) = structure(first), structure(second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom, Size, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
-from tf_stitch.kernel_ir.rename import in_users_names
 
 Lines = Iterator[str]
 
@@ -72,7 +72,7 @@ class CFamily(ABC):
     index_type: str
 
     def __init__(self, program: k.Program) -> None:
-        self.program = in_users_names(program)
+        self.program = program
         self.dtype_of = {b.name: b.dtype for b in program.buffers}
         self.sizes: dict[Atom, str] = {}  # parameters for what sizes are made of, in order of first use
 
@@ -103,7 +103,11 @@ class CFamily(ABC):
             yield f"// blocks: {p.grid}, of {p.threads} threads" if p.threads > 1 else f"// tasks: {p.grid}"
         for b in p.parameters:
             count = "" if isinstance(b.size, Size) else f"[{b.size}]"
-            yield f"//   {safe_comment(f'{b.name}: {b.dtype.value}{count} {b.note}'.rstrip())}"
+            yield f"//   {safe_comment(f'{b.name}: {b.dtype.value}{count} {self.note(b.note)}'.rstrip())}"
+
+    def note(self, note: str) -> str:
+        """What the user calls it (see Program.noted)."""
+        return self.program.noted.get(note, note)
 
     # The walk.
     def block(self, body: Sequence[k.Stmt]) -> Lines:
@@ -115,12 +119,12 @@ class CFamily(ABC):
     def statement(self, stmt: k.Stmt) -> Lines:
         if isinstance(stmt, k.Let):
             ctype = self.types[stmt.value.dtype.compute]
-            yield after(f"const {ctype} {stmt.name} = {self.expr(stmt.value)};", stmt.note)
+            yield after(f"const {ctype} {stmt.name} = {self.expr(stmt.value)};", self.note(stmt.note))
         elif isinstance(stmt, k.LetIndex):
             yield from self._let_index(stmt)
         elif isinstance(stmt, k.Accumulator):
             first = self.literal(stmt.init, stmt.dtype.compute)
-            yield after(f"{self.types[stmt.dtype.compute]} {stmt.name} = {first};", stmt.note)
+            yield after(f"{self.types[stmt.dtype.compute]} {stmt.name} = {first};", self.note(stmt.note))
         elif isinstance(stmt, k.Update):
             yield from self.update(stmt)
         elif isinstance(stmt, k.Assign):
@@ -151,7 +155,7 @@ class CFamily(ABC):
         elif isinstance(stmt, k.GridLoop):
             yield from self.grid_loop(stmt)
         elif isinstance(stmt, k.Comment):
-            yield f"// {safe_comment(stmt.line)}"
+            yield f"// {safe_comment(replace(stmt, notes=tuple(map(self.note, stmt.notes))).line)}"
         else:
             yield from self.hardware(stmt)
 

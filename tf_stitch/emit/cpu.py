@@ -164,9 +164,9 @@ class _Cpu(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is None:
-            yield after(f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));", stmt.note)
+            yield after(f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));", self.note(stmt.note))
         else:
-            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});", stmt.note)
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});", self.note(stmt.note))
         if stmt.init is not None:
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"

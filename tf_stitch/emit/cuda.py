@@ -178,10 +178,10 @@ class _Cuda(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is not None:
-            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});", stmt.note)
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});", self.note(stmt.note))
         else:
             space = "__shared__ " if stmt.space is k.Space.SHARED else ""
-            yield after(f"{space}{ctype} {stmt.name}[{stmt.size}];", stmt.note)
+            yield after(f"{space}{ctype} {stmt.name}[{stmt.size}];", self.note(stmt.note))
         if stmt.init is not None:
             if stmt.space is k.Space.SHARED:
                 raise VerifyError("a shared array is filled by its threads, not at its declaration")

@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.attention import AttentionShape, Rows, shared_words
 from tf_stitch.kernel_ir.index import Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
-from tf_stitch.lowering.kernel import LoweredKernel, finish, names_of
+from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.attention import Attention, Operand, even_stride, memory_of
 from tf_stitch.planning.stitch_plan import attention_of
@@ -27,7 +27,7 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of an attention schedule."""
     attention = attention_of(schedule.pattern)
     assert attention is not None
-    buffers = BufferTable()
+    buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule, buffers, out)
     q, k_, v = (buffers.reading(memory_of(o, schedule.pattern.free)[0]) for o in attention.operands)
@@ -44,7 +44,7 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
     result = buffers.writing(attention.result)
     out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
-                       names_of([attention.result])))
+                       schedule.pattern.names([attention.result])))
     out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
     kernel = finish(schedule, out, buffers)
     return replace(kernel, program=replace(kernel.program, resident=schedule.resident))

@@ -16,7 +16,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
-from tf_stitch.lowering.kernel import LoweredKernel, finish, names_of
+from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
@@ -40,7 +40,7 @@ class _ColumnLowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule, self.mapping = schedule, schedule.mapping
         self.kept, self.length = schedule.domain.rows, schedule.domain.cols
-        self.buffers = BufferTable()
+        self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
@@ -58,9 +58,10 @@ class _ColumnLowering:
         chunk = tile * m.row_threads + across
         limit, inside = self._edges(chunk * m.vector, tiles)
         sums = {n: out.fresh("acc") for n in self.reductions}
-        out.emit(k.Comment("each thread reduces some rows", names_of(self.reductions)))
+        out.emit(k.Comment("each thread reduces some rows", self.schedule.pattern.names(self.reductions)))
         for node, name in sums.items():
-            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node), note=node.loc.node))
+            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node),
+                             note=self.schedule.pattern.name(node)))
         step = Var("step", ceil_div(self.length, self.group_rows))
         row = var(step) * self.group_rows + down
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
@@ -72,7 +73,7 @@ class _ColumnLowering:
         if self.group_rows > 1:
             self._meet(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
-        out.emit(k.Comment("results of the columns", names_of(columns)))
+        out.emit(k.Comment("results of the columns", self.schedule.pattern.names(columns)))
         with out.when(owner), out.when(inside):
             column = self._column(chunk, inside)
             with out.loop(self.lane, self._lanes(), limit):

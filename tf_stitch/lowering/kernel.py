@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tf_stitch.errors import ScheduleError
@@ -55,9 +54,4 @@ def title(pattern: Pattern) -> str:
 
 def user_nodes(pattern: Pattern) -> tuple[str, ...]:
     """Names of the user's nodes in a pattern."""
-    return names_of(pattern.nodes)
-
-
-def names_of(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """What the user calls nodes, each name once."""
-    return tuple(dict.fromkeys(n.loc.node for n in nodes if n.loc.node))
+    return tuple(dict.fromkeys(n.loc.node for n in pattern.nodes if n.loc.node))
