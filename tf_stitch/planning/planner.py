@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -152,11 +153,11 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     masks = candidates(part, options.growth)
     if options.rounds and len(masks) <= FEW:
         masks = _confirmed(part, masks, options.growth)
-    edges, sets = tuple(part.edges), tuple(frozenset(bits(mask)) for mask in masks)
+    edges = tuple(part.edges)
 
     def solve(exact_only: bool) -> tuple[Choice, Choice]:
         gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
-        problem = Selection(sets, tuple(gains), len(part.nodes), edges)
+        problem = Selection(_sets(masks), tuple(gains), len(part.nodes), edges)
         greedy = solve_greedily(problem)
         if options.solver == "greedy":
             return greedy, greedy
@@ -171,6 +172,9 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         if not unsure:
             break
         part.confirm(unsure)
+        for mask in unsure:
+            if part.exact(mask) is None:
+                masks = _without_spoilt(part, masks, mask)
         choice, greedy = solve(exact_only=False)
     if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
         for mask in masks:
@@ -180,7 +184,27 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         bound = choice.bound
         choice, greedy = solve(exact_only=True)
         choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
-    return _covering(part, choice, greedy, sets, options)
+    return _covering(part, choice, greedy, _sets(masks), options)
+
+
+def _sets(masks: Sequence[int]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(bits(mask)) for mask in masks)
+
+
+def _without_spoilt(part: Part, masks: list[int], refused: int) -> list[int]:
+    """The candidates but for those that hold what makes `refused` no kernel.
+
+    Merging leaves a ladder of sets, each within the next. The lowest rung that is no kernel is looked for by halves, and
+    all that hold it go: a loop that is written out has the same sum for each step, and the ladder of them all would take
+    a round for every rung.
+    """
+    rungs = [refused]
+    for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):
+        if mask & rungs[-1] == mask != rungs[-1]:
+            rungs.append(mask)
+    rungs.reverse()
+    lowest = bisect_left(rungs, True, key=lambda mask: part.exact(mask) is None)
+    return [mask for mask in masks if mask & rungs[lowest] != rungs[lowest]]
 
 
 def _confirmed(part: Part, masks: list[int], growth: GrowthOptions) -> list[int]:
