@@ -49,8 +49,8 @@ class PlanOptions:
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
         barriers: GPU: kernels may be joined by grid barriers (joining.py).
-        careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
-            nothing is explored.
+        careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
+            goes over them once, and nothing is explored.
     """
 
     solver: str = "ilp"
@@ -94,26 +94,33 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     facts = RegionFacts(users, wanted, free_nodes(nodes, attentions))
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
-    if len(work) > options.careful:
-        options = options.in_haste()
-    plans: dict[tuple[object, ...], PartPlan] = {}
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    reports: list[SolverReport] = []
     parts = [rest for part in decompose(work, needs, facts.free) if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
+    structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
+    distinct: dict[tuple[object, ...], Part] = {}
     for number, positions in enumerate(parts):
         if is_large_product(work[positions[0]]):
-            groups.append(tuple(positions))
+            structures.append(None)
             continue
         members = [work[p] for p in positions]
         edges = inner_edges(positions, needs, wishes_of.get(number, ()))
         key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
                tuple(edges))
-        if key not in plans:
-            plans[key] = plan_part(Part(members, edges, facts, times), options)
-        found, report = plans[key]
+        structures.append(key)
+        if key not in distinct:
+            distinct[key] = Part(members, edges, facts, times)
+    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
+        options = options.in_haste()
+    plans = {key: plan_part(part, options) for key, part in distinct.items()}
+    reports: list[SolverReport] = []
+    for positions, structure in zip(parts, structures, strict=True):
+        if structure is None:
+            groups.append(tuple(positions))
+            continue
+        found, report = plans[structure]
         groups += [tuple(positions[i] for i in group) for group in found]
         reports.append(report)
     epilogues = Epilogues(work, needs, groups, facts, times)
