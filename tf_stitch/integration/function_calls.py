@@ -1,6 +1,7 @@
 """What TensorFlow does around the kernels in each call of a function, where it grows with the number of variables.
 
-A model that is one region has little else: of the 330 us that a call with 192 variables took on a CPU, the region took 25.
+A model that is one region has little else: of the 330 us that a call with 192 variables took on a CPU, the region took
+25; on a machine with an H200, of 1,330 us 110, and the GPU worked for 790.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ EXECUTOR = "TF_STITCH"
 
 
 def shorten(native: bool) -> None:
-    """Makes calls of functions cheaper, whatever is in them. `native`: the native op is there, and with it the executor."""
+    """Makes calls of functions cheaper. `native`: the native op is there, and with it the executor."""
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
         from tensorflow.python.eager.context import Context
