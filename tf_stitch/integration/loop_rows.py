@@ -217,8 +217,11 @@ class _Rows:
     def _only(self, tensor: str | None) -> str | None:
         """The tensor of which one is made, with an axis of one element before its others."""
         node = None if tensor is None else self.defs.get(producer_of(tensor))
-        made = node is not None and node.op == "Pack" and node.attr["N"].i == 1 and NodeAttrs(node).integer("axis") == 0
-        return canonical_tensor(node.input[0]) if node is not None and made else None
+        if node is None:
+            return None
+        packed = node.op == "Pack" and node.attr["N"].i == 1 and NodeAttrs(node).integer("axis") == 0
+        expanded = node.op == "ExpandDims" and self._number(node.input[1]) == 0
+        return canonical_tensor(node.input[0]) if packed or expanded else None
 
     def _place(self, tensor: str) -> _Place | None:
         """The row that a tensor numbers, if a counter does."""
