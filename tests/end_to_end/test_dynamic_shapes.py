@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
 
 MANY_LENGTHS = PROGRAMS / "many_lengths.py"
 TWO_BATCHES = PROGRAMS / "two_batches.py"
@@ -22,7 +22,7 @@ def check(run: Run) -> None:
 
 
 def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache))
+    done = run(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache), **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -32,14 +32,14 @@ def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
 
 
 def test_products_in_a_region(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region")
+    done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region", **PRECISE)
     check(done)
     assert done.report is not None
     assert all(r["builds"] <= 2 for r in done.report["regions"])
 
 
 def test_builds_in_the_background(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1")
+    done = run(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1", **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -50,12 +50,12 @@ def test_builds_in_the_background(run: Runner, cache: Path) -> None:
 
 
 def test_strict_accepts_builds_in_the_background(run: Runner) -> None:
-    check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1"))
+    check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1", **PRECISE))
 
 
 @SCOPES
 def test_two_batches_of_one_size(run: Runner, cache: Path, scope: str) -> None:
-    done = run(TWO_BATCHES, "4x4,2x2,3x3,7x7", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+    done = run(TWO_BATCHES, "4x4,2x2,3x3,7x7", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -67,7 +67,7 @@ def test_two_batches_of_one_size(run: Runner, cache: Path, scope: str) -> None:
 @pytest.mark.parametrize("pairs", ["4x4,4x1,1x4,1x1,5x5", "4x1,1x4,3x3"])
 def test_two_batches_one_of_which_is_broadcast(run: Runner, cache: Path, scope: str, pairs: str) -> None:
     """Where that matters TensorFlow's ops run, said once, and what is drawn at random is of the right shape."""
-    done = run(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+    done = run(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert float(done.stdout) < 1e-5
     assert done.report is not None

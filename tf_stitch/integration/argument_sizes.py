@@ -7,30 +7,23 @@ Shape is in no region. Where every such size is provably an argument's, it is re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 
-import numpy as np
-from tensorflow import int32, make_tensor_proto
-from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
+from tf_stitch.frontend.tensorflow.node_context import is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
-from tf_stitch.frontend.tensorflow.size_names import factors, joins, parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
-from tf_stitch.ir.types import Dim, Symbol
-
-_INT32 = AttrValue(type=DT_INT32)
+from tf_stitch.integration.size_nodes import SizeNodes, SizeSource, size_of
+from tf_stitch.ir.types import Symbol
 
 
 @dataclass(frozen=True)
@@ -100,113 +93,47 @@ def _held(imported: ImportedGraph) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Source:
-    """A size of a tensor that waits for no region."""
-
-    tensor: str
-    rank: int
-    axis: int
-
-
-def sources(imported: ImportedGraph, outside: set[str]) -> dict[Symbol, Source]:
+def sources(imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> dict[Symbol, SizeSource]:
     """Symbol -> which of the nodes that wait for no region has it: an argument, if one has.
 
     Args:
         outside: nodes of no branch or loop.
     """
-    found: dict[Symbol, Source] = {}
+    found: dict[Symbol, SizeSource] = {}
     first = outside - _waiting(imported)
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
+        types = types_of(node.name)
         for index, value in enumerate(node.outputs):
             for axis, dim in enumerate(() if value is None else value.type.shape):
                 if value is not None and isinstance(dim, Symbol):
-                    found.setdefault(dim, Source(f"{node.name}:{index}", value.type.rank, axis))
+                    found.setdefault(dim, SizeSource(f"{node.name}:{index}", types[index][0], value.type.rank, axis,
+                                                     node.device))
     return found
 
 
-class ArgumentSizes:
-    """New nodes that read sizes from arguments; each vector once on each device. `types` are those of `new`.
+class ArgumentSizes(SizeNodes):
+    """New nodes that read sizes from arguments.
 
     Args:
         outside: nodes of no branch or loop.
     """
 
     def __init__(self, imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> None:
+        names = (f"tf_stitch_sizes/{i}" for i in itertools.count())
+        super().__init__(lambda: next(name for name in names if name not in imported.nodes))
         self._imported, self._types_of = imported, types_of
-        self._sources = sources(imported, outside)
-        self._made: dict[tuple[object, ...], str] = {}
-        self._numbers = itertools.count()
-        self.new: list[NodeDef] = []
-        self.types: dict[str, list[OutputType]] = {}
+        self._sources = sources(imported, types_of, outside)
 
     def again(self, tensor: str, device: str) -> str | None:
         """A new node that gives the same sizes, int32, on a device; None if sources do not tell all of them."""
         sizes = self._imported.statics.get(tensor)
-        if sizes is None or sizes.ndim > 1 or not all(map(self._is_told, sizes.flat)):
+        if sizes is None or sizes.ndim > 1:
             return None
         name, _, index = tensor.rpartition(":")
-        output = self._types_of(name)[int(index)]
-        if output[0] != DT_INT32:
+        found = [size for e in sizes.flat if (size := size_of(e, self._sources)) is not None]
+        if self._types_of(name)[int(index)][0] != DT_INT32 or len(found) < sizes.size:
             return None
         if is_fixed(sizes):
-            return self._constant(sizes, device)
-        parts = [self._size(e, device) for e in sizes.flat]
-        if sizes.ndim == 0:
-            return parts[0]
-        return self._node("Pack", parts, device, [output], N=AttrValue(i=len(parts)), T=_INT32,
-                          axis=AttrValue(i=0))  # fmt: skip
-
-    def _is_told(self, size: Dim | None) -> bool:
-        """A product of joined sizes is not: where it is 0 they may contradict each other."""
-        if not isinstance(size, Symbol):
-            return size is not None
-        return size in self._sources or (all(part in self._sources for part in parts(size))
-                                         and (not joins(size) or joins(size) == [size]))
-
-    def _size(self, size: Dim, device: str) -> str:
-        """Of a source where that is: only the shape of it goes elsewhere."""
-        if isinstance(size, int):
-            return self._constant(np.array(size), device)
-        if size in self._sources:
-            return self._read(self._sources[size])
-        if joins(size):
-            lines = [self._line(self._size(part, device), device) for part in sorted(parts(size), key=str)]
-            line = reduce(lambda a, b: self._node("BroadcastArgs", [a, b], device, [(DT_INT32, (1,))], T=_INT32), lines)
-            return self._element(line, 0, device)
-        numbers = [self._size(factor, device) for factor in factors(size)]
-        return reduce(lambda a, b: self._node("Mul", [a, b], device, [(DT_INT32, ())], T=_INT32), numbers)
-
-    def _line(self, scalar: str, device: str) -> str:
-        return self._node("Pack", [scalar], device, [(DT_INT32, (1,))], N=AttrValue(i=1), T=_INT32, axis=AttrValue(i=0))
-
-    def _read(self, source: Source) -> str:
-        name, _, index = source.tensor.rpartition(":")
-        device = self._imported.nodes[name].device
-        shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
-                           T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        return self._element(shape, source.axis, device)
-
-    def _element(self, vector: str, index: int, device: str) -> str:
-        first, end, one = (self._constant(np.array([n]), device) for n in (index, index + 1, 1))
-        return self._node("StridedSlice", [vector, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
-                          shrink_axis_mask=AttrValue(i=1))  # fmt: skip
-
-    def _constant(self, value: StaticValue, device: str) -> str:
-        proto = make_tensor_proto(value.tolist(), int32, value.shape)
-        return self._node("Const", [], device, [(DT_INT32, value.shape)], value=AttrValue(tensor=proto),
-                          dtype=_INT32)  # fmt: skip
-
-    def _node(self, op: str, inputs: Sequence[str], device: str, types: list[OutputType], **attrs: AttrValue) -> str:
-        """The name of such a node; there is one of each."""
-        key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
-        if key not in self._made:
-            name = next(name for i in self._numbers if (name := f"tf_stitch_sizes/{i}") not in self._imported.nodes)
-            node = NodeDef(name=name, op=op, device=device, input=inputs)
-            for attr, value in attrs.items():
-                node.attr[attr].CopyFrom(value)
-            self.new.append(node)
-            self.types[node.name] = types
-            self._made[key] = node.name
-        return self._made[key]
+            return self.constant(sizes, device)
+        return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)

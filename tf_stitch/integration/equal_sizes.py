@@ -90,7 +90,7 @@ def import_equal(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own:
     """As import_resized, which does not depend on any size being equal to another."""
     resized = import_resized(graph_def, types_of, library_on, own, preserved)
     sure, outside = resized.imported, outer_nodes(graph_def, resized.imported)
-    found = sources(sure, outside)
+    found = sources(sure, resized.types_of, outside)
     fed = {size for size, s in found.items() if sure.nodes[producer_of(s.tensor)].op in FEEDS}
     equal = equal_sizes(sure, outside, {size: s.tensor for size, s in found.items() if mostly(size) in fed})
     if not equal.names:
