@@ -26,13 +26,13 @@ def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
     counted = [pattern for pattern in plan.patterns if fused(pattern)]
     kept = counted[:max(count, 0)]
     nodes = plan.graph.nodes()
-    free = free_nodes(nodes, filter(None, map(attention_of, kept)))
+    users, wanted = users_of(nodes), frozenset(delivered(plan.graph))
+    free = free_nodes(nodes, filter(None, map(attention_of, kept)), wanted)
     work = plannable(plan.graph, free)
     place = {node: i for i, node in enumerate(work)}
     groups = [[place[node] for node in pattern.nodes] for pattern in kept]
     inside = {p for group in groups for p in group}
     groups += [[p] for p in range(len(work)) if p not in inside]
-    users, wanted = users_of(nodes), frozenset(delivered(plan.graph))
 
     def pattern_of(group: list[int]) -> Pattern:
         members: list[Node] = [work[p] for p in group]

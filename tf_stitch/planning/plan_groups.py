@@ -34,6 +34,7 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> 
     users, wanted = users_of(nodes), frozenset(delivered(graph))
     members = [[nodes[i] for i in group] for group in groups]
     alone = (make_pattern(group, users, wanted, frozenset()) for group in members)
-    free = free_nodes(nodes, [found for pattern in alone if (found := attention_of(pattern)) is not None])
+    found = [attention for pattern in alone if (attention := attention_of(pattern)) is not None]
+    free = free_nodes(nodes, found, wanted)
     patterns = [make_pattern(group, users, wanted, free) for group in members]
     return StitchPlan(graph, patterns, solver, free)

@@ -91,7 +91,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(delivered(graph))
     attentions = list(chosen_attentions(nodes, users, wanted, times))
-    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions))
+    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted))
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     place = {node: p for p, node in enumerate(work)}

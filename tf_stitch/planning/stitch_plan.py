@@ -17,7 +17,8 @@ _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
 
 
-def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = ()) -> frozenset[Node]:
+def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), wanted: frozenset[Node] = frozenset()
+               ) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
     (a learning rate, a bias correction), reshapes beside products, which read and write memory as it lies, and
     transposes that only products read, at the distances of what lies in memory; so do the kernels of attentions, which
@@ -26,6 +27,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = ()) -> f
     Args:
         nodes: static nodes, operands first.
         attentions: what becomes a kernel each.
+        wanted: values that memory has to hold: who needs a kernel's value in such another form reads that.
     """
     free: set[Node] = set()
     users = users_of(nodes)
@@ -42,7 +44,11 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = ()) -> f
             free.update((node, *_views(node.operands[0])))
     for attention in attentions:
         free |= views_of(attention, users, free)
-    return frozenset(free)
+    return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
+
+
+def _is_stored_anew(node: Node) -> bool:
+    return node.kind is OpKind.RESHAPE and view_of(node).category not in (Category.SOURCE, Category.CONTRACTION)
 
 
 def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection[Node]) -> bool:
