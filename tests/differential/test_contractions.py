@@ -107,3 +107,14 @@ def test_a_small_product_beside_a_number_that_is_delivered() -> None:
     gradient = B.dot(x, B.mul(hidden, B.broadcast(B.reshape(count, (1, 1)), (2, 8))), True)
     check_all(region("small", [B.mean(B.square(hidden), [0, 1])], {"n": count, "w": B.sub(w, gradient)}),
               interpret_cpu=True, interpret_gpu=True)
+
+
+@pytest.mark.parametrize("kind", [OpKind.EXP, OpKind.TRANSPOSE])
+@pytest.mark.parametrize("terms", [8, 64])
+def test_a_product_reads_a_view_that_is_delivered(kind: OpKind, terms: int) -> None:
+    """As a loop's results are pushed for its gradient: of few terms a kernel computes the product itself."""
+    x = B.input("x", F32, (3, 2, terms))
+    y = B.transpose(x, [1, 0, 2]) if kind is OpKind.TRANSPOSE else B.exp(x)
+    flat = B.reshape(y, (6, terms))
+    product = B.op(OpKind.TANH, B.dot(flat, B.input("w", F32, (terms, 20))))
+    check_all(region("delivered_view", [product, flat]), interpret_cpu=True, interpret_gpu=True)
