@@ -98,8 +98,8 @@ def test_a_sum_with_transposed_operands_in_batches(regions: Regions, device: str
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 45), (1, 3, 130), (1, 500, 2), (5, 90, 3000), (130, 9, 17)])
 def test_halves_on_a_cpu(regions: Regions, dtype: DType, transposed: bool, m: int, n: int, k: int) -> None:
-    """One row, whose matrix is read as it lies, and several, for whom columns become float32 a few at a time. Sizes that
-    no vectors divide, and more terms than a few columns may have."""
+    """One row, whose matrix is read as it lies; several, for whom columns become float32 a few at a time. Sizes that no
+    vectors divide, and more terms than a few columns may have."""
     g = plain(dtype, m, n, k)
     b = MatrixLayout(transposed, k if transposed else n, k * n)
     with tf.device("/CPU:0"):
