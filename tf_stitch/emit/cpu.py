@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
@@ -27,14 +28,15 @@ def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
     """One C file; program i of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
     lines = ['#include "cpu_math.h"']
     for name, program in programs:
-        lines += ["", f"// {safe_comment(program.title)}", *_Cpu(program).function(name)]
+        emitter = _Cpu(program)
+        lines += ["", *emitter.head(), *emitter.function(name)]
     return "\n".join(lines) + "\n"
 
 
 def render_cpu(program: k.Program) -> Rendered:
     """The kernel of a program whose sizes are parameters: args end with a pointer to them (int64) if there are any."""
     emitter = _Cpu(program)
-    name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
+    name, text = named("kernel", (*emitter.head(), *emitter.function(SELF)))
     return Rendered(name, {name: text}, tuple(a.value for a in emitter.sizes))
 
 
@@ -189,9 +191,9 @@ class _Cpu(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is None:
-            yield f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+            yield after(f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));", self.note(stmt.note))
         else:
-            yield f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});"
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});", self.note(stmt.note))
         if stmt.init is not None:
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
