@@ -206,8 +206,9 @@ static inline float tfs_from_half(uint16_t h) {
   int32_t usual = (magnitude << 13) + (magnitude >= 0x7c00 ? 224 << 23 : 112 << 23);  // infinity and NaN: largest exponent
   return tfs_float_of((magnitude < 0x400 ? tiny : usual) | (int32_t)((uint32_t)(h & 0x8000) << 16));
 }
-// To the nearest, of two to the even one. There is nothing to jump over: where one of a value and a constant is rounded,
-// GCC 12 jumped past the rounding of the constant, and made no vectors of the loop (a GRU cell took 54 us for 15).
+// To the nearest, of two to the even one. Large numbers and NaN are no choices: where one of a value and a constant is
+// rounded, GCC 12 would jump past the rounding of the constant, and make no vectors of the loop (a GRU cell of [128,36]
+// took 73 us for 19, in bfloat16 47 for 11).
 static inline uint16_t tfs_to_half(float f) {
   int32_t bits = tfs_bits_of(f), magnitude = bits & 0x7fffffff;
   int32_t tiny = tfs_bits_of(tfs_float_of(magnitude) + 0.5f) - 0x3f000000;  // from 0.5 on floats are 2^-24 apart
