@@ -178,6 +178,45 @@ def random(x: Any) -> Any:
     return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 0 + tf.random.uniform([4, 3], 1, 1)), (0, x))
 
 
+def ctc(logits: Any, labels: Any, counts: Any, lengths: Any) -> Any:
+    """Its loops are While ops, which TensorFlow does not lower."""
+    return tf.nn.ctc_loss(labels, logits, counts, lengths, logits_time_major=False, blank_index=4)
+
+
+def rows_ahead(x: Any) -> Any:
+    """Rows are read by a counter that counts down, and written some rows ahead of it, over those of another tensor."""
+    @tf.function
+    def condition(i: Any, out: Any, x: Any) -> Any:
+        return i > 0
+
+    @tf.function
+    def body(i: Any, out: Any, x: Any) -> Any:
+        row = tf.tanh(tf.gather(x, i - 1))
+        return i - 1, tf.tensor_scatter_nd_update(out, [[i + 2]], [row]), x
+
+    start = (tf.constant(4), tf.ones([7, 3]), x)
+    types = [tf.TensorSpec(s.shape, s.dtype) for s in start]
+    return tf.raw_ops.While(input=start, cond=condition.get_concrete_function(*types),
+                            body=body.get_concrete_function(*types))[1]
+
+
+def tables(x: Any) -> Any:
+    """Rows are looked up by data, and a tensor is overwritten that is read, too: neither is a list."""
+    @tf.function
+    def condition(i: Any, out: Any, x: Any) -> Any:
+        return i < 4
+
+    @tf.function
+    def body(i: Any, out: Any, x: Any) -> Any:
+        row = tf.gather(x, tf.cast(tf.reduce_max(out), tf.int32) % 4)
+        return i + 1, tf.tensor_scatter_nd_update(out, [[i]], [row]), x
+
+    start = (tf.constant(0), tf.ones([5, 3]), x)
+    types = [tf.TensorSpec(s.shape, s.dtype) for s in start]
+    return tf.raw_ops.While(input=start, cond=condition.get_concrete_function(*types),
+                            body=body.get_concrete_function(*types))[1]
+
+
 def with_gradients(function: Callable[..., Any]) -> Callable[..., Any]:
     """The sum of the squares of what a function of an array gives, and its gradient."""
 
@@ -216,6 +255,12 @@ def lstm(**arguments: Any) -> Any:
 
 def gru(**arguments: Any) -> Any:
     return keras.layers.GRU(5, use_cudnn=False, **arguments)
+
+
+def utterances() -> list[Any]:
+    """Logits of frames, labels, and how many there are of each."""
+    return [floats(3, 11, 5), np.array([[0, 1, 1], [3, 2, 0], [2, 0, 0]], I32), np.array([3, 2, 1], I32),
+            np.array([11, 7, 4], I32)]
 
 
 def cases() -> dict[str, LoopCase]:
@@ -259,6 +304,9 @@ def cases() -> dict[str, LoopCase]:
         "greedy": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1),
         "greedy_unknown_rows": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1, sizes=False),
         "beam_search": LoopCase(beam_search, [floats(3)], 1),
+        "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
+        "rows_ahead": LoopCase(rows_ahead, [floats(4, 3)], 1),
+        "tables": LoopCase(tables, [np.abs(floats(4, 3))], 0, ("TensorScatterUpdate scatters",)),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),
         "left_early": LoopCase(left_early, [floats(7)], 0, ("a branch within it",)),

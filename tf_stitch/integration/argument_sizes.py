@@ -7,28 +7,21 @@ Shape is in no region. Where every such size is provably an argument's, it is re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import numpy as np
-from tensorflow import int32, make_tensor_proto
-from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
+from tf_stitch.frontend.tensorflow.node_context import is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.control_context import control_contexts, frame_names
-from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.size_nodes import SizeNodes, SizeSource
 from tf_stitch.ir.types import Dim, Symbol
-
-_INT32 = AttrValue(type=DT_INT32)
 
 
 def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
@@ -45,7 +38,7 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
     outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
     waiting = _waiting(imported)
     late = {name for name in outside & waiting - _held(imported) if imported.nodes[name].weight == 0}
-    sizes = _Sizes(imported, types_of, _sources(imported, outside - waiting))
+    sizes = _Sizes(imported, types_of, _sources(imported, types_of, outside - waiting))
     changes = [(node, index, again) for node in graph_def.node
                if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
@@ -82,36 +75,27 @@ def _held(imported: ImportedGraph) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A size of a tensor that waits for no region."""
-
-    tensor: str
-    rank: int
-    axis: int
-
-
-def _sources(imported: ImportedGraph, first: set[str]) -> dict[Dim, _Source]:
+def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dict[Dim, SizeSource]:
     """Symbol -> which of the nodes that come first has it: an argument, if one has."""
-    found: dict[Dim, _Source] = {}
+    found: dict[Dim, SizeSource] = {}
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
+        types = types_of(node.name)
         for index, value in enumerate(node.outputs):
             for axis, dim in enumerate(() if value is None else value.type.shape):
                 if value is not None and isinstance(dim, Symbol):
-                    found.setdefault(dim, _Source(f"{node.name}:{index}", value.type.rank, axis))
+                    found.setdefault(dim, SizeSource(f"{node.name}:{index}", types[index][0], value.type.rank, axis,
+                                                     node.device))
     return found
 
 
-class _Sizes:
-    """New nodes that read sizes from arguments; each vector once on each device."""
+class _Sizes(SizeNodes):
+    """New nodes that read sizes from arguments."""
 
-    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source]) -> None:
+    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, SizeSource]) -> None:
+        names = (f"tf_stitch_sizes/{i}" for i in itertools.count())
+        super().__init__(lambda: next(name for name in names if name not in imported.nodes))
         self._imported, self._types_of, self._sources = imported, types_of, sources
-        self._made: dict[tuple[object, ...], str] = {}
-        self._numbers = itertools.count()
-        self.new: list[NodeDef] = []
-        self.types: dict[str, list[OutputType]] = {}
 
     def again(self, tensor: str, device: str) -> str | None:
         """A new node's tensor of the same sizes, int32, on a device; None if sources do not tell all of them."""
@@ -122,38 +106,6 @@ class _Sizes:
                 not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
             return None
         if is_fixed(sizes):
-            return self._constant(sizes, device)
-        parts = [self._constant(np.array(e), device) if isinstance(e, int) else self._size(e) for e in sizes.flat]
-        if sizes.ndim == 0:
-            return parts[0]
-        return self._node("Pack", parts, device, [output], N=AttrValue(i=len(parts)), T=_INT32,
-                          axis=AttrValue(i=0))  # fmt: skip
-
-    def _size(self, symbol: Symbol) -> str:
-        """Where its source is: only the shape of that goes elsewhere."""
-        source = self._sources[symbol]
-        name, _, index = source.tensor.rpartition(":")
-        device = self._imported.nodes[name].device
-        shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
-                           T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        first, end, one = (self._constant(np.array([n]), device) for n in (source.axis, source.axis + 1, 1))
-        return self._node("StridedSlice", [shape, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
-                          shrink_axis_mask=AttrValue(i=1))  # fmt: skip
-
-    def _constant(self, value: StaticValue, device: str) -> str:
-        proto = make_tensor_proto(value.tolist(), int32, value.shape)
-        return self._node("Const", [], device, [(DT_INT32, value.shape)], value=AttrValue(tensor=proto),
-                          dtype=_INT32)  # fmt: skip
-
-    def _node(self, op: str, inputs: Sequence[str], device: str, types: list[OutputType], **attrs: AttrValue) -> str:
-        """The name of such a node; there is one of each."""
-        key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
-        if key not in self._made:
-            name = next(name for i in self._numbers if (name := f"tf_stitch_sizes/{i}") not in self._imported.nodes)
-            node = NodeDef(name=name, op=op, device=device, input=inputs)
-            for attr, value in attrs.items():
-                node.attr[attr].CopyFrom(value)
-            self.new.append(node)
-            self.types[node.name] = types
-            self._made[key] = node.name
-        return self._made[key]
+            return self.constant(sizes, device)
+        found = [e if isinstance(e, int) else self._sources[e] for e in sizes.flat]
+        return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)

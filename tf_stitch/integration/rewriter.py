@@ -12,9 +12,9 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.frontend.tensorflow.memory_types import results_on_host
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.integration.control_context import control_contexts, frame_names
+from tf_stitch.integration.host_memory import made_on_host
 from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
@@ -82,6 +82,7 @@ class GraphRewriter:
                 self._followers.setdefault(before, []).append(node.name)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         self._contexts = control_contexts(imported, frame_names(graph_def))
+        self._made_on_host = made_on_host(imported, self._defs)
         self._private = private_edges(imported)
         self._refused: dict[str, str] = {}
         self._cuts: dict[tuple[str, ...], RegionGraph] = {}
@@ -192,7 +193,7 @@ class GraphRewriter:
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
             return "reads a variable that no region updates: regions take its result"
         if device_type(node.device) == "GPU" and any(_is_small_integer(v) for v in node.outputs if v is not None) \
-                and results_on_host(self._defs[node.name]):
+                and node.name in self._made_on_host:
             return "TensorFlow has this small integer in host memory"
         return None
 
@@ -355,7 +356,7 @@ def _users(imported: ImportedGraph) -> dict[str, set[str]]:
 
 
 def _is_small_integer(value: Node) -> bool:
-    """Sizes, positions, counters: what TensorFlow's kernels for GPUs compute on the host."""
+    """Sizes, positions, counters, or a word for each sentence."""
     return value.type.dtype is DType.I32 and value.type.rank <= 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -48,13 +49,13 @@ class PlanOptions:
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
         barriers: GPU: kernels may be joined by grid barriers (joining.py).
-        careful: regions of more nodes than this are planned in haste: rounds is 0, merging goes over them once, and
-            nothing is explored.
+        careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
+            goes over them once, and nothing is explored.
     """
 
     solver: str = "ilp"
     seconds: float = 2.0
-    rounds: int = 12
+    rounds: int = 40
     singles: int = 16
     barriers: bool = True
     careful: int = 2000
@@ -93,26 +94,33 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     facts = RegionFacts(users, wanted, free_nodes(nodes, attentions))
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
-    if len(work) > options.careful:
-        options = options.in_haste()
-    plans: dict[tuple[object, ...], PartPlan] = {}
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    reports: list[SolverReport] = []
     parts = [rest for part in decompose(work, needs, facts.free) if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
+    structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
+    distinct: dict[tuple[object, ...], Part] = {}
     for number, positions in enumerate(parts):
         if is_large_product(work[positions[0]]):
-            groups.append(tuple(positions))
+            structures.append(None)
             continue
         members = [work[p] for p in positions]
         edges = inner_edges(positions, needs, wishes_of.get(number, ()))
         key = (structural_key(members, make_pattern(members, facts.users, facts.wanted, facts.free).outputs),
                tuple(edges))
-        if key not in plans:
-            plans[key] = plan_part(Part(members, edges, facts, times), options)
-        found, report = plans[key]
+        structures.append(key)
+        if key not in distinct:
+            distinct[key] = Part(members, edges, facts, times)
+    if sum(len(part.nodes) for part in distinct.values()) > options.careful:
+        options = options.in_haste()
+    plans = {key: plan_part(part, options) for key, part in distinct.items()}
+    reports: list[SolverReport] = []
+    for positions, structure in zip(parts, structures, strict=True):
+        if structure is None:
+            groups.append(tuple(positions))
+            continue
+        found, report = plans[structure]
         groups += [tuple(positions[i] for i in group) for group in found]
         reports.append(report)
     epilogues = Epilogues(work, needs, groups, facts, times)
@@ -152,11 +160,11 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     masks = candidates(part, options.growth)
     if options.rounds and len(masks) <= FEW:
         masks = _confirmed(part, masks, options.growth)
-    edges, sets = tuple(part.edges), tuple(frozenset(bits(mask)) for mask in masks)
+    edges = tuple(part.edges)
 
     def solve(exact_only: bool) -> tuple[Choice, Choice]:
         gains = [0.0 if exact_only and not part.is_exact(mask) else part.gain(mask) or 0.0 for mask in masks]
-        problem = Selection(sets, tuple(gains), len(part.nodes), edges)
+        problem = Selection(_sets(masks), tuple(gains), len(part.nodes), edges)
         greedy = solve_greedily(problem)
         if options.solver == "greedy":
             return greedy, greedy
@@ -171,6 +179,9 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         if not unsure:
             break
         part.confirm(unsure)
+        for mask in unsure:
+            if part.exact(mask) is None:
+                masks = _without_spoilt(part, masks, mask)
         choice, greedy = solve(exact_only=False)
     if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
         for mask in masks:
@@ -180,7 +191,27 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
         bound = choice.bound
         choice, greedy = solve(exact_only=True)
         choice = replace(choice, status="feasible" if choice.status == "optimal" else choice.status, bound=bound)
-    return _covering(part, choice, greedy, sets, options)
+    return _covering(part, choice, greedy, _sets(masks), options)
+
+
+def _sets(masks: Sequence[int]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(bits(mask)) for mask in masks)
+
+
+def _without_spoilt(part: Part, masks: list[int], refused: int) -> list[int]:
+    """The candidates but for those that hold what makes `refused` no kernel.
+
+    Merging leaves a ladder of sets, each within the next. The lowest rung that is no kernel is looked for by halves, and
+    all that hold it go: a loop that is written out has the same sum for each step, and the ladder of them all would take
+    a round for every rung.
+    """
+    rungs = [refused]
+    for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):
+        if mask & rungs[-1] == mask != rungs[-1]:
+            rungs.append(mask)
+    rungs.reverse()
+    lowest = bisect_left(rungs, True, key=lambda mask: part.exact(mask) is None)
+    return [mask for mask in masks if mask & rungs[lowest] != rungs[lowest]]
 
 
 def _confirmed(part: Part, masks: list[int], growth: GrowthOptions) -> list[int]:
