@@ -1,4 +1,4 @@
-"""While ops that call functions become loops of Enter, Merge, Switch, NextIteration and Exit, as TensorFlow makes them of
+"""While ops that call functions become loops of Enter, Merge, Switch, NextIteration and Exit, which TensorFlow makes of
 most before it places nodes. It leaves others (those of tf.nn.ctc_loss), and runs two functions in each iteration."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.integration.function_inlining import FunctionOf, Inliner
@@ -47,14 +48,19 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
     if not ops:
         return LoweredLoops(graph_def, types_of)
     read = {canonical_tensor(t) for node in graph_def.node for t in node.input if not t.startswith("^")}
+    names = {node.name for node in graph_def.node}
     new: list[NodeDef] = []
     new_types: dict[str, list[OutputType]] = {}
     renamed: dict[str, str] = {}
     stay: dict[str, str] = {}
     for op in ops:
         try:
+            if NodeAttrs(op).is_for_xla():
+                raise UnsupportedError("XLA compiles it")
             inliner = Inliner(op.device, function_of)
             now = _lower(op, inliner, read)
+            if taken := names & inliner.types.keys():
+                raise UnsupportedError(f"a node is called {min(taken)}")
             if op.name in preserved:  # a function that waits for it, which keeps a state for all that TensorFlow knows
                 inliner.add(NodeDef(name=op.name, op="NoOp", input=[now.pop(f"^{op.name}")]), ())
             renamed |= now

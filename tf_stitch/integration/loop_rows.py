@@ -1,5 +1,5 @@
-"""Tensors that a loop reads, or overwrites, row by row become lists of their rows: what a counter numbers is a row that an
-op in the loop's place finds by its address, and writes where it is. TensorFlow looks rows up and copies the tensor."""
+"""Tensors that a loop reads, or overwrites, row by row become lists of their rows: an op in the loop's place finds the
+row of a counter by its address, and writes it where it is. TensorFlow looks rows up, and copies the tensor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def list_rows(graph_def: GraphDef, types_of: TypesOf, frames: Collection[str]) -
 
 
 class _Lists:
-    """Changes nodes of loops in place. `new` are nodes to add; of lists that leave a loop, `stacked` are the tensors."""
+    """Changes nodes of loops in place. `new` are nodes to add, `stacked` the tensors of lists that leave a loop."""
 
     def __init__(self, types_of: TypesOf) -> None:
         self._types_of = types_of
@@ -116,7 +116,8 @@ class _Lists:
         enter.input[0] = rows.name
         for node in loop.chain(variable):
             node.attr["T"].type = DT_VARIANT
-            self._new_types[node.name] = {"Merge": [_LIST, (_INT32, ())], "Switch": [_LIST, _LIST]}.get(node.op, [_LIST])
+            second: dict[str, OutputType] = {"Merge": (_INT32, ()), "Switch": _LIST}
+            self._new_types[node.name] = [_LIST, second[node.op]] if node.op in second else [_LIST]
         for exit_ in variable.exits:
             stack = NodeDef(name=f"{exit_.name}/tfs_stack", op="TensorListStack", device=exit_.device,
                             input=[f"{exit_.name}:0", shape.name])

@@ -94,7 +94,8 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     if ways.unroll:
         done = _copied(done, preserved, library_on, ways.fold)
     ops = {node.op for node in done.graph_def.node}
-    if ways.as_ops and ops & (ENTERS | WHILES) and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
+    # TensorFlow offers a graph again after its rewrite.
+    if ways.as_ops and ops & (ENTERS | WHILES) and not ops & STITCH_OPS:
         done = _as_ops(done, preserved, library_on, controls)
     return done
 
