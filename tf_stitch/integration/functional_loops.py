@@ -71,7 +71,8 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
         new_types |= inliner.types
     gone = {op.name for op in ops} - set(stay)
     return LoweredLoops(rewired_graph(graph_def, gone, new, renamed),
-                        lambda name: new_types.get(name) or types_of(name), frozenset(gone), stay)
+                        lambda name: new_types[name] if name in new_types else types_of(name),
+                        frozenset(gone), stay)
 
 
 def _lower(op: NodeDef, graph: Inliner, read: Collection[str]) -> dict[str, str]:
@@ -106,10 +107,14 @@ def _lower(op: NodeDef, graph: Inliner, read: Collection[str]) -> dict[str, str]
     values = [f"{name}/switch_{k}:1" for k in range(len(dtypes))]
     add("Identity", "pivot", values[:1], dtypes[0])
     back = graph.inline(op.attr["body"].func.name, f"{name}/body", values, f"{name}/pivot")
+    passes = {f"{node.name}:0": canonical_tensor(node.input[0]) for node in graph.nodes if node.op == "Identity"}
     now: dict[str, str] = {}
     for k, dtype in enumerate(dtypes):
         add("NextIteration", f"next_{k}", [back[k]], dtype)
-        if back[k] == values[k]:  # nobody need leave the loop with it
+        last = back[k]
+        while last in passes:
+            last = passes[last]
+        if last == values[k]:  # nobody need leave the loop with it
             now[f"{name}:{k}"] = initial[k]
         elif f"{name}:{k}" in read:
             now[f"{name}:{k}"] = add("Exit", f"exit_{k}", [switches[k]], dtype)
