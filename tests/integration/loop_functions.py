@@ -132,6 +132,16 @@ def attention(x: Any) -> Any:
     return tf.while_loop(lambda i, _: i < 4, body, (0, tf.ones([3])))[1]
 
 
+def cast_weights(x: Any, weight: Any, table: Any) -> Any:
+    """As layers cast their variables: a weight that is multiplied, and a table of which a row is read."""
+
+    def body(i: Any, y: Any) -> Any:
+        row = tf.gather(tf.cast(table, tf.float64), i)
+        return i + 1, tf.tanh(y @ tf.identity(tf.cast(weight, tf.float64)) + row)
+
+    return tf.cast(tf.while_loop(lambda i, y: i < 4, body, (0, tf.cast(x, tf.float64)))[1], F32)
+
+
 def greedy(start: Any) -> Any:
     """Decoding until every row has ended."""
     words, out = tf.constant(floats(20, 8)), tf.constant(floats(8, 20))
@@ -210,6 +220,23 @@ def rows_ahead(x: Any) -> Any:
     types = [tf.TensorSpec(s.shape, s.dtype) for s in start]
     return tf.raw_ops.While(input=start, cond=condition.get_concrete_function(*types),
                             body=body.get_concrete_function(*types))[1]
+
+
+def gathered(x: Any) -> Any:
+    """Rows of a tensor are looked up by a counter, and become rows of another."""
+    def body(i: Any, out: Any) -> Any:
+        return i + 1, tf.tensor_scatter_nd_update(out, [[i]], [tf.tanh(tf.gather(x, i))])
+
+    return tf.while_loop(lambda i, _: i < 3, body, (1, tf.ones([4, 3])))[1]
+
+
+def overwritten(x: Any) -> Any:
+    """A tensor is read as soon as a row of it is overwritten: it is no list."""
+    def body(i: Any, out: Any, total: Any) -> Any:
+        out = tf.tensor_scatter_nd_update(out, [[i]], [tf.gather(x, i)])
+        return i + 1, out, total + tf.reduce_sum(out)
+
+    return tf.while_loop(lambda i, *_: i < 3, body, (1, tf.ones([4, 3]), 0.0))[1:]
 
 
 def tables(x: Any) -> Any:
@@ -315,11 +342,15 @@ def cases() -> dict[str, LoopCase]:
         "gru_gradients": LoopCase(layer(gru, train=True), [series], 2),
         "gru_backwards": LoopCase(layer(lambda: gru(go_backwards=True, return_sequences=True)), [series], 1),
         "bidirectional": LoopCase(layer(lambda: keras.layers.Bidirectional(lstm(return_sequences=True))), [series], 2),
+        "cast_weights": LoopCase(cast_weights, [x, floats(3, 3), steps], 1),
+        "cast_weights_gradient": LoopCase(with_gradients(cast_weights), [x, floats(3, 3), steps], 2),
         "greedy": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1),
         "greedy_unknown_rows": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1, sizes=False),
         "beam_search": LoopCase(beam_search, [floats(3)], 1),
         "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
         "rows_ahead": LoopCase(rows_ahead, [floats(4, 3)], 1),
+        "gathered": LoopCase(gathered, [floats(4, 3)], 1),
+        "overwritten": LoopCase(overwritten, [floats(4, 3)], 0, ("TensorScatterUpdate scatters",)),
         "tables": LoopCase(tables, [np.abs(floats(4, 3))], 0, ("TensorScatterUpdate scatters",)),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),

@@ -16,12 +16,13 @@ from tensorflow.core.framework.types_pb2 import DT_INT32
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.node_context import is_fixed
+from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.rewired_import import rewired_import
 from tf_stitch.integration.size_nodes import SizeNodes, SizeSource, size_of
 from tf_stitch.ir.types import Symbol
 
@@ -56,7 +57,9 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
         return Resized(imported, types_of)
     before = GraphDef()
     before.CopyFrom(graph_def)
+    statics: dict[str, StaticValue] = {}
     for node, index, again in changes:
+        statics[canonical_tensor(again)] = imported.statics[canonical_tensor(node.input[index])]
         node.input[index] = again
     graph_def.node.extend(sizes.new)
     prune(graph_def, before, preserved)
@@ -64,7 +67,7 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
     def types(name: str) -> list[OutputType]:
         return sizes.types.get(name) or types_of(name)
 
-    return Resized(import_graph(graph_def, types, library_on, own), types)
+    return Resized(rewired_import(imported, graph_def, sizes.new, types, statics), types)
 
 
 def outer_nodes(graph_def: GraphDef, imported: ImportedGraph) -> set[str]:

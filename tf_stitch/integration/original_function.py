@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_RESOURCE
 
 from tf_stitch.frontend.tensorflow.op_outputs import op_outputs
