@@ -78,4 +78,7 @@ def test_two_batches_one_of_which_is_broadcast(run: Runner, cache: Path, scope: 
     for region in done.report["regions"]:
         assert region["fallbacks"] in (0, unequal)
         assert region["runs"] + region["fallbacks"] == steps
-    assert done.said().count("build: region") == len(fell_back)
+    differ = [f for f in done.report["fallbacks"] if f["stage"] == "build"]
+    assert all("taken to be equal" in f["reason"] for f in differ)
+    assert len(differ) == len(fell_back)
+    assert done.said().count("taken to be equal") == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
-from tf_stitch.errors import ProfileError, StitchError
+from tf_stitch.errors import BindError, ProfileError, StitchError
 from tf_stitch.integration.build_entries import names_of
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump, RegionDump
@@ -50,6 +50,7 @@ from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.template_choice import TemplateChoice
 
 CPU_ORDINAL = -1
+UNEQUAL = "sizes differ that are broadcast to each other, and were taken to be equal"
 VECTOR = 4
 """Multiples that kernels for sizes that change are made for: elements of a vector access on a GPU."""
 MOST_KERNELS = 48
@@ -97,6 +98,11 @@ class PlacedRegion:
         Raises:
             BindError: the shapes contradict the region.
         """
+        if self.region.assumes:
+            try:
+                symbol_sizes(self.region.graph, self.by_name(shapes))
+            except BindError:
+                raise BindError(UNEQUAL) from None  # whatever they are: it is said once
         return bind(self.region.graph, self.by_name(shapes))
 
     def expected(self, shapes: Shapes, changing: frozenset[str], is_gpu: bool) -> Iterator[Shapes]:
