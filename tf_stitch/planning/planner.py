@@ -199,11 +199,11 @@ def _sets(masks: Sequence[int]) -> tuple[frozenset[int], ...]:
 
 
 def _without_spoilt(part: Part, masks: list[int], refused: int) -> list[int]:
-    """The candidates but for those that hold what makes `refused` no kernel.
+    """The candidates but for those that hold what makes a kernel of `refused` impossible.
 
-    Merging leaves a ladder of sets, each within the next. The lowest rung that is no kernel is looked for by halves, and
-    all that hold it go: a loop that is written out has the same sum for each step, and the ladder of them all would take
-    a round for every rung.
+    Merging leaves a ladder of sets, each within the next. The lowest rung that is no kernel is looked for by halves,
+    and all that hold it go: a loop that is written out has the same sum for each step, and the ladder of them all would
+    take a round for every rung.
     """
     rungs = [refused]
     for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):
