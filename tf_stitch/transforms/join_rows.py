@@ -72,7 +72,7 @@ def _row_count(tensor: Node) -> int:
 
 def _is_whole(parts: list[Rows]) -> bool:
     end = 0
-    for rows in sorted(parts, key=lambda rows: rows.first):
+    for rows in sorted(set(parts), key=lambda rows: rows.first):
         if rows.first != end:
             return False
         end += rows.number
