@@ -70,6 +70,7 @@ class StitchConfig:
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
         guard: time each region's kernels against its own TensorFlow ops on early calls, and keep the faster.
+        short_calls: what TensorFlow does around the kernels in each call of a function is cut short.
         verbose: status lines while the program runs, not at exit alone.
     """
 
@@ -95,6 +96,7 @@ class StitchConfig:
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
     guard: bool = True
+    short_calls: bool = True
     verbose: bool = False
 
 
@@ -219,6 +221,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),
     "TF_STITCH_GUARD": Variable("guard", "0, 1", _flag,
                                 "1 times each region against TensorFlow's ops on early calls, and keeps the faster"),
+    "TF_STITCH_CALLS": Variable("short_calls", "0, 1", _flag,
+                                "1 cuts short what TensorFlow does around the kernels in each call of a function"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
 }
 

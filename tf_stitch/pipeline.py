@@ -37,6 +37,7 @@ from tf_stitch.schedule.rules.row_reduction import shared_rows
 from tf_stitch.sweep_order import turn_sweeps
 from tf_stitch.template_choice import TemplateChoice
 from tf_stitch.thin_products import products_to_sum
+from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
@@ -121,6 +122,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
+        *([CopyOutputs()] if device.is_gpu else []),  # on a CPU nobody enqueues a copy
     )
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,15 @@ def found(log: str, said: str) -> dict[str, Any]:
     return result
 
 
+def verdict(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line: errors of each tool, and what became of the tests where not all passed."""
+    def of(tool: str, r: Mapping[str, Any]) -> str:
+        ended = "did not end" if r["errors"] is None else f"{r['errors']} errors"
+        return f"{tool} {ended}" + (f" ({r['tests'] or 'no tests'})" if "said" in r else "")
+
+    return ", ".join(of(tool, r) for tool, r in results.items())
+
+
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
@@ -73,7 +83,7 @@ def main() -> int:
         results = dict(zip(args.tools, pool.map(lambda tool: check(tool, args.seconds, args.logs), args.tools),
                            strict=True))  # fmt: skip
     document = {"command": "python tools/sanitize_gpu.py", "what": "Kernel tests under compute-sanitizer",
-                "result": ", ".join(f"{tool} {r['errors']} errors" for tool, r in results.items()),
+                "result": verdict(results),
                 "machine": describe_cuda(),
                 "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip
     args.out.write_text(json.dumps(document, indent=1) + "\n")

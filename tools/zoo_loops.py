@@ -28,6 +28,7 @@ from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E
 from tf_stitch.frontend.tensorflow.products import Products  # noqa: E402
 from tf_stitch.integration import graph_hook  # noqa: E402
 from tf_stitch.integration.controls import Controls  # noqa: E402
+from tf_stitch.integration.functional_loops import WHILES  # noqa: E402
 from tf_stitch.integration.graph_item import GraphItem  # noqa: E402
 from tf_stitch.integration.loops import LoopsDone, LoopWays, do_loops  # noqa: E402
 
@@ -54,7 +55,7 @@ class Watcher:
 
     def see(self, item: GraphItem) -> None:
         nodes = item.graph_def.node
-        if item.is_tf_data or not any(node.op in ENTERS for node in nodes):
+        if item.is_tf_data or not any(node.op in ENTERS | WHILES for node in nodes):
             return
         types = {node.name: item.output_types(node.name) for node in nodes}
         for node in nodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.runner import check_all, region
-from tf_stitch.emit.c_family import safe_comment
+from tf_stitch.emit.comments import safe_comment
 from tf_stitch.errors import SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType

@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
+PRECISE = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+"""Where there is a GPU: products as exact as a CPU's, and memory for those who run beside."""
 sys.path.insert(0, str(ROOT / "tools"))
 
 from benchmarking.machine import module_path  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
 
 MANY_LENGTHS = PROGRAMS / "many_lengths.py"
 
@@ -18,7 +18,7 @@ def check(run: Run) -> None:
 
 
 def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache))
+    done = run(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache), **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -28,14 +28,14 @@ def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
 
 
 def test_products_in_a_region(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region")
+    done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region", **PRECISE)
     check(done)
     assert done.report is not None
     assert all(r["builds"] <= 2 for r in done.report["regions"])
 
 
 def test_builds_in_the_background(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1")
+    done = run(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1", **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -46,4 +46,4 @@ def test_builds_in_the_background(run: Runner, cache: Path) -> None:
 
 
 def test_strict_accepts_builds_in_the_background(run: Runner) -> None:
-    check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1"))
+    check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1", **PRECISE))

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
 from tests.integration.loop_functions import cases
 
 PROGRAM = PROGRAMS / "loops.py"
+ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @pytest.fixture(scope="module")
 def plain(run: Runner) -> dict[str, Any]:
-    done = run(PROGRAM, 1, stitch="")
+    done = run(PROGRAM, 1, stitch="", **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     results: dict[str, Any] = json.loads(done.stdout)
     return results
@@ -26,7 +27,7 @@ def plain(run: Runner) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=["guard", "no guard", "split"])
 def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
     guard = request.param == "guard"  # with it each loop runs as itself, too, from the 20th call on
-    done = run(PROGRAM, 30 if guard else 2, request.param, TF_STITCH_GUARD=str(int(guard)))
+    done = run(PROGRAM, 30 if guard else 2, request.param, TF_STITCH_GUARD=str(int(guard)), **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -68,10 +69,9 @@ def test_what_fell_back(stitched: Run) -> None:
 @pytest.mark.parametrize("guard", ["0", "1"])
 def test_on_a_gpu(run: Runner, guard: str) -> None:
     """All of them, split; with the guard as TensorFlow's nodes, too."""
-    precise = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    plain = run(PROGRAM, 1, stitch="", **precise)
+    plain = run(PROGRAM, 1, stitch="", **PRECISE)
     assert plain.returncode == 0, plain.stderr[-3000:]
-    done = run(PROGRAM, 30 if guard == "1" else 6, TF_STITCH_GUARD=guard, TF_STITCH_UNROLL="0", **precise)
+    done = run(PROGRAM, 30 if guard == "1" else 6, TF_STITCH_GUARD=guard, TF_STITCH_UNROLL="0", **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     check_results(done, json.loads(plain.stdout))
     test_they_ran_as_ops(done)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
 
 PROGRAM = PROGRAMS / "variables.py"
 
 
 @pytest.fixture(scope="module")
 def plain(run: Runner) -> dict[str, Any]:
-    done = run(PROGRAM, stitch="")
+    done = run(PROGRAM, stitch="", **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     results: dict[str, Any] = json.loads(done.stdout)
     return results
@@ -23,7 +23,7 @@ def plain(run: Runner) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=["guard", "no guard"])
 def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
-    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "guard")))
+    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "guard")), **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
     guarded = (done.report or {})["guard"]

@@ -120,6 +120,16 @@ def dynamic_rnn(x: Any, lengths: Any) -> Any:
     return out.stack(), state
 
 
+def cast_weights(x: Any, weight: Any, table: Any) -> Any:
+    """As layers cast their variables: a weight that is multiplied, and a table of which a row is read."""
+
+    def body(i: Any, y: Any) -> Any:
+        row = tf.gather(tf.cast(table, tf.float64), i)
+        return i + 1, tf.tanh(y @ tf.identity(tf.cast(weight, tf.float64)) + row)
+
+    return tf.cast(tf.while_loop(lambda i, y: i < 4, body, (0, tf.cast(x, tf.float64)))[1], F32)
+
+
 def greedy(start: Any) -> Any:
     """Decoding until every row has ended."""
     words, out = tf.constant(floats(20, 8)), tf.constant(floats(8, 20))
@@ -178,6 +188,45 @@ def random(x: Any) -> Any:
     return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 0 + tf.random.uniform([4, 3], 1, 1)), (0, x))
 
 
+def ctc(logits: Any, labels: Any, counts: Any, lengths: Any) -> Any:
+    """Its loops are While ops, which TensorFlow does not lower."""
+    return tf.nn.ctc_loss(labels, logits, counts, lengths, logits_time_major=False, blank_index=4)
+
+
+def rows_ahead(x: Any) -> Any:
+    """Rows are read by a counter that counts down, and written some rows ahead of it, over those of another tensor."""
+    @tf.function
+    def condition(i: Any, out: Any, x: Any) -> Any:
+        return i > 0
+
+    @tf.function
+    def body(i: Any, out: Any, x: Any) -> Any:
+        row = tf.tanh(tf.gather(x, i - 1))
+        return i - 1, tf.tensor_scatter_nd_update(out, [[i + 2]], [row]), x
+
+    start = (tf.constant(4), tf.ones([7, 3]), x)
+    types = [tf.TensorSpec(s.shape, s.dtype) for s in start]
+    return tf.raw_ops.While(input=start, cond=condition.get_concrete_function(*types),
+                            body=body.get_concrete_function(*types))[1]
+
+
+def tables(x: Any) -> Any:
+    """Rows are looked up by data, and a tensor is overwritten that is read, too: neither is a list."""
+    @tf.function
+    def condition(i: Any, out: Any, x: Any) -> Any:
+        return i < 4
+
+    @tf.function
+    def body(i: Any, out: Any, x: Any) -> Any:
+        row = tf.gather(x, tf.cast(tf.reduce_max(out), tf.int32) % 4)
+        return i + 1, tf.tensor_scatter_nd_update(out, [[i]], [row]), x
+
+    start = (tf.constant(0), tf.ones([5, 3]), x)
+    types = [tf.TensorSpec(s.shape, s.dtype) for s in start]
+    return tf.raw_ops.While(input=start, cond=condition.get_concrete_function(*types),
+                            body=body.get_concrete_function(*types))[1]
+
+
 def with_gradients(function: Callable[..., Any]) -> Callable[..., Any]:
     """The sum of the squares of what a function of an array gives, and its gradient."""
 
@@ -218,6 +267,12 @@ def gru(**arguments: Any) -> Any:
     return keras.layers.GRU(5, use_cudnn=False, **arguments)
 
 
+def utterances() -> list[Any]:
+    """Logits of frames, labels, and how many there are of each."""
+    return [floats(3, 11, 5), np.array([[0, 1, 1], [3, 2, 0], [2, 0, 0]], I32), np.array([3, 2, 1], I32),
+            np.array([11, 7, 4], I32)]
+
+
 def cases() -> dict[str, LoopCase]:
     """All of them by name."""
     keras.utils.set_random_seed(1)
@@ -256,9 +311,14 @@ def cases() -> dict[str, LoopCase]:
         "gru_gradients": LoopCase(layer(gru, train=True), [series], 2),
         "gru_backwards": LoopCase(layer(lambda: gru(go_backwards=True, return_sequences=True)), [series], 1),
         "bidirectional": LoopCase(layer(lambda: keras.layers.Bidirectional(lstm(return_sequences=True))), [series], 2),
+        "cast_weights": LoopCase(cast_weights, [x, floats(3, 3), steps], 1),
+        "cast_weights_gradient": LoopCase(with_gradients(cast_weights), [x, floats(3, 3), steps], 2),
         "greedy": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1),
         "greedy_unknown_rows": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1, sizes=False),
         "beam_search": LoopCase(beam_search, [floats(3)], 1),
+        "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
+        "rows_ahead": LoopCase(rows_ahead, [floats(4, 3)], 1),
+        "tables": LoopCase(tables, [np.abs(floats(4, 3))], 0, ("TensorScatterUpdate scatters",)),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),
         "left_early": LoopCase(left_early, [floats(7)], 0, ("a branch within it",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
+from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS
 from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.rewriter import GraphRewriter
@@ -199,3 +202,41 @@ def test_new_names_are_new() -> None:
     names = [n.name for n in resized.after.node]
     assert len(names) == len(set(names))
     assert "late_shape" not in names
+
+
+def gradients(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """With reshapes to shapes of other tensors, and sizes that are numbers."""
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        y = tf.exp(dropout(tf.tanh(tf.reshape(x, [-1, 4]))) @ w) / tf.cast(tf.shape(x)[0], tf.float32)
+        loss = tf.reduce_mean(tf.tanh(dropout(tf.transpose(y))))
+    return loss, tape.gradient(loss, w)
+
+
+@pytest.mark.parametrize(("function", "specs"), [
+    (step, [SPEC]), (gradients, [tf.TensorSpec([None, 2, 4]), tf.TensorSpec([4, 4])]),
+    (lambda x: tf.tanh(dropout(tf.exp(x[:-1]))), [SPEC]),
+    (lambda x, y: dropout(tf.exp(x)[:, None] + tf.exp(y)[None]), [tf.TensorSpec([None]), tf.TensorSpec([None])])],
+    ids=["dropouts", "gradients", "slice", "two arguments"])
+def test_it_is_what_an_import_of_the_new_graph_finds(function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
+    resized = Resized(function, *specs)
+    assert resized.changed
+    types = types_of_graph(resized.concrete.graph)
+
+    def types_of(name: str) -> list[tuple[int, tuple[int, ...] | None]]:
+        if not name.startswith("tf_stitch_sizes/"):
+            return types(name)
+        (value,) = resized.imported.nodes[name].outputs
+        assert value is not None
+        return [(3, value.type.dims)]
+
+    ours, theirs = resized.imported, import_graph(resized.after, types_of, NO_PRODUCTS)
+    assert list(ours.nodes) == list(theirs.nodes)
+    for name, node in theirs.nodes.items():
+        def facts(n: ImportedNode) -> tuple[object, ...]:
+            return (*astuple(replace(n, outputs=(), writes={})), [v and v.type for v in n.outputs], list(n.writes))
+
+        assert facts(ours.nodes[name]) == facts(node)
+    assert list(ours.owner.values()) == list(theirs.owner.values())
+    assert all(np.array_equal(value, theirs.statics[tensor]) for tensor, value in ours.statics.items())
+    assert ours.constant_handles == theirs.constant_handles

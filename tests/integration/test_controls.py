@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -227,7 +228,9 @@ def test_dump_has_every_stage(config: StitchConfig, tmp_path: Path) -> None:
     assert "region 0" in texts["graph_0_test.imported.txt"]
     assert "tanh" in texts["region_0_0.plan.txt"]
     assert "tanh(" in texts["region_0_0.kernel_ir.txt"]
-    assert "us predicted" in texts["region_0_0.schedules.txt"]
+    assert re.match(r"kernel 0 in stitch_0, .* us predicted\n  computes .*Tanh", texts["region_0_0.schedules.txt"])
+    assert "int stitch_0(" in texts["region_0_0.source.c"]
+    assert re.search(r"= tfs_tanhf\(.*\);  // .*Tanh$", texts["region_0_0.source.c"], re.MULTILINE)
 
 
 def test_a_dump_folder_that_cannot_be_written_is_said_once(config: StitchConfig, tmp_path: Path,

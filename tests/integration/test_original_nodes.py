@@ -40,3 +40,31 @@ def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> No
     [got], state = original.run(inputs, [], [])
     np.testing.assert_allclose(got, np.exp(values["x"]), rtol=1e-6)
     assert state == {}
+
+
+@pytest.mark.parametrize("out_type", [tf.int32, tf.int64])
+def test_a_shape_that_no_input_has_is_put_together_of_their_sizes(out_type: tf.DType) -> None:
+    scale = tf.Variable(np.float32(2))
+
+    def step(x: tf.Tensor, y: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        shape = tf.raw_ops.Shape(input=tf.expand_dims(x, 1) * y * scale, out_type=out_type)
+        scale.assign_sub(tf.reduce_sum(gradient))
+        with tf.name_scope("region"):
+            return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1) * tf.exp(y)
+
+    spec = tf.TensorSpec([None], tf.float32)
+    traced = trace(step, spec, spec, spec)
+    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
+    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
+    result = next(name for name in members if imported.nodes[name].op == "AddV2")
+    region = cut_region(imported, members, [f"{result}:0"])
+    original = original_nodes(defs, imported, region)
+    assert original is not None
+    ops = [n.op for n in original.function("original").node_def]
+    assert "ReadVariableOp" not in ops
+    assert sorted(ops.count(op) for op in ("Shape", "Pack")) == [1, 2]
+    rng = np.random.default_rng(0)
+    values = {name: rng.standard_normal(size).astype("f4") for name, size in (("x", 3), ("y", 5), ("gradient", 15))}
+    [got], _ = original.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
+    want = values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None] * np.exp(values["y"])
+    np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -37,6 +37,11 @@ def stack(j: int, a: int = -1, way: int = 0) -> Role:
     return 1, j, a, way
 
 
+def overlay(j: int, a: int, way: int = 0) -> Role:
+    """In the place of rows of input a."""
+    return 2, j, a, way
+
+
 @dataclass(frozen=True)
 class Loop:
     """Roles of the body's inputs, the condition's inputs and the op's outputs."""
@@ -113,20 +118,24 @@ class _Run:
     def keep(self, values: Sequence[Array], results: Sequence[Array]) -> None:
         """Of one iteration: inputs of the body that numbers rows, results of this one."""
         for rows, role in zip(self.rows, self.loop.outputs, strict=True):
-            if role[0] == 1:
-                _, j, a, way = role
-                count = -1 if a < 0 else int(self.counts[a])
+            if role[0]:
+                kind, j, a, way = role
+                count = -1 if a < 0 else self._count(kind, a)
                 # Rows of a stack that grows are turned round in the end.
                 rows[self._row(way if a >= 0 else 0, count, dict(enumerate(values)))] = results[j]
         self.results.append(results)
+
+    def _count(self, kind: int, a: int) -> int:
+        return int(self.counts[a]) if kind == 1 else len(self.inputs[a])
 
     def output(self, number: int, like: Sequence[Array]) -> Array:
         """`like`: results of the body, of any values."""
         role, n = self.loop.outputs[number], len(self.results)
         if role[0] == 0:
             return self.results[-1][role[2]] if n else self.inputs[role[1]]
-        _, j, a, way = role
-        stack = np.zeros_like(like[j], shape=(n if a < 0 else int(self.counts[a]), *np.shape(like[j])))
+        kind, j, a, way = role
+        stack = self.inputs[a].copy() if kind == 2 else np.zeros_like(
+            like[j], shape=(n if a < 0 else self._count(kind, a), *np.shape(like[j])))
         for row, value in self.rows[number].items():
             stack[row] = value
         return stack[::-1] if a < 0 and way == 1 else stack

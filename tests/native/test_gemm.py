@@ -94,6 +94,32 @@ def test_a_sum_with_transposed_operands_in_batches(regions: Regions, device: str
     check(regions, Gemm(dtype, batch, m, n, k, a, b, MatrixLayout(False, n, m * n), addend=True), device)
 
 
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 45), (1, 3, 130), (1, 500, 2), (5, 90, 3000), (130, 9, 17)])
+def test_halves_on_a_cpu(regions: Regions, dtype: DType, transposed: bool, m: int, n: int, k: int) -> None:
+    """One row, whose matrix is read as it lies; several, for whom columns become float32 a few at a time. Sizes that no
+    vectors divide, and more terms than a few columns may have."""
+    g = plain(dtype, m, n, k)
+    b = MatrixLayout(transposed, k if transposed else n, k * n)
+    with tf.device("/CPU:0"):
+        check(regions, Gemm(dtype, 1, m, n, k, g.a, b, g.out, bias=True, addend=True), "/CPU:0")
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+@pytest.mark.parametrize("m", [1, 3])
+def test_sums_of_halves_are_rounded_once(regions: Regions, dtype: DType, m: int) -> None:
+    """Ones, more than a half type can count: each further one would be lost."""
+    g = plain(dtype, m, 40, 5000)
+    ones = [np.ones(count, dtype.numpy) for count in (m * g.k, g.k * g.n)]
+    refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
+    e = Executable(("a", "b"), (), (TensorType(dtype, (m * g.n,)),), (), (), (GemmStep(g, refs),), None)
+    region = regions.add(lambda key: encode(e, {}))
+    with tf.device("/CPU:0"):
+        [out] = regions.call(region, [tf.identity(x) for x in ones], types=[dtype.numpy])
+    np.testing.assert_array_equal(out.numpy(), np.full(m * g.n, 5000).astype(dtype.numpy))
+
+
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
 def test_heads_that_lie_side_by_side(regions: Regions, device: str, dtype: DType) -> None:
     """Attention of one sequence: queries, keys, values and results are [length, heads, size] in memory."""

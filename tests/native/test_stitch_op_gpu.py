@@ -1,4 +1,4 @@
-"""StitchOp on a GPU. Kernels are PTX text, which the driver compiles: no CUDA toolkit is needed."""
+"""StitchOp on a GPU."""
 
 from __future__ import annotations
 
@@ -10,96 +10,33 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions
+from tests.native.gpu_kernels import Image, Place, entry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
-# y[i] = x[i] + 1 for i below the number of threads; `barrier_like` only exists to be launched cooperatively.
-PTX = b"""
-.version 7.0
-.target sm_60
-.address_size 64
-.visible .entry increment_to(.param .u64 from, .param .u64 to) {
-  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .f32 %v;
-  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
-  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
-  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
-  ld.global.f32 %v, [%a0]; add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
-  ret;
-}
-.visible .entry slow_increment_to(.param .u64 from, .param .u64 to) {
-  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
-  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
-  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
-  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
-  mov.u32 %n, 100000;
+ADD_ONE = "ld.global.f32 %f, [%a0]; add.f32 %f, %f, 0f3F800000; st.global.f32 [%a1], %f;"
+ADD_ONE_LATE = """mov.u32 %r1, {times};
 again:
-  ld.volatile.global.f32 %v, [%a0];
-  sub.u32 %n, %n, 1;
-  setp.ne.u32 %p, %n, 0;
+  ld.volatile.global.f32 %f, [%a0];
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p, %r1, 0;
   @%p bra again;
-  add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
-  ret;
-}
-\0"""
-
+add.f32 %f, %f, 0f3F800000; st.global.f32 [%a1], %f;"""
+# y[i] = x[i] + 1 for i below the number of threads.
+IMAGE = Image(entry("increment_to", 2, ADD_ONE), entry("slow_increment_to", 2, ADD_ONE_LATE.format(times=100000)))
 # It lets others start at once, waits for those before it, and takes long before it writes: an order that is not kept
 # shows.
-WAITING_PTX = b"""
-.version 7.8
-.target sm_90
-.address_size 64
-.visible .entry late_increment_to(.param .u64 from, .param .u64 to) {
-  .reg .b64 %a<3>; .reg .b64 %o; .reg .b32 %t; .reg .b32 %n; .reg .f32 %v; .reg .pred %p;
-  griddepcontrol.launch_dependents;
-  griddepcontrol.wait;
-  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
-  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
-  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o;
-  mov.u32 %n, 50;
-again:
-  ld.volatile.global.f32 %v, [%a0];
-  sub.u32 %n, %n, 1;
-  setp.ne.u32 %p, %n, 0;
-  @%p bra again;
-  add.f32 %v, %v, 0f3F800000; st.global.f32 [%a1], %v;
-  ret;
-}
-\0"""
-IMAGE, WAITING_IMAGE = (ctypes.create_string_buffer(ptx, len(ptx)) for ptx in (PTX, WAITING_PTX))
-SYMBOLS = {name: ctypes.create_string_buffer(name.encode())
-           for name in ("increment_to", "slow_increment_to", "late_increment_to")}
+WAITING = Image(entry("late_increment_to", 2, ADD_ONE_LATE.format(times=50),
+                      begin="griddepcontrol.launch_dependents; griddepcontrol.wait;"), version="7.8", target="sm_90")
 
 
-def gpu_executable(
-    outputs: Sequence[Sequence[int]],
-    steps: Sequence[Sequence[int]],
-    arena: Sequence[int] = (),
-    state: Sequence[tuple[int, int]] = (),
-    image: ctypes.Array[ctypes.c_char] = IMAGE,
-) -> list[int]:
-    words = [2, len(arena), *arena, len(outputs)]
-    for dims in outputs:
-        words += [len(dims), *dims, 0]
-    words.append(len(state))
-    for entry in state:
-        words += entry
-    words += [1, ctypes.addressof(image), len(image), len(steps)]
-    for step in steps:
-        words += step
-    return words
+def increment(source: Place, target: Place, blocks: int = 1, cooperative: int = 0, shared: int = 0,
+              kernel: str = "increment_to", threads: int = 8) -> list[int]:
+    return IMAGE.launch(kernel, source, target, threads=threads, blocks=blocks, cooperative=cooperative, shared=shared)
 
 
-def increment(source: tuple[int, int], target: tuple[int, int], blocks: int = 1, cooperative: int = 0,
-              shared: int = 0, kernel: str = "increment_to", threads: int = 8) -> list[int]:  # fmt: skip
-    symbol = ctypes.addressof(SYMBOLS[kernel])
-    return [1, 0, symbol, blocks, 1, 1, threads, 1, 1, shared, cooperative, 2, *source, *target, 0]
-
-
-def late(source: tuple[int, int], target: tuple[int, int], threads: int = 8) -> list[int]:
-    return increment(source, target, kernel="late_increment_to", threads=threads)
+def late(source: Place, target: Place, threads: int = 8) -> list[int]:
+    return WAITING.launch("late_increment_to", source, target, threads=threads)
 
 
 def product(size: int, *operands: tuple[int, int]) -> list[int]:
@@ -127,7 +64,7 @@ def test_steps(regions: Regions, cooperative: int, shared: int) -> None:
         [2, OUTPUT, 1, 16, 255],
         [3, OUTPUT, 2, INPUT, 0, 32],
     ]
-    region = regions.add(lambda key: gpu_executable([[8], [4], [8]], steps, arena=(256, 256)))
+    region = regions.add(lambda key: IMAGE.executable([[8], [4], [8]], steps, arena=(256, 256)))
     sums, filled, copied = regions.call(region, [ramp()], types=[tf.float32, tf.float32, tf.float32])
     assert "GPU" in sums.device
     np.testing.assert_array_equal(sums, np.arange(8) + 2)
@@ -139,7 +76,7 @@ def test_steps(regions: Regions, cooperative: int, shared: int) -> None:
 @pytest.mark.parametrize("fresh", [0, 1])
 def test_variables(regions: Regions, fresh: int) -> None:
     step = increment((VARIABLE, 0), (FRESH, 0) if fresh else (VARIABLE, 0))
-    region = regions.add(lambda key: gpu_executable([], [step], state=[(0, fresh)]))
+    region = regions.add(lambda key: IMAGE.executable([], [step], state=[(0, fresh)]))
     variable = tf.Variable(ramp())
     before = variable.read_value()
     for _ in range(3):
@@ -154,7 +91,7 @@ def test_the_guard_times_kernels_on_the_stream(regions: Regions, kernel: str, gi
         return x + 1.0 if gives_way else tf.math.cumsum(tf.ones([1 << 20]))[:8] * 0.0 + x + 1.0
 
     function = tf.function(original).get_concrete_function(tf.TensorSpec([8], tf.float32)).function_def
-    region = regions.add(lambda key: gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0), kernel=kernel)]),
+    region = regions.add(lambda key: IMAGE.executable([[8]], [increment((INPUT, 0), (OUTPUT, 0), kernel=kernel)]),
                          original=lambda _: bytes(function.SerializeToString()))
 
     @tf.function
@@ -217,7 +154,7 @@ def test_cooperative_launch_that_cannot_be_resident_falls_back(regions: Regions)
         call.set_output(0, call.inputs[0])
 
     step = increment((INPUT, 0), (OUTPUT, 0), blocks=1 << 20, cooperative=1)
-    region = regions.add(lambda key: gpu_executable([[8]], [step]), fallback)
+    region = regions.add(lambda key: IMAGE.executable([[8]], [step]), fallback)
     np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8))
     assert "the device holds" in reasons[0]
 
@@ -226,7 +163,7 @@ def test_counters_of_grid_barriers_are_zero_at_first_and_kept(regions: Regions) 
     """Runs follow each other on the same counters, step by step and as a CUDA graph; each step has its own."""
     steps = [increment((BARRIER, 1), (BARRIER, 1), cooperative=1), increment((BARRIER, 1), (OUTPUT, 0)),
              increment((BARRIER, 0), (OUTPUT, 1))]
-    region = regions.add(lambda key: gpu_executable([[8], [8]], steps))
+    region = regions.add(lambda key: IMAGE.executable([[8], [8]], steps))
     for run in range(8):
         counted, untouched = regions.call(region, [ramp()], types=[tf.float32, tf.float32])
         np.testing.assert_array_equal(counted, np.full(8, run + 2))
@@ -234,16 +171,16 @@ def test_counters_of_grid_barriers_are_zero_at_first_and_kept(regions: Regions) 
 
 
 def test_bad_image_falls_back(regions: Regions) -> None:
-    words = gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))])
+    words = IMAGE.executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))])
     garbage = ctypes.create_string_buffer(64)
-    words[words.index(ctypes.addressof(IMAGE))] = ctypes.addressof(garbage)
-    words[words.index(len(PTX))] = 64
+    words[words.index(ctypes.addressof(IMAGE.buffer))] = ctypes.addressof(garbage)
+    words[words.index(len(IMAGE.buffer))] = 64
     region = regions.add(lambda key: words, lambda call: call.set_output(0, call.inputs[0]))
     np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8))
 
 
 def test_inside_a_function_in_stream_order(regions: Regions) -> None:
-    region = regions.add(lambda key: gpu_executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))]))
+    region = regions.add(lambda key: IMAGE.executable([[8]], [increment((INPUT, 0), (OUTPUT, 0))]))
 
     @tf.function
     def run(x: tf.Tensor) -> tf.Tensor:
@@ -257,7 +194,7 @@ def test_inside_a_function_in_stream_order(regions: Regions) -> None:
 def test_graphs_are_counted_by_region(regions: Regions) -> None:
     steps = [increment((INPUT, 0), (ARENA, 0)), increment((ARENA, 0), (ARENA, 256)),
              increment((ARENA, 256), (OUTPUT, 0))]  # fmt: skip
-    region = regions.add(lambda key: gpu_executable([[8]], steps, arena=(256, 256)))
+    region = regions.add(lambda key: IMAGE.executable([[8]], steps, arena=(256, 256)))
     for _ in range(12):
         np.testing.assert_array_equal(regions.call(region, [ramp()])[0], np.arange(8) + 3)
     [record] = [r for r in regions.library.graphs() if r.region == region]
@@ -277,7 +214,7 @@ def test_lengths_that_run_take_the_graphs_of_lengths_that_do_not(regions: Region
         steps = [increment((INPUT, 0), (ARENA, 0), threads=length),
                  increment((ARENA, 0), (ARENA, 256), threads=length),
                  increment((ARENA, 256), (OUTPUT, 0), threads=length, kernel="slow_increment_to")]  # fmt: skip
-        return gpu_executable([[length]], steps, arena=(256, 256))
+        return IMAGE.executable([[length]], steps, arena=(256, 256))
 
     def run(lengths: Sequence[int]) -> tuple[int, int, int]:
         results = [regions.call(region, [tf.range(n, dtype=tf.float32) + float(i)])[0] for i, n in enumerate(lengths)]
@@ -300,7 +237,7 @@ def chain(steps: int) -> list[list[int]]:
 
 
 def test_a_launch_of_a_hundred_steps_takes_the_host_less_than_60_us(regions: Regions) -> None:
-    region = regions.add(lambda key: gpu_executable([[8]], chain(100), arena=(256 * 99,)))
+    region = regions.add(lambda key: IMAGE.executable([[8]], chain(100), arena=(256 * 99,)))
     x = ramp()
     for _ in range(300):
         np.testing.assert_array_equal(regions.call(region, [x])[0], np.arange(8) + 100)
@@ -313,7 +250,7 @@ def test_a_launch_of_a_hundred_steps_takes_the_host_less_than_60_us(regions: Reg
 def test_few_nodes_get_new_addresses_where_few_addresses_change(regions: Regions) -> None:
     """More inputs in turn than there are instances: of a hundred nodes the first alone is updated, and no more
     instances are made."""
-    region = regions.add(lambda key: gpu_executable([[8]], chain(100), arena=(256 * 99,)))
+    region = regions.add(lambda key: IMAGE.executable([[8]], chain(100), arena=(256 * 99,)))
     inputs = [ramp() for _ in range(9)]
     for i in range(300):
         np.testing.assert_array_equal(regions.call(region, [inputs[i % 9]])[0], np.arange(8) + 100)
@@ -331,7 +268,7 @@ def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> Non
     steps = [product(size, (INPUT, 0), (INPUT, 0), (ARENA, 0)), product(size, (INPUT, 0), (INPUT, 0), (ARENA, part)),
              product(size, (ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
     edges = [0, 0, 2, 0, 1]
-    region = regions.add(lambda key: [*gpu_executable([[size, size]], steps, arena=(part, part)), *edges])
+    region = regions.add(lambda key: [*IMAGE.executable([[size, size]], steps, arena=(part, part)), *edges])
     square = x.numpy().astype(np.float64) @ x.numpy()
     for _ in range(12):
         got = regions.call(region, [x])[0].numpy()
@@ -363,7 +300,7 @@ def test_kernels_that_start_early_keep_the_order(regions: Regions, programmatic:
     before = [[], [0], [0], [1, 2], [3], [2], [4]]
     edges = [word for some in before for word in (len(some), *some)]
     region = regions.add(
-        lambda key: [*gpu_executable([[8], [8]], steps, arena=(256 * 3,), image=WAITING_IMAGE), *edges])
+        lambda key: [*WAITING.executable([[8], [8]], steps, arena=(256 * 3,)), *edges])
     inputs = [ramp() + float(i) for i in range(9)]
     for run in range(200):
         i = run % 9
@@ -385,8 +322,7 @@ def test_kernels_start_before_products_and_memsets_end_as_far_as_they_can(region
     part, threads = size * size * 4, size * size
     steps = [late((INPUT, 0), (ARENA, 0), threads), product(size, (ARENA, 0), (INPUT, 1), (ARENA, part)),
              late((ARENA, part), (OUTPUT, 0), threads), [2, ARENA, 0, part, 0], late((ARENA, 0), (OUTPUT, 1), threads)]
-    region = regions.add(lambda key: gpu_executable([[size, size], [size, size]], steps, arena=(2 * part,),
-                                                    image=WAITING_IMAGE))  # fmt: skip
+    region = regions.add(lambda key: WAITING.executable([[size, size], [size, size]], steps, arena=(2 * part,)))
     values = [np.arange(size * size, dtype=np.float32).reshape(size, size) % 100 + i for i in range(9)]
     inputs = [tf.constant(value) * 1.0 for value in values]
     for run in range(100):

@@ -26,7 +26,7 @@ from tests.native.loop_kernels import (
     sum_loop,
     sums,
 )
-from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, stack
+from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, overlay, stack
 from tests.native.test_guard import DECIDED
 from tf_stitch.errors import BuildPending
 from tf_stitch.integration.original_function import function_def
@@ -63,6 +63,16 @@ def fall_back(reasons: list[str]) -> Callable[[FallbackCall], None]:
             call.set_output(i, np.array(-1))
 
     return run
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (9,), ()])
+def test_rows_of_another_shape_than_there_are(regions: Regions, kernel: Symbols, shape: tuple[int, ...]) -> None:
+    reasons: list[str] = []
+    roles = Loop(SUM.body, SUM.condition, (overlay(1, 5),))
+    loop = sum_loop(regions, kernel, roles, fallback=fall_back(reasons))
+    loop(*sum_inputs(7, (3,), 7), np.zeros(shape, I32), types=[tf.int32])
+    assert len(reasons) == 1
+    assert "another shape" in reasons[0]
 
 
 @pytest.mark.parametrize(("roles", "rows", "count", "reason"), [

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.native.conftest import ARENA, INPUT, OUTPUT, Regions, shapes_of
+from tests.native.gpu_kernels import Image, Place, entry
 from tests.native.loop_kernels import I32, KERNELS, Symbols, counting, less
 from tests.native.loops import (
     Array,
@@ -32,63 +32,23 @@ from tests.native.test_while_op import fall_back, original_count
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
 # next_to: y = x + 1, of one thread. less_to: z = x < y. mix_to: z[i] = 5 x[i] + 3 y[i] + c for each thread.
-PTX = b"""
-.version 7.0
-.target sm_60
-.address_size 64
-.visible .entry next_to(.param .u64 from, .param .u64 to) {
-  .reg .b64 %a<3>; .reg .b32 %v;
-  ld.param.u64 %a0, [from]; ld.param.u64 %a1, [to];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1;
-  ld.global.u32 %v, [%a0]; add.u32 %v, %v, 1; st.global.u32 [%a1], %v;
-  ret;
-}
-.visible .entry less_to(.param .u64 left, .param .u64 right, .param .u64 to) {
-  .reg .b64 %a<4>; .reg .b32 %v<3>; .reg .pred %p;
-  ld.param.u64 %a0, [left]; ld.param.u64 %a1, [right]; ld.param.u64 %a2, [to];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1; cvta.to.global.u64 %a2, %a2;
-  ld.global.u32 %v0, [%a0]; ld.global.u32 %v1, [%a1];
-  setp.lt.s32 %p, %v0, %v1; selp.u32 %v2, 1, 0, %p; st.global.u8 [%a2], %v2;
-  ret;
-}
-.visible .entry mix_to(.param .u64 x, .param .u64 y, .param .u64 z, .param .u64 c) {
-  .reg .b64 %a<4>; .reg .b64 %o; .reg .b64 %c; .reg .b32 %t; .reg .b32 %v<3>;
-  ld.param.u64 %a0, [x]; ld.param.u64 %a1, [y]; ld.param.u64 %a2, [z]; ld.param.u64 %c, [c];
-  cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %a1, %a1; cvta.to.global.u64 %a2, %a2;
-  mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
-  add.s64 %a0, %a0, %o; add.s64 %a1, %a1, %o; add.s64 %a2, %a2, %o;
-  ld.global.u32 %v0, [%a0]; ld.global.u32 %v1, [%a1]; cvt.u32.u64 %v2, %c;
-  mad.lo.u32 %v2, %v0, 5, %v2; mad.lo.u32 %v2, %v1, 3, %v2; st.global.u32 [%a2], %v2;
-  ret;
-}
-\0"""
-IMAGE = ctypes.create_string_buffer(PTX, len(PTX))
-SYMBOLS = {name: ctypes.create_string_buffer(name.encode()) for name in ("next_to", "less_to", "mix_to")}
+IMAGE = Image(
+    entry("next_to", 2, "ld.global.u32 %r0, [%a0]; add.u32 %r0, %r0, 1; st.global.u32 [%a1], %r0;", by_thread=False),
+    entry("less_to", 3, """ld.global.u32 %r0, [%a0]; ld.global.u32 %r1, [%a1];
+setp.lt.s32 %p, %r0, %r1; selp.u32 %r2, 1, 0, %p; st.global.u8 [%a2], %r2;""", by_thread=False),
+    entry("mix_to", 3, """ld.global.u32 %r0, [%a0]; ld.global.u32 %r1, [%a1]; cvt.u32.u64 %r2, %number;
+mad.lo.u32 %r2, %r0, 5, %r2; mad.lo.u32 %r2, %r1, 3, %r2; st.global.u32 [%a2], %r2;""", number=True))
 WIDTH = 8
 
 
-def gpu_executable(outputs: Sequence[Sequence[int]], steps: Sequence[Sequence[int]], arena: Sequence[int] = ()
-                   ) -> list[int]:
-    words = [2, len(arena), *arena, len(outputs)]
-    for dims in outputs:
-        words += [len(dims), *dims, 0]
-    words += [0, 1, ctypes.addressof(IMAGE), len(PTX), len(steps)]
-    return [*words, *(word for step in steps for word in step)]
-
-
-def gpu_launch(kernel: str, *operands: tuple[int, int], threads: int = 1, sizes: Sequence[int] = ()) -> list[int]:
-    return [1, 0, ctypes.addressof(SYMBOLS[kernel]), 1, 1, 1, threads, 1, 1, 0, 0, len(operands),
-            *(word for operand in operands for word in operand), len(sizes), *sizes]
-
-
-def mix(x: tuple[int, int], y: tuple[int, int], z: tuple[int, int], constant: int) -> list[int]:
-    return gpu_launch("mix_to", x, y, z, threads=WIDTH, sizes=[constant])
+def mix(x: Place, y: Place, z: Place, constant: int) -> list[int]:
+    return IMAGE.launch("mix_to", x, y, z, threads=WIDTH, sizes=[constant])
 
 
 def mixing(key: tuple[int, ...]) -> list[int]:
     """Words of a body of x and a row: 5 (5 x + 3 row + 1) + 3 x + 2, in three steps, a copy among them."""
     assert shapes_of(key) == [(WIDTH,)] * 2
-    return gpu_executable([(WIDTH,)], [
+    return IMAGE.executable([(WIDTH,)], [
         mix((INPUT, 0), (INPUT, 1), (ARENA, 0), 1), mix((ARENA, 0), (INPUT, 0), (ARENA, 256), 2),
         [3, OUTPUT, 0, ARENA, 256, 4 * WIDTH]], (512,))
 
@@ -170,11 +130,11 @@ DECIDED_THERE = Loop((carried(0, 0), carried(2, 1), element(3)), (carried(0, 0),
 
 
 def deciding(key: tuple[int, ...]) -> list[int]:
-    return gpu_executable([()], [gpu_launch("less_to", (INPUT, 0), (INPUT, 1), (OUTPUT, 0))])
+    return IMAGE.executable([()], [IMAGE.launch("less_to", (INPUT, 0), (INPUT, 1), (OUTPUT, 0))])
 
 
 def counting_and_mixing(key: tuple[int, ...]) -> list[int]:
-    return gpu_executable([(), (WIDTH,)], [gpu_launch("next_to", (INPUT, 0), (OUTPUT, 0)),
+    return IMAGE.executable([(), (WIDTH,)], [IMAGE.launch("next_to", (INPUT, 0), (OUTPUT, 0)),
                                            mix((INPUT, 1), (INPUT, 2), (OUTPUT, 1), 7)])
 
 
@@ -205,7 +165,7 @@ def test_rows_that_are_not_there(regions: Regions, kernel: Symbols) -> None:
 
 
 def counting_there(key: tuple[int, ...]) -> list[int]:
-    return gpu_executable([()], [gpu_launch("next_to", (INPUT, 0), (OUTPUT, 0))])
+    return IMAGE.executable([()], [IMAGE.launch("next_to", (INPUT, 0), (OUTPUT, 0))])
 
 
 @pytest.mark.parametrize("works", [True, False])

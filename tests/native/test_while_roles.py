@@ -38,6 +38,7 @@ from tests.native.loops import (
     expected,
     fixed,
     last,
+    overlay,
     stack,
 )
 
@@ -64,6 +65,16 @@ def test_ways(regions: Regions, kernel: Symbols, row: tuple[int, ...], rows: tup
     loop = sum_loop(regions, kernel, roles)
     for n in (5, 0, 40, 2, 23):
         check_sum(loop, sum_inputs(max(n, 7), (3,), n))
+
+
+def test_rows_shine_through(regions: Regions, kernel: Symbols) -> None:
+    """Where iterations leave none: at the end, at the beginning, between. There need be no iteration."""
+    roles = Loop((carried(0, 0), carried(2, 1), element(3)), SUM.condition,
+                 (overlay(1, 5), overlay(1, 5, 1), overlay(1, 5, 2), last(2, 1)))
+    loop = sum_loop(regions, kernel, roles)
+    for n in (0, 3, 7):
+        check_sum(loop, [*sum_inputs(7, (3,), n), np.full((9, 3), 7, I32)])
+    assert loop.counts()["fallbacks"] == 0
 
 
 def test_rows_that_are_not_aligned_have_another_key(regions: Regions, kernel: Symbols) -> None:
@@ -125,7 +136,7 @@ def loops(draw: st.DrawFn) -> tuple[Loop, list[tuple[int, int, int | None]]]:
     source = st.integers(2, len(body) - 1)
     made = [(draw(source), draw(source), draw(st.one_of(st.none(), st.integers(0, 9)))) for _ in range(count)]
     output = st.one_of(st.builds(last, vector, result), st.builds(stack, result, st.just(-1), st.integers(0, 1)),
-                       st.builds(stack, result, st.just(6), way))
+                       st.builds(stack, result, st.just(6), way), st.builds(overlay, result, rows, way))
     outputs = draw(st.lists(output, min_size=1, max_size=6))
     return Loop(body, (carried(0, 0), fixed(1)), (last(0, 0), *outputs)), made
 
@@ -170,7 +181,7 @@ def check_split(regions: Regions, kernel: Symbols, case: tuple[Loop, list[tuple[
     host = Loop((carried(0, 0), *(element(3, way) for _, _, way in numbers)), roles.condition, ())
     body = tuple((role[0], role[1], role[2] - 1) if role[0] == 1 else role for role in roles.body[2:])
     outputs = tuple(last(role[1], role[2] - 1) if role[0] == 0 else stack(role[1] - 1, min(role[2], 2), role[3])
-                    for role in roles.outputs[1:])
+                    if role[0] == 1 else overlay(role[1] - 1, role[2], role[3]) for role in roles.outputs[1:])
 
     def words(key: tuple[int, ...]) -> list[int]:
         steps = []
@@ -233,6 +244,9 @@ def with_output(output: tuple[int, ...]) -> list[int]:
     (Loop(COUNT.body, COUNT.condition, ()).encode(), "wrong number of outputs"),
     (with_output(last(2, 0)), "contradict"),
     (with_output(stack(0, 2)), "contradict"),
+    (with_output(overlay(0, 2)), "contradict"),
+    (with_output(overlay(0, -1)), "input is out of range"),
+    (with_output((3, 0, 0, 0)), "role of an output"),
     (with_output(stack(0, -1, 2)), "way is out of range"),
     (with_output(stack(2)), "result of the body is out of range"),
 ])

@@ -37,18 +37,21 @@ def planned(steps: int, rows: int, units: int, **options: int) -> CompiledRegion
     return compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(**options)))
 
 
+def planned_with_care(made: CompiledRegion) -> bool:
+    assert made.plan.solver is not None
+    return made.plan.solver.exact
+
+
 @pytest.mark.parametrize("rows", [1, 16])
 def test_a_step_is_a_product_and_a_kernel(rows: int) -> None:
-    """Products of one row are sums, and all of them wait for each other: they are one part of a plan, or windows of it."""
+    """Products of one row are sums, and all of them wait for each other: windows of one part of the plan."""
     steps = 24
     made = planned(steps, rows, 64)
     assert len(made.kernels) + len(made.calls) <= 2 * steps + 4
-    assert made.plan.solver is not None and made.plan.solver.exact
+    assert planned_with_care(made)
 
 
 def test_a_region_of_many_equal_parts_is_planned_with_care() -> None:
     """Of 24 steps, which are planned once."""
-    report = planned(24, 64, 256, careful=100).plan.solver
-    assert report is not None and report.exact
-    report = planned(24, 64, 256, careful=10).plan.solver
-    assert report is not None and not report.exact
+    assert planned_with_care(planned(24, 64, 256, careful=100))
+    assert not planned_with_care(planned(24, 64, 256, careful=10))

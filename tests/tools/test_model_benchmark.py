@@ -111,6 +111,8 @@ class FakeWorker:
             raise RuntimeError("no such thing\nInvalidArgumentError: dynamic sizes")
         if what == "run":
             return {"seconds": [0.001] * steps, "losses": [1.0] * steps}
+        if what == "settle":
+            return {"settled": True, "seconds": 0.0}
         if what == "memory":
             return {"host_mib": 90.0, "gpu_mib": 50.0}
         return {"classes": {"memory": 3.0, "library": 1.0, "copies": 0.0}, "regions": {}, "host_mib": 100.0,
@@ -135,6 +137,7 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
     assert (row["mode"], row["dtype"]) == ("infer", "mixed_float16")
     assert row["tf_us"] == row["stitch_us"] == pytest.approx(1000)
     assert row["tf_kernels"] == 4
+    assert row["stitch_settled"] == {"settled": True, "seconds": 0.0}
     assert row["tf_memory"] == {"host_mib": 100, "gpu_mib": 50, "gpu_steady_mib": 40}
     assert row["loss_difference"] == {"xla": 0, "stitch": 0}
     assert "dynamic sizes" in row["failures"]["xla"]

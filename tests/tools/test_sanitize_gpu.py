@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sanitize_gpu import found
+from sanitize_gpu import found, verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 PASSED = "......\nSKIPPED [1] x.py:3: no reason\n94 passed, 1 skipped, 3 deselected in 81.20s (0:01:21)\n"
@@ -25,3 +25,10 @@ def test_a_run_that_says_nothing_is_not_clean(log: str, said: str, errors: int |
     result = found(log, said)
     assert (result["errors"], result["tests"]) == (errors, tests)
     assert result["said"]
+
+
+def test_failed_tests_are_in_the_verdict() -> None:
+    results = {"memcheck": found(CLEAN, PASSED), "racecheck": found(CLEAN, "==== 1 failed, 2 passed in 3.00s ====\n"),
+               "synccheck": found("", "Device not supported")}
+    assert verdict(results) == ("memcheck 0 errors, racecheck 0 errors (1 failed, 2 passed), "
+                                "synccheck did not end (no tests)")

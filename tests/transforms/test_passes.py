@@ -19,6 +19,7 @@ from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.pipeline import passes
+from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
@@ -27,7 +28,7 @@ from tf_stitch.transforms.split_reductions import SplitReductions
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))
 SPLIT = SplitReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
-ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT]
+ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT, CopyOutputs()]
 
 
 def kinds(p: Pass, *outputs: Node) -> list[str]:
@@ -122,6 +123,21 @@ def test_reductions_that_stay_whole() -> None:
     assert kinds(SPLIT, B.sum(B.input("x:0", F32, (257,)), [0])) == ["sum"], "a prime number has no divisor"
     assert kinds(SPLIT, B.sum(B.input("x:0", F32, (64, 256)), [1])) == ["sum"], "enough rows to fill the device"
     assert kinds(SPLIT, B.arg_reduce(OpKind.ARGMAX, B.input("x:0", F32, (256,)), 0, DType.I32)) == ["argmax"]
+
+
+# copies
+def test_outputs_that_are_other_values_are_copied_by_kernels() -> None:
+    y = B.exp(X)
+    assert kinds(CopyOutputs(), X, y, y) == ["cast", "exp", "cast"]
+    product = B.dot(X, B.input("w:0", F32, (6, 5)))
+    assert kinds(CopyOutputs(), product, B.reshape(product, (20,))) == ["dot", "reshape", "cast"]
+
+
+def test_outputs_of_their_own_stay() -> None:
+    y = B.exp(X)
+    assert kinds(CopyOutputs(), y, B.neg(y)) == ["exp", "neg"]
+    assigned = region("g", [y], {"v": y})
+    assert not CopyOutputs().run(assigned).modified, "the variable and the output: buffers decide who copies"
 
 
 # All.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from tf_stitch.emit.comments import after, safe_comment
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
@@ -91,6 +93,22 @@ class CFamily(ABC):
     def hardware(self, stmt: k.Stmt) -> Lines:
         """Statements that only one kind of target has: vectors, barriers, thread reductions, failure."""
 
+    # For the reader.
+    def head(self) -> Lines:
+        """Comments before the function: what it computes, who runs it, what its parameters are."""
+        p = self.program
+        if p.title:
+            yield f"// {safe_comment(p.title)}"
+        if not isinstance(p.grid, Size):
+            yield f"// blocks: {p.grid}, of {p.threads} threads" if p.threads > 1 else f"// tasks: {p.grid}"
+        for b in p.parameters:
+            count = "" if isinstance(b.size, Size) else f"[{b.size}]"
+            yield f"//   {safe_comment(f'{b.name}: {b.dtype.value}{count} {self.note(b.note)}'.rstrip())}"
+
+    def note(self, note: str) -> str:
+        """What the user calls it (see Program.noted)."""
+        return self.program.noted.get(note, note)
+
     # The walk.
     def block(self, body: Sequence[k.Stmt]) -> Lines:
         """All lines of a body, indented by two spaces."""
@@ -100,11 +118,13 @@ class CFamily(ABC):
 
     def statement(self, stmt: k.Stmt) -> Lines:
         if isinstance(stmt, k.Let):
-            yield f"const {self.types[stmt.value.dtype.compute]} {stmt.name} = {self.expr(stmt.value)};"
+            ctype = self.types[stmt.value.dtype.compute]
+            yield after(f"const {ctype} {stmt.name} = {self.expr(stmt.value)};", self.note(stmt.note))
         elif isinstance(stmt, k.LetIndex):
             yield from self._let_index(stmt)
         elif isinstance(stmt, k.Accumulator):
-            yield f"{self.types[stmt.dtype.compute]} {stmt.name} = {self.literal(stmt.init, stmt.dtype.compute)};"
+            first = self.literal(stmt.init, stmt.dtype.compute)
+            yield after(f"{self.types[stmt.dtype.compute]} {stmt.name} = {first};", self.note(stmt.note))
         elif isinstance(stmt, k.Update):
             yield from self.update(stmt)
         elif isinstance(stmt, k.Assign):
@@ -135,7 +155,7 @@ class CFamily(ABC):
         elif isinstance(stmt, k.GridLoop):
             yield from self.grid_loop(stmt)
         elif isinstance(stmt, k.Comment):
-            yield f"// {safe_comment(stmt.text)}"
+            yield f"// {safe_comment(replace(stmt, notes=tuple(map(self.note, stmt.notes))).line)}"
         else:
             yield from self.hardware(stmt)
 
@@ -176,7 +196,7 @@ class CFamily(ABC):
 
     def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
         """A quotient ("/") or remainder ("%") of an index that is not negative."""
-        return f"(({base}) {sign} {self.size(atom.divisor)})"
+        return f"({base if base.isidentifier() else f'({base})'} {sign} {self.size(atom.divisor)})"
 
     def size(self, value: int) -> str:
         """A number as an expression of index_type: what a Size is made of are parameters."""
@@ -274,9 +294,3 @@ class CFamily(ABC):
 def _number(value: int) -> str:
     text = f"{value}LL" if abs(value) >= 1 << 31 else str(value)
     return f"({text})" if value < 0 else text
-
-
-def safe_comment(text: str) -> str:
-    """Text from a user's graph as part of a one-line ASCII comment: nothing in it can end the comment or the line."""
-    kept = [c if (c.isascii() and c.isalnum()) or c in " _-/.:,()[]=" else "_" for c in text.replace("*/", "__")]
-    return "".join(kept)[:200]

@@ -7,15 +7,18 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
+from tf_stitch.kernel_ir.moved_values import moved_values
 from tf_stitch.kernel_ir.walk import arrays, statements
 
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
@@ -25,14 +28,15 @@ def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
     """One C file; program i of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
     lines = ['#include "cpu_math.h"']
     for name, program in programs:
-        lines += ["", f"// {safe_comment(program.title)}", *_Cpu(program).function(name)]
+        emitter = _Cpu(program)
+        lines += ["", *emitter.head(), *emitter.function(name)]
     return "\n".join(lines) + "\n"
 
 
 def render_cpu(program: k.Program) -> Rendered:
     """The kernel of a program whose sizes are parameters: args end with a pointer to them (int64) if there are any."""
     emitter = _Cpu(program)
-    name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
+    name, text = named("kernel", (*emitter.head(), *emitter.function(SELF)))
     return Rendered(name, {name: text}, tuple(a.value for a in emitter.sizes))
 
 
@@ -62,6 +66,7 @@ class _Cpu(CFamily):
         self._nan_flags: set[str] = set()
         self._loop: _Invariants | None = None
         self._quotients = itertools.count()
+        self._moved = moved_values(program.body, self.dtype_of)
 
     def function(self, name: str) -> Lines:
         p = self.program
@@ -108,6 +113,30 @@ class _Cpu(CFamily):
             yield in_line if p.grid == 1 or p.grid * p.cost < INLINE_CYCLES else split
         yield "  return call.failed;"
         yield "}"
+
+    def statement(self, stmt: k.Stmt) -> Lines:
+        """As CFamily. Halves that are only moved stay as they lie in memory."""
+        moved = self._moved.scalars.get(getattr(stmt, "name", ""))
+        if isinstance(stmt, k.Let) and moved:
+            yield f"const {self.storage[moved]} {stmt.name} = {self._stored(stmt.value, moved)};"
+        elif isinstance(stmt, k.Accumulator) and moved:
+            yield f"{self.storage[moved]} {stmt.name} = {self.stored_literal(stmt.init, moved)};"
+        elif isinstance(stmt, k.Assign) and moved:
+            yield f"{stmt.name} = {self._stored(stmt.value, moved)};"
+        elif isinstance(stmt, k.Store) and self._moved.has(stmt.value, self.dtype_of[stmt.buffer]):
+            yield f"{stmt.buffer}[{self.index(stmt.index)}] = {self._stored(stmt.value, self.dtype_of[stmt.buffer])};"
+        else:
+            yield from super().statement(stmt)
+
+    def _stored(self, value: k.Expr, dtype: DType) -> str:
+        """A value that is only moved, as it lies in memory."""
+        if isinstance(value, k.Apply):
+            condition, *choices = value.args
+            yes, no = (self._stored(choice, dtype) for choice in choices)
+            return f"({self.expr(condition)} ? {yes} : {no})"
+        if isinstance(value, k.Literal):
+            return self.stored_literal(value.value, dtype)
+        return f"{value.buffer}[{self.index(value.index)}]" if isinstance(value, k.Load) else self.expr(value)
 
     def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
         if not isinstance(atom.divisor, Size) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
@@ -162,9 +191,9 @@ class _Cpu(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is None:
-            yield f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));"
+            yield after(f"{ctype} {stmt.name}[{stmt.size}] __attribute__((aligned(64)));", self.note(stmt.note))
         else:
-            yield f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});"
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(stack + {stmt.offset});", self.note(stmt.note))
         if stmt.init is not None:
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 
 from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
-from tf_stitch.emit.c_family import CFamily, Lines, safe_comment
+from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.op_kinds import OpKind
@@ -42,8 +43,8 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     members' parameters in order."""
     lines: list[str] = []
     emitters = [_Cuda(program) for _, program in programs]
-    for emitter, (name, program) in zip(emitters, programs, strict=True):
-        lines += ["", f"// {safe_comment(program.title)}", *emitter.function(name)]
+    for emitter, (name, _) in zip(emitters, programs, strict=True):
+        lines += ["", *emitter.head(), *emitter.function(name)]
     for launch in launches:
         members = [(programs[i][0], emitters[i]) for i in launch.members]
         lines += ["", *_launch(launch.name, members, launch.resident)]
@@ -61,10 +62,10 @@ def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
     called: list[tuple[str, _Cuda]] = []
     for program in members:
         emitter = _Cuda(program)
-        name, text = named("kernel", emitter.function(SELF), safe_comment(program.title))
+        name, text = named("kernel", (*emitter.head(), *emitter.function(SELF)))
         parts[name] = text
         called.append((name, emitter))
-    symbol, text = named("launch", _launch(SELF, called, resident), "")
+    symbol, text = named("launch", _launch(SELF, called, resident))
     parts[symbol] = text
     return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
 
@@ -105,7 +106,7 @@ def _launch(launch: str, members: Sequence[tuple[str, _Cuda]], resident: int) ->
     yield (f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {launch}'
            f'({", ".join([*pointers, *sizes])}) {{')
     yield "  tfs_begin();"
-    yield "  long long block = blockIdx.x;"
+    yield after("  long long block = blockIdx.x;", "each kernel has a range of blocks" if len(calls) > 1 else "")
     for call, grid in zip(calls[:-1], grids[:-1], strict=True):
         yield f"  if (block < {grid}) {{ {call}; return; }}"
         yield f"  block -= {grid};"
@@ -145,7 +146,7 @@ class _Cuda(CFamily):
         yield f"  const {self.index_type} {'first_' if p.looped else ''}block = ({self.index_type})block_;"
         yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
         yield "  const int thread = threadIdx.x;"
-        yield "  int turn = 0;"
+        yield "  int turn = 0;  // which of two places in shared memory tfs_all_reduce takes next"
         for line in self.constants("static __device__ const"):
             yield "  " + line
         if shared_bytes(p):
@@ -177,9 +178,10 @@ class _Cuda(CFamily):
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is not None:
-            yield f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});"
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});", self.note(stmt.note))
         else:
-            yield f"{'__shared__ ' if stmt.space is k.Space.SHARED else ''}{ctype} {stmt.name}[{stmt.size}];"
+            space = "__shared__ " if stmt.space is k.Space.SHARED else ""
+            yield after(f"{space}{ctype} {stmt.name}[{stmt.size}];", self.note(stmt.note))
         if stmt.init is not None:
             if stmt.space is k.Space.SHARED:
                 raise VerifyError("a shared array is filled by its threads, not at its declaration")

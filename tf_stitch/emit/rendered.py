@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tf_stitch.emit.comments import code_of
+
 SELF = "stitch_self"
 """Stands for a function's own name until the text is known."""
 
@@ -15,7 +17,7 @@ class Rendered:
     """One launch.
 
     Attributes:
-        symbol: equal exactly for equal source.
+        symbol: equal exactly for equal code (comments aside).
         parts: functions of the source by name, callees first.
         sizes: the numbers to pass after the pointers, for the shape that was lowered.
     """
@@ -25,8 +27,8 @@ class Rendered:
     sizes: tuple[int, ...]
 
 
-def named(stem: str, lines: Iterable[str], title: str) -> tuple[str, str]:
-    """Name and text of a function written under the name SELF; its title is no part of what is named."""
+def named(stem: str, lines: Iterable[str]) -> tuple[str, str]:
+    """Name and text of a function written under the name SELF; comments are no part of what is named."""
     text = "\n".join(lines)
-    name = f"{stem}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    return name, f"// {title}\n{text.replace(SELF, name)}\n"
+    name = f"{stem}_{hashlib.sha256(code_of(text).encode()).hexdigest()[:16]}"
+    return name, f"{text.replace(SELF, name)}\n"

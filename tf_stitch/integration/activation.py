@@ -7,7 +7,7 @@ import threading
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
-from tf_stitch.integration import at_exit, graph_hook, keras_jit, partial_runs
+from tf_stitch.integration import at_exit, function_calls, graph_hook, keras_jit, partial_runs
 from tf_stitch.integration.session import Session
 from tf_stitch.native.bindings import OpLibrary, load_op
 
@@ -42,6 +42,8 @@ def enable(config: StitchConfig | None = None) -> None:
             at_exit.callbacks.callback(native.clear_callbacks)
         keras_jit.resolve_auto_to_false()
         partial_runs.leave_alone()
+        if config.short_calls:
+            function_calls.shorten(native is not None)
 
 
 def current_session() -> Session | None:

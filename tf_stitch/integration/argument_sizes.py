@@ -8,14 +8,9 @@ comes from the middle of the graph (a convolution's result), from the first tens
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import numpy as np
-from tensorflow import int32, make_tensor_proto
-from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
@@ -25,11 +20,10 @@ from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.control_context import control_contexts, frame_names
-from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.rewired_import import rewired_import
+from tf_stitch.integration.size_nodes import SizeNodes, SizeSource
 from tf_stitch.ir.types import Dim, Symbol
-
-_INT32 = AttrValue(type=DT_INT32)
 
 
 def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
@@ -46,7 +40,8 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
     outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
     waiting = _waiting(imported)
     late = {name for name in outside & waiting - _held(imported) if imported.nodes[name].weight == 0}
-    sizes = _Sizes(imported, types_of, _sources(imported, outside - waiting), _sources(imported, outside))
+    sizes = _Sizes(imported, types_of, _sources(imported, types_of, outside - waiting),
+                   _sources(imported, types_of, outside))
     changes = [(node, index, again) for node in graph_def.node
                if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
@@ -55,11 +50,13 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
         return imported
     before = GraphDef()
     before.CopyFrom(graph_def)
+    statics: dict[str, StaticValue] = {}
     for node, index, again in changes:
+        statics[canonical_tensor(again)] = imported.statics[canonical_tensor(node.input[index])]
         node.input[index] = again
     graph_def.node.extend(sizes.new)
     prune(graph_def, before, preserved)
-    return import_graph(graph_def, lambda name: sizes.types.get(name) or types_of(name), library_on, own)
+    return rewired_import(imported, graph_def, sizes.new, lambda name: sizes.types.get(name) or types_of(name), statics)
 
 
 def _waiting(imported: ImportedGraph) -> set[str]:
@@ -83,44 +80,35 @@ def _held(imported: ImportedGraph) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A size of a tensor that waits for no region."""
-
-    tensor: str
-    rank: int
-    axis: int
-
-
-def _sources(imported: ImportedGraph, first: set[str]) -> dict[Dim, _Source]:
+def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dict[Dim, SizeSource]:
     """Symbol -> which of the nodes `first`, those that regions may hold left out, has it first: an argument, if one
     has."""
-    found: dict[Dim, _Source] = {}
+    found: dict[Dim, SizeSource] = {}
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
+        types = types_of(node.name)
         for index, value in enumerate(node.outputs):
             for axis, dim in enumerate(() if value is None else value.type.shape):
                 if value is not None and isinstance(dim, Symbol):
-                    found.setdefault(dim, _Source(f"{node.name}:{index}", value.type.rank, axis))
+                    found.setdefault(dim, SizeSource(f"{node.name}:{index}", types[index][0], value.type.rank, axis,
+                                                     node.device))
     return found
 
 
-class _Sizes:
-    """New nodes that read sizes from arguments; each vector once on each device.
+class _Sizes(SizeNodes):
+    """New nodes that read sizes from arguments.
 
     Args:
         sources: what has a size and waits for no region.
         later: what has one and may wait for some: it serves those that wait for it already.
     """
 
-    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, _Source],
-                 later: Mapping[Dim, _Source]) -> None:
+    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, SizeSource],
+                 later: Mapping[Dim, SizeSource]) -> None:
+        names = (f"tf_stitch_sizes/{i}" for i in itertools.count())
+        super().__init__(lambda: next(name for name in names if name not in imported.nodes))
         self._imported, self._types_of, self._sources, self._later = imported, types_of, sources, later
         self._after: dict[str, set[str]] = {}
-        self._made: dict[tuple[object, ...], str] = {}
-        self._numbers = itertools.count()
-        self.new: list[NodeDef] = []
-        self.types: dict[str, list[OutputType]] = {}
 
     def again(self, tensor: str, device: str) -> str | None:
         """A new node's tensor of the same sizes, int32, on a device; None if sources do not tell all of them."""
@@ -129,20 +117,14 @@ class _Sizes:
         output = self._types_of(name)[int(index)]
         if sizes is None or output[0] != DT_INT32 or sizes.ndim > 1:
             return None
-        symbols = {e for e in sizes.flat if not isinstance(e, int)}
-        found = {e: source for e in symbols if (source := self._source(e, name)) is not None}
-        if len(found) < len(symbols):
-            return None
         if is_fixed(sizes):
-            return self._constant(sizes, device)
-        parts = [self._constant(np.array(e), device) if isinstance(e, int) else self._size(found[e])
-                 for e in sizes.flat]
-        if sizes.ndim == 0:
-            return parts[0]
-        return self._node("Pack", parts, device, [output], N=AttrValue(i=len(parts)), T=_INT32,
-                          axis=AttrValue(i=0))  # fmt: skip
+            return self.constant(sizes, device)
+        found = [size for e in sizes.flat if (size := e if isinstance(e, int) else self._source(e, name)) is not None]
+        if len(found) < sizes.size:
+            return None
+        return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)
 
-    def _source(self, symbol: Dim | None, reader: str) -> _Source | None:
+    def _source(self, symbol: Dim | None, reader: str) -> SizeSource | None:
         """What has a size, for those who read it from node `reader` now; None if nothing that they could wait for."""
         if not isinstance(symbol, Symbol):
             return None
@@ -164,31 +146,3 @@ class _Sizes:
                     found.add(node.name)
             self._after[first] = found
         return self._after[first]
-
-    def _size(self, source: _Source) -> str:
-        """Where its source is: only the shape of that goes elsewhere."""
-        name, _, index = source.tensor.rpartition(":")
-        device = self._imported.nodes[name].device
-        shape = self._node("Shape", [source.tensor], device, [(DT_INT32, (source.rank,))],
-                           T=AttrValue(type=self._types_of(name)[int(index)][0]), out_type=_INT32)  # fmt: skip
-        first, end, one = (self._constant(np.array([n]), device) for n in (source.axis, source.axis + 1, 1))
-        return self._node("StridedSlice", [shape, first, end, one], device, [(DT_INT32, ())], T=_INT32, Index=_INT32,
-                          shrink_axis_mask=AttrValue(i=1))  # fmt: skip
-
-    def _constant(self, value: StaticValue, device: str) -> str:
-        proto = make_tensor_proto(value.tolist(), int32, value.shape)
-        return self._node("Const", [], device, [(DT_INT32, value.shape)], value=AttrValue(tensor=proto),
-                          dtype=_INT32)  # fmt: skip
-
-    def _node(self, op: str, inputs: Sequence[str], device: str, types: list[OutputType], **attrs: AttrValue) -> str:
-        """The name of such a node; there is one of each."""
-        key = (op, *inputs, device, *(a.SerializeToString() for a in attrs.values()))
-        if key not in self._made:
-            name = next(name for i in self._numbers if (name := f"tf_stitch_sizes/{i}") not in self._imported.nodes)
-            node = NodeDef(name=name, op=op, device=device, input=inputs)
-            for attr, value in attrs.items():
-                node.attr[attr].CopyFrom(value)
-            self.new.append(node)
-            self.types[node.name] = types
-            self._made[key] = node.name
-        return self._made[key]

@@ -87,12 +87,14 @@ class RegionDump:
             return
         self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
         self._dump.write(f"{self._stem}.schedules.txt", "".join(
-            f"kernel {i}, {predict_us(kernel.program, device):.3f} us predicted\n{kernel.schedule.text()}\n"
+            f"kernel {i} in {launch or 'no launch'}, {predict_us(kernel.program, device):.3f} us predicted\n"
+            f"  computes {kernel.program.title}\n{kernel.schedule.text()}\n"
             f"  template {template_of(kernel.schedule)}\n"
             f"  composed by {', '.join(one.value for one in compositions(kernel.schedule)) or 'nothing'}\n"
-            for i, kernel in enumerate(compiled.kernels)))
+            for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
-            f"// kernel {i}\n{format_program(kernel.program)}" for i, kernel in enumerate(compiled.kernels)))
+            f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
+            for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
         self._dump.write(f"{self._stem}.source.{'cu' if device.is_gpu else 'c'}", compiled.source)
 
 

@@ -157,7 +157,10 @@ class LoopCut:
         stacks = [self._graph.types(user.name)[0][1] for user in self._graph.users(exit_)
                   if user.op == "TensorListStack"]
         rows = next((stack[0] for stack in stacks if stack), -1)  # as TensorFlow's other types have it
-        if rows == -1 and use.use is not Use.PUSHED:
+        under = self._lists.under(variable)
+        if under is not None:
+            rows = self._graph.ranked_type(under)[1][0]
+        elif rows == -1 and use.use is not Use.PUSHED:
             count = self._graph.imported.statics.get(self._lists.rows(variable))
             rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
         return enum, (rows, *dims)
@@ -172,6 +175,10 @@ class LoopCut:
         if use.use in READS:
             source = self._lists.source(variable).tensor
             own.start_of_rows(enter.name, self._inputs.number(source), self._graph.type(source)[0])
+            return
+        under = self._lists.under(variable)
+        if under is not None:
+            own.start_of_rows(enter.name, self._inputs.number(under), self._graph.type(under)[0])
             return
         dtype, dims = self._graph.ranked_type(use.item)
         if use.use is Use.PUSHED:

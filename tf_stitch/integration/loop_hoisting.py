@@ -1,4 +1,5 @@
-"""Takes out of loops what no iteration changes: values of variables, lengths and element shapes of lists, numbers of
+"""Takes out of loops what no iteration changes: values of variables, and of other types what products read of them (a
+kernel of its own in every iteration, where weights are cast to halves); lengths and element shapes of lists, numbers of
 elements that are always the same. What a loop pushes again and again for its gradient's loop (a weight, mostly) goes
 there as it is, without the list."""
 
@@ -16,12 +17,14 @@ from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, produ
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
+from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.loop_cells import cells, constant, number_in, take_cell
 from tf_stitch.integration.pruning import prune
 
 _OF_A_LIST = ("TensorListLength", "TensorListElementShape")
-_MAY_LEAVE = (READS_VARIABLE, *_OF_A_LIST)
+_CAST = "Cast"
+_MAY_LEAVE = (READS_VARIABLE, *_OF_A_LIST, _CAST)
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,16 @@ class _Hoister:
         waits = dict.fromkeys(t for node in frame.of(ENTERS) for t in node.input if t.startswith("^"))
         inner: dict[str, str] = {}
         for node in frame.of(_MAY_LEAVE):
-            source = variables.from_outside(node.input[0])
-            if source is not None:
+            read = variables.seen_through(node.input[0])
+            source = read if producer_of(read) in inner else variables.from_outside(read)
+            if source is not None and (node.op != _CAST or self._is_multiplied(node)):
                 node.input[:] = [source, *waits]
                 inner[node.name] = self.brought_in(f"{node.name}:0", f"{node.name}/tfs_enter", enter)
         _rewire(frame.nodes, {f"{name}:0": f"{entered}:0" for name, entered in inner.items()}, inner, inner)
+
+    def _is_multiplied(self, node: NodeDef) -> bool:
+        ops = (user.op for user in self._users.get(node.name, ()) if f"^{node.name}" not in user.input)
+        return any(op in LEGALIZATIONS and LEGALIZATIONS[op].library for op in ops)
 
     def take_cells(self, frame: LoopFrame) -> None:
         """See loop_cells."""

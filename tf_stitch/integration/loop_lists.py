@@ -20,9 +20,11 @@ from tf_stitch.ir.op_kinds import OpKind
 TAKES = frozenset({"TensorListGetItem", "TensorListPopBack"})
 """Ops that take an element out of a list."""
 
-_BEGIN = {Use.PUSHED: ("EmptyTensorList",), Use.WRITTEN: ("TensorListReserve",),
+_OF_TENSOR = "TensorListFromTensor"
+
+_BEGIN = {Use.PUSHED: ("EmptyTensorList",), Use.WRITTEN: ("TensorListReserve", _OF_TENSOR),
           Use.SUMMED: ("ZerosLike", "TensorListReserve")}
-"""What lists that a loop fills are at first: without elements, or zeros."""
+"""What lists that a loop fills are at first: without elements, zeros, or rows of a tensor that it overwrites."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class LoopLists:
         if stacked is not None:
             return stacked
         node = self._begin(variable)
-        if node.op == "TensorListFromTensor":
+        if node.op == _OF_TENSOR:
             return StackedList(canonical_tensor(node.input[0]))
         like = self._stacked.get(canonical_tensor(node.input[0])) if node.op == "ZerosLike" else None
         if like is None:
@@ -109,10 +111,16 @@ class LoopLists:
             raise UnsupportedError(f"a list of {node.name} ({node.op}) is {use.use.value} to")
         if use.use is Use.SUMMED and not self.is_distinct(use.index):
             raise UnsupportedError("it may add to an element of a list twice")
-        shape = self._variables.from_outside(use.shape) if use.use is Use.SUMMED else canonical_tensor(node.input[0])
+        given = node.input[1 if node.op == _OF_TENSOR else 0]
+        shape = self._variables.from_outside(use.shape) if use.use is Use.SUMMED else canonical_tensor(given)
         if shape is None:
             raise UnsupportedError("the shape of a list's elements is computed")
         return ListResult(shape, self.is_distinct(use.item))
+
+    def under(self, variable: LoopVariable) -> str | None:
+        """The tensor whose rows a list has at first that the loop fills; None if it has none, or zeros."""
+        node = self._begin(variable)
+        return canonical_tensor(node.input[0]) if node.op == _OF_TENSOR else None
 
     def rows(self, variable: LoopVariable) -> str:
         """The tensor outside that says how long a list is that the loop fills by numbers.

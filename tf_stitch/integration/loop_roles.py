@@ -115,8 +115,23 @@ class Stack:
         return f"rows {'' if self.rows is None else f'of i{self.rows}, '}[{self.row}] = body.o{self.output}"
 
 
+@dataclass(frozen=True)
+class Overlay:
+    """A result of each of the body's runs in the place of a row of the op's input; rows that nobody writes are its."""
+
+    output: int
+    input: int
+    row: Row
+
+    def encode(self) -> list[int]:
+        return [2, self.output, self.input, self.row.way]
+
+    def __str__(self) -> str:
+        return f"i{self.input} with [{self.row}] = body.o{self.output}"
+
+
 InputRole: TypeAlias = Fixed | Carried | Element
-OutputRole: TypeAlias = Last | Stack
+OutputRole: TypeAlias = Last | Stack | Overlay
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,7 @@ class LoopRoles:
         Raises:
             UnsupportedError: there is one.
         """
-        rows = [role.row for role in (*self.body, *self.outputs) if isinstance(role, Element | Stack)]
+        rows = [role.row for role in (*self.body, *self.outputs) if isinstance(role, Element | Stack | Overlay)]
         for number in (numbering.body[row.number] for row in rows if row.number is not None):
             if isinstance(number, Element) and number.row.number is not None:
                 raise UnsupportedError("the number of an element is an element whose number is no counter")

@@ -11,11 +11,14 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.products import Products, Scope
 from tf_stitch.integration.controls import Controls
+from tf_stitch.integration.function_inlining import known_function
+from tf_stitch.integration.functional_loops import WHILES, lower_loops
 from tf_stitch.integration.graph_validation import STITCH_OPS
 from tf_stitch.integration.loop_folding import fold_sized_loops
-from tf_stitch.integration.loop_hoisting import hoist
+from tf_stitch.integration.loop_hoisting import Hoisted, hoist
+from tf_stitch.integration.loop_rows import list_rows
 from tf_stitch.integration.loop_unrolling import unroll_loops
-from tf_stitch.integration.native_loops import native_loops
+from tf_stitch.integration.native_loops import NativeLoops, native_loops
 from tf_stitch.integration.report_entries import LoopEntry
 from tf_stitch.integration.sized_loops import SizedLoops, legalizations
 from tf_stitch.integration.while_node import NativeLoop
@@ -86,12 +89,12 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
         controls: what the user lets be taken, of loops that would run as one op.
     """
     done = LoopsDone(graph_def, types_of)
-    if not any(node.op in ENTERS for node in graph_def.node):
+    if not any(node.op in ENTERS | WHILES for node in graph_def.node):
         return done
     if ways.unroll:
         done = _copied(done, preserved, library_on, ways.fold)
     ops = {node.op for node in done.graph_def.node}
-    if ways.as_ops and ops & ENTERS and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
+    if ways.as_ops and ops & (ENTERS | WHILES) and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
         done = _as_ops(done, preserved, library_on, controls)
     return done
 
@@ -116,10 +119,7 @@ def _copied(done: LoopsDone, preserved: frozenset[str], library_on: Scope, fold:
 def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls) -> LoopsDone:
     """Loops that are left become one op each. Where regions hold products, bodies hold large ones, too: beside what
     TensorFlow takes to run the other ops of an iteration it matters little who multiplies, and the guard compares."""
-    hoisted = hoist(done.graph_def, done.types_of, preserved)
-    imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
-                            legalizations(done.sized))
-    found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
+    hoisted, found = _native(done, preserved, library_on, controls)
     before = {entry.name: entry.reason for entry in done.entries if entry.reason is not None}
     entries = [entry for entry in done.entries if entry.reason is None]
     entries += [LoopEntry(name, None, f"{before[name]}; as one op: {reason}" if name in before else reason)
@@ -127,6 +127,24 @@ def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, contr
     if not found.loops:
         return replace(done, entries=entries)
     return LoopsDone(found.graph_def, found.types_of, entries, done.sized, found.loops, hoisted.graph_def)
+
+
+def _native(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls
+            ) -> tuple[Hoisted, NativeLoops]:
+    """The graph with loops that could be ops, and with these. While ops that cannot are there as they were."""
+    stay: dict[str, str] = {}
+    while True:
+        lowered = lower_loops(done.graph_def, done.types_of, preserved, known_function, but=stay)
+        stay |= lowered.stay
+        listed = list_rows(lowered.graph_def, lowered.types_of, lowered.loops)
+        hoisted = hoist(listed.graph_def, listed.types_of, preserved)
+        imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
+                                legalizations(done.sized))
+        found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
+        left = {name: found.stay[name] for name in lowered.loops & found.stay.keys()}
+        if not left:
+            return hoisted, replace(found, stay=found.stay | stay)
+        stay |= left
 
 
 def _host_builds() -> bool:

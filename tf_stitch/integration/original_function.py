@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
-from tensorflow.core.framework.op_def_pb2 import OpDef
 from tensorflow.core.framework.types_pb2 import DT_RESOURCE
-from tensorflow.python.framework import op_def_registry
 
-from tf_stitch.errors import SourceLoc, UnsupportedError
+from tf_stitch.frontend.tensorflow.op_outputs import op_outputs
 
 PARALLEL = "_tf_stitch_parallel"
 """An attribute of such functions, see native/original_function.h."""
@@ -67,22 +64,5 @@ class _OutputNames:
         if node in self._arguments:
             return node
         if node not in self._names:
-            self._names[node] = _outputs(self._defs[node])
+            self._names[node] = [output.name for output in op_outputs(self._defs[node])]
         return f"{node}:{self._names[node][int(index)]}"
-
-
-def _outputs(node: NodeDef) -> list[str]:
-    """(output argument):(number within it) of each output of a node."""
-    op: OpDef | None = op_def_registry.get(node.op)
-    if op is None:
-        raise UnsupportedError("TensorFlow does not know this op", SourceLoc(node.name, node.op))
-    names = []
-    for output in op.output_arg:
-        if output.number_attr:
-            count = node.attr[output.number_attr].i
-        elif output.type_list_attr:
-            count = len(node.attr[output.type_list_attr].list.type)
-        else:
-            count = 1
-        names += [f"{output.name}:{i}" for i in range(count)]
-    return names

@@ -3,6 +3,7 @@ granted, when no kernel can be built, and when a value is wrong and the error mu
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -20,8 +21,10 @@ from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.integration.original_function import function_def
 from tf_stitch.integration.region_graph import RegionGraph
+from tf_stitch.integration.size_nodes import SizeNodes, SizeSource
 from tf_stitch.integration.sized_loops import SizedLoops, put_back_loops
 from tf_stitch.integration.update_order import update_early
+from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Dim, Symbol
@@ -141,8 +144,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
     leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
     reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
     by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
-    by_size: dict[Dim, tuple[str, int]] = {d: (t, axis) for shape, t in by_shape.items()
-                                           for axis, d in enumerate(shape) if isinstance(d, Symbol)}
+    sizes = _SizesAtHand(imported, region, leaves)
     members = set(region.members)
     kept = GraphDef()
     pending, seen = list(region.members), set(region.members)
@@ -154,9 +156,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
         if node.name not in members:
             if node.op in _READ_A_SHAPE:
                 _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
-            made = _put_together(node, imported, by_size, leaves) if from_parts else []
-            if made:
-                kept.node.extend(made)
+            if from_parts and sizes.replace(node):
                 continue
         data = []
         for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
@@ -178,6 +178,7 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
             data.append(tensor)
         controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
         node.input[:] = [*data, *controls]
+    kept.node.extend(sizes.new)
     put_back_loops(kept, loops)
     if any(f"{_NOTHING}:0" in node.input for node in kept.node):
         kept.node.append(_constant(_NOTHING, 0, tf.float32))
@@ -210,50 +211,43 @@ def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping
         node.attr["T"].type = tf_dtype(same.type.dtype).as_datatype_enum
 
 
-def _put_together(node: NodeDef, imported: ImportedGraph, by_size: Mapping[Dim, tuple[str, int]],
-                  leaves: Mapping[str, str]) -> list[NodeDef]:
-    """Lets arithmetic of shapes that are not at hand be a size, or a Pack of sizes, that the region's inputs have; the
-    nodes for that."""
-    known, own = imported.statics.get(f"{node.name}:0"), imported.nodes[node.name]
-    value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
-    if known is None or value is None or known.ndim > 1 or not known.size:
-        return []
-    at_hand = not node.input or canonical_tensor(node.input[0]) in leaves
-    if at_hand or not all(isinstance(d, int) or d in by_size for d in known.flat):
-        return []
-    dtype = tf_dtype(value.type.dtype).as_datatype_enum
-    made: list[NodeDef] = []
+class _SizesAtHand:
+    """Sizes that the region's inputs have.
 
-    def add(name: str, op: str, inputs: Sequence[str], **attrs: int) -> str:
-        made.append(NodeDef(name=f"{node.name}/{name}", op=op, input=inputs))
-        for key, enum in attrs.items():
-            made[-1].attr[key].type = enum
-        return str(made[-1].name)
+    Args:
+        leaves: what inputs are called among the nodes.
+    """
 
-    def number(name: str, value: int, enum: int) -> str:
-        made.append(_constant(f"{node.name}/{name}", value, tf.as_dtype(enum)))
-        return str(made[-1].name)
+    def __init__(self, imported: ImportedGraph, region: RegionGraph, leaves: Mapping[str, str]) -> None:
+        self._imported, self._leaves = imported, leaves
+        self._sources = {dim: SizeSource(leaves[t], tf_dtype(v.type.dtype).as_datatype_enum, v.type.rank, axis)
+                         for t in region.inputs if (v := imported.value(t)) is not None
+                         for axis, dim in enumerate(v.type.shape) if isinstance(dim, Symbol)}
+        self._names = (f"tfs_sizes_{i}" for i in itertools.count())
+        self._nodes: dict[DType, SizeNodes] = {}
 
-    int32 = tf.int32.as_datatype_enum
-    parts: list[str] = []
-    for i, dim in enumerate(known.flat):
-        if isinstance(dim, int):
-            parts.append(number(f"size_{i}", dim, dtype))
-            continue
-        given, axis = by_size[dim]
-        its_value = imported.value(given)
-        assert its_value is not None
-        shape = add(f"shape_{i}", "Shape", [leaves[given]], T=tf_dtype(its_value.type.dtype).as_datatype_enum,
-                    out_type=dtype)
-        index = number(f"axis_{i}", axis, int32)
-        first = number(f"first_{i}", 0, int32)
-        parts.append(add(f"size_{i}", "GatherV2", [shape, index, first], Tparams=dtype, Tindices=int32, Taxis=int32))
-    whole = NodeDef(name=node.name, op="Pack" if known.ndim else "Identity", input=parts)
-    whole.attr["T"].type = dtype
-    if known.ndim:
-        whole.attr["N"].i = len(parts)
-    node.CopyFrom(whole)
-    return made
+    @property
+    def new(self) -> list[NodeDef]:
+        """Nodes that read them."""
+        return [node for nodes in self._nodes.values() for node in nodes.new]
+
+    def replace(self, node: NodeDef) -> bool:
+        """Lets arithmetic of shapes that are not at hand be these sizes; whether it can."""
+        known, own = self._imported.statics.get(f"{node.name}:0"), self._imported.nodes[node.name]
+        value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
+        if known is None or value is None or known.ndim > 1 or not known.size:
+            return False
+        at_hand = not node.input or canonical_tensor(node.input[0]) in self._leaves
+        if at_hand or not all(isinstance(d, int) or d in self._sources for d in known.flat):
+            return False
+        sizes = [d if isinstance(d, int) else self._sources[d] for d in known.flat]
+        dtype = value.type.dtype
+        nodes = self._nodes.setdefault(dtype, SizeNodes(lambda: next(self._names), tf_dtype(dtype)))
+        whole = NodeDef(name=node.name, op="Identity",
+                        input=[nodes.vector(sizes, "") if known.ndim else nodes.scalar(sizes[0], "")])
+        whole.attr["T"].type = tf_dtype(dtype).as_datatype_enum
+        node.CopyFrom(whole)
+        return True
 
 
 def _constant(name: str, value: Any, dtype: tf.DType) -> NodeDef:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tf_stitch.errors import StitchError
 from tf_stitch.integration.region_graph import RegionGraph
@@ -36,6 +37,7 @@ class Prebuilder:
         self._groups: dict[int, dict[int, RegionGraph]] = {}
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()
+        self._unfinished: set[Future[Any]] = set()
         self._lock = threading.Lock()
 
     def add(self, number: int, region: RegionGraph, group: int) -> None:
@@ -63,9 +65,21 @@ class Prebuilder:
     def submit(self, build: Callable[[], T]) -> Future[T] | None:
         """Runs `build` beside the program, after what was submitted before. None if the program ends."""
         try:
-            return self._pool.submit(build)
+            future = self._pool.submit(build)
         except RuntimeError:  # no more threads
             return None
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def finish(self, seconds: float) -> bool:
+        """Waits until all is done that was submitted, and what that submits, so many seconds at most. Whether it is."""
+        end = time.monotonic() + seconds
+        while unfinished := list(self._unfinished):
+            if time.monotonic() >= end:
+                return False
+            wait(unfinished, end - time.monotonic())
+        return True
 
     def _build(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
         try:

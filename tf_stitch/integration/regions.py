@@ -110,6 +110,10 @@ class RegionRegistry:
         """Builds of a region for other sizes so far (see RegionEntry)."""
         return self._builder.builds_behind(number)
 
+    def finish_builds(self, seconds: float) -> bool:
+        """Waits for builds in the background. Whether there are none left."""
+        return self._prebuilder.finish(seconds)
+
     def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
         """The region with its symbols replaced by what the shapes of its inputs and variables say.
 

@@ -23,6 +23,7 @@ from tf_stitch.integration.loop_roles import (
     Last,
     LoopRoles,
     OutputRole,
+    Overlay,
     Row,
     Stack,
     row_numbered_by,
@@ -110,7 +111,9 @@ class RoleAssignment:
         use = self._lists.use(variable)
         if use.use is Use.PUSHED:
             return Stack(self._body.outputs[use.item], None, Row(FORWARDS))
-        row = self._row(use.index)
+        row, under = self._row(use.index), self._lists.under(variable)
+        if under is not None:
+            return Overlay(self._body.outputs[use.item], self._inputs.number(under), row)
         return Stack(self._body.outputs[use.item], self._counts.number(self._lists.rows(variable)), row)
 
     def _outside(self, node: NodeDef) -> str:

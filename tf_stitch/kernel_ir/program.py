@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -24,7 +24,8 @@ class Mode(Enum):
 @dataclass(frozen=True)
 class Buffer:
     """A parameter: `size` elements of the storage type `dtype`. A constant carries its values. One that is `shared` is
-    the memory of another parameter, too: the iteration that writes an element is the last to read it."""
+    the memory of another parameter, too: the iteration that writes an element is the last to read it. `note` is the
+    user's node whose value it holds."""
 
     name: str
     dtype: DType
@@ -32,6 +33,7 @@ class Buffer:
     mode: Mode
     constant: tuple[float | int | bool, ...] | None = None
     shared: bool = False
+    note: str = field(default="", compare=False)
 
 
 BLOCK = "block"
@@ -45,6 +47,8 @@ class Program:
     Attributes:
         cost: rough CPU cycles of one block; what TensorFlow's pool splits work by.
         title: what it computes, from the user's node names; a comment only.
+        noted: note of a buffer or a statement -> the user's name of that node, where it is another: the program was
+            made for a part of the graph that is built alike.
         resident: how many blocks a processor has to hold, since they wait for each other, or is best to hold; a bound
             on registers. 0: not decided here.
     """
@@ -56,6 +60,7 @@ class Program:
     cost: int = 0
     title: str = field(default="", compare=False)
     resident: int = 0
+    noted: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def block(self) -> Var:

@@ -1,15 +1,27 @@
-"""A statement with its buffers under other names."""
+"""Other names: of the buffers of a statement, of the user's nodes that a program notes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from tf_stitch.kernel_ir.program import Program
 from tf_stitch.kernel_ir.walk import rebuilt
 
 T = TypeVar("T")
 
 
-def rename_buffers(stmt: T, names: Mapping[str, str]) -> T:
-    """`stmt`, or a tuple of statements, with every buffer renamed."""
-    return rebuilt(stmt, lambda field, x: names[x] if field == "buffer" else x)  # type: ignore[no-any-return]
+def renamed(x: T, buffers: Mapping[str, str], noted: Mapping[str, str]) -> T:
+    """`x`, or a tuple of such, with buffers and notes that have another name."""
+    names = {"buffer": buffers, "note": noted, "notes": noted}
+
+    def name(field: str, leaf: Any) -> Any:
+        return names[field].get(leaf, leaf) if field in names else leaf
+
+    return rebuilt(x, name)  # type: ignore[no-any-return]
+
+
+def in_users_names(program: Program) -> Program:
+    """The program with notes that name the user's nodes it is for (see Program.noted)."""
+    return replace(renamed(program, {}, program.noted), noted={}) if program.noted else program

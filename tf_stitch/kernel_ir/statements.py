@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -15,10 +15,12 @@ from tf_stitch.kernel_ir.index import Index, Var
 
 @dataclass(frozen=True)
 class Let:
-    """An immutable scalar."""
+    """An immutable scalar. Here as below `note` is the user's node that it is the value of, for the reader of the
+    source; statements that differ in it alone are equal."""
 
     name: str
     value: Expr
+    note: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Accumulator:
     name: str
     dtype: DType
     init: float | int | bool
+    note: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class Array:
     init: float | int | None = None
     offset: int | None = None
     carried: bool = False
+    note: str = field(default="", compare=False)
 
     @property
     def nbytes(self) -> int:
@@ -227,9 +231,18 @@ class Fail:
 
 @dataclass(frozen=True)
 class Comment:
-    """What the next phase does, for the reader of the source."""
+    """What comes next, for the reader of the source.
+
+    Attributes:
+        notes: the user's nodes that it is about.
+    """
 
     text: str
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def line(self) -> str:
+        return f"{self.text}: {', '.join(self.notes)}" if self.notes else self.text
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.rename import in_users_names
 
 _INFIX = {OpKind.ADD: "+", OpKind.SUB: "-", OpKind.MUL: "*", OpKind.DIV: "/", OpKind.LESS: "<",
           OpKind.LESS_EQUAL: "<=", OpKind.GREATER: ">", OpKind.GREATER_EQUAL: ">=", OpKind.EQUAL: "==",
@@ -21,10 +22,12 @@ def format_program(program: k.Program) -> str:
     `let` names a value, `var` a mutable scalar; `v[a:+4]` is four neighbouring elements.
     """
     cost = f" cost={program.cost}" if program.cost else ""
+    program = in_users_names(program)
     lines = [f"program grid={program.grid} threads={program.threads}{cost}"]
     if program.title:
         lines.append(f"  // {_one_line(program.title)}")
-    lines += [f"  {b.mode.value} {b.name}: {b.dtype.value}[{b.size}]{_values(b)}" for b in program.buffers]
+    lines += [f"  {b.mode.value} {b.name}: {b.dtype.value}[{b.size}]{_values(b)}{_note(b.note)}"
+              for b in program.buffers]
     lines += _block(program.body, "  ")
     return "\n".join(lines) + "\n"
 
@@ -80,6 +83,8 @@ def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
             if orelse:
                 yield f"{indent}else:"
                 yield from _block(orelse, indent + "  ")
+        case k.Let() | k.Accumulator() | k.Array():
+            yield indent + _simple(stmt) + _note(stmt.note)
         case _:
             yield indent + _simple(stmt)
 
@@ -128,8 +133,8 @@ def _simple(stmt: k.Stmt) -> str:
             return "group barrier"
         case k.Fail(unless):
             return f"fail unless {format_expr(unless)}"
-        case k.Comment(text):
-            return f"// {_one_line(text)}"
+        case k.Comment():
+            return f"// {_one_line(stmt.line)}"
         case _:
             raise TypeError(f"{type(stmt).__name__} has no text")
 
@@ -146,6 +151,10 @@ def _values(buffer: k.Buffer) -> str:
         return ""
     shown = ", ".join(f"{v:g}" for v in buffer.constant[:_LONGEST_CONSTANT])
     return f" = [{shown}{', ...' if len(buffer.constant) > _LONGEST_CONSTANT else ''}]"
+
+
+def _note(note: str) -> str:
+    return f"  // {_one_line(note)}" if note else ""
 
 
 def _one_line(text: str) -> str:

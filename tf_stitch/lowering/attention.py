@@ -27,7 +27,7 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of an attention schedule."""
     attention = attention_of(schedule.pattern)
     assert attention is not None
-    buffers = BufferTable()
+    buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule, buffers, out)
     q, k_, v = (buffers.reading(memory_of(o, schedule.pattern.free)[0]) for o in attention.operands)
@@ -43,6 +43,8 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
         evaluator.reduced[attention.first] = k.Local(SCORE, DType.F32), linearize(own, attention.first.type.dims)
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
     result = buffers.writing(attention.result)
+    out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
+                       schedule.pattern.names([attention.result])))
     out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
     kernel = finish(schedule, out, buffers)
     return replace(kernel, program=replace(kernel.program, resident=schedule.resident))

@@ -9,12 +9,14 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ConstantAttrs
 from tf_stitch.kernel_ir.nodes import Buffer, Mode
+from tf_stitch.planning.stitch_plan import Pattern
 
 
 class BufferTable:
     """Buffers in order of first use. `arguments` tells which value each parameter is."""
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
         self._read: dict[Node, str] = {}
         self._buffers: dict[str, Buffer] = {}
         self.arguments: list[tuple[Node, Mode]] = []
@@ -51,12 +53,13 @@ class BufferTable:
         if node not in self._read:
             name = f"table{len(self._buffers)}"
             values = tuple(cast(ConstantAttrs, node.attrs).value.reshape(-1).tolist())
-            self._buffers[name] = Buffer(name, node.type.dtype, len(values), Mode.READ, values)
+            self._buffers[name] = Buffer(name, node.type.dtype, len(values), Mode.READ, values,
+                                         note=self._pattern.name(node))
             self._read[node] = name
         return self._read[node]
 
     def _add(self, stem: str, node: Node, mode: Mode) -> str:
         name = f"{stem}{len(self._buffers)}"
-        self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode)
+        self._buffers[name] = Buffer(name, node.type.dtype, node.type.numel, mode, note=self._pattern.name(node))
         self.arguments.append((node, mode))
         return name

@@ -40,7 +40,7 @@ class _ColumnLowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule, self.mapping = schedule, schedule.mapping
         self.kept, self.length = schedule.domain.rows, schedule.domain.cols
-        self.buffers = BufferTable()
+        self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
@@ -58,8 +58,10 @@ class _ColumnLowering:
         chunk = tile * m.row_threads + across
         limit, inside = self._edges(chunk * m.vector, tiles)
         sums = {n: out.fresh("acc") for n in self.reductions}
+        out.emit(k.Comment("each thread reduces some rows", self.schedule.pattern.names(self.reductions)))
         for node, name in sums.items():
-            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node)))
+            out.emit(k.Array(name, node.type.dtype.compute, m.vector, init=initial(node),
+                             note=self.schedule.pattern.name(node)))
         step = Var("step", ceil_div(self.length, self.group_rows))
         row = var(step) * self.group_rows + down
         short = None if divides(self.group_rows, self.length) else k.InRange(row, 0, self.length)
@@ -71,6 +73,7 @@ class _ColumnLowering:
         if self.group_rows > 1:
             self._meet(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
+        out.emit(k.Comment("results of the columns", self.schedule.pattern.names(columns)))
         with out.when(owner), out.when(inside):
             column = self._column(chunk, inside)
             with out.loop(self.lane, self._lanes(), limit):
@@ -149,6 +152,7 @@ class _ColumnLowering:
         width = m.row_threads * m.vector
         column = across * m.vector + var(self.lane)
         shared = {n: out.fresh("partial") for n in sums}
+        out.emit(k.Comment("threads that share columns combine what they have"))
         for node, name in sums.items():
             out.emit(k.Array(shared[node], node.type.dtype.compute, self.group_rows * width, k.Space.SHARED))
             with out.loop(self.lane, k.Loop.UNROLL):

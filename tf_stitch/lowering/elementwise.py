@@ -28,7 +28,7 @@ def lower_elementwise(schedule: KernelSchedule) -> LoweredKernel:
 
 
 def _gpu(schedule: KernelSchedule, elements: int) -> LoweredKernel:
-    buffers = BufferTable()
+    buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     m = schedule.mapping
     lane = Var("lane", m.vector) if m.vector > 1 else None
@@ -63,7 +63,7 @@ def _evaluate_all(schedule: KernelSchedule, evaluator: Evaluator, flat: Index) -
 
 
 def _cpu(schedule: KernelSchedule) -> LoweredKernel:
-    buffers = BufferTable()
+    buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     m, domain = schedule.mapping, schedule.domain
     evaluator = Evaluator(schedule, buffers, out)

@@ -47,7 +47,7 @@ class Evaluator:
         known = self.out.lookup(key)
         if known is not None:
             return known
-        value = self.out.let(self._compute(node, index), key)
+        value = self.out.let(self._compute(node, index), key, self.pattern.name(node))
         self.out.remember(key, value)
         return value
 

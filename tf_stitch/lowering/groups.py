@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.rename import rename_buffers
+from tf_stitch.kernel_ir.rename import renamed
 from tf_stitch.kernel_ir.walk import arrays
-from tf_stitch.lowering.kernel import LoweredKernel, title
+from tf_stitch.lowering.kernel import LoweredKernel, title, user_nodes
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import value_schemes
 
@@ -26,10 +26,10 @@ def join_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKerne
         sweeps = any(kernel.program.grid > schedule.mapping.grid for kernel in together)
         for kernel in together:
             program = kernel.program
-            statements = rename_buffers(program.body, buffers.names(kernel))
+            statements = renamed(program.body, buffers.names(kernel), program.noted)
             if any(arrays(statements, k.Space.SHARED)):
                 statements += (k.Barrier(),)  # the next block uses the same memory
-            body += [k.Comment(text)] if (text := title(kernel.schedule.pattern)) else []
+            body.append(k.Comment(f"group {i + 1} of {len(groups)}", user_nodes(kernel.schedule.pattern)))
             body.append(k.GridLoop(program.grid, statements, sweeps and forwards))
         forwards ^= sweeps
     program = k.Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, tuple(body),
@@ -65,7 +65,8 @@ class _SharedBuffers:
                     continue
                 mode = k.Mode.READ if node not in written else k.Mode.SCRATCH if node in read else k.Mode.WRITE
                 self._name[node] = f"{mode.value}{len(found)}"
-                found.append(replace(buffer, name=self._name[node], mode=mode))
+                note = kernel.program.noted.get(buffer.note, buffer.note)
+                found.append(replace(buffer, name=self._name[node], mode=mode, note=note))
                 arguments.append((node, k.Mode.READ if mode is k.Mode.READ else k.Mode.WRITE))
         for kernel in kernels:
             for buffer in kernel.program.buffers:

@@ -49,4 +49,9 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
 
 def title(pattern: Pattern) -> str:
     """What a kernel computes, by the user's node names."""
-    return ", ".join(dict.fromkeys(n.loc.node for n in pattern.nodes if n.loc.node))
+    return ", ".join(user_nodes(pattern))
+
+
+def user_nodes(pattern: Pattern) -> tuple[str, ...]:
+    """Names of the user's nodes in a pattern."""
+    return tuple(dict.fromkeys(n.loc.node for n in pattern.nodes if n.loc.node))

@@ -40,7 +40,7 @@ class Meeting:
 
     def __init__(self, schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable, row: Index, part: Index
                  ) -> None:
-        self._mapping, self._rows = schedule.mapping, schedule.domain.rows
+        self._pattern, self._mapping, self._rows = schedule.pattern, schedule.mapping, schedule.domain.rows
         self._out, self._buffers, self._row, self._part = out, buffers, row, part
         self._turn = Var("other", ceil_div(self._mapping.row_blocks, WARP))
 
@@ -89,6 +89,7 @@ class Meeting:
     def _exchange(self, accumulators: Mapping[str, Node]) -> dict[str, str]:
         """Arrays of what the other blocks have: of every WARPth one, by lane."""
         m, out = self._mapping, self._out
+        out.emit(k.Comment("the blocks of the row meet", self._pattern.names(accumulators.values())))
         blocks, thread = m.row_blocks, var(Var(k.THREAD, m.threads))
         parts = {name: self._buffers.scratch(_dtype(node), self._rows * blocks) for name, node in accumulators.items()}
         with out.when(first_of(thread)):

@@ -34,7 +34,7 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     for node in columns:
         name = lowering.column_sums[node] = out.fresh("sum")
         size = m.items * m.vector if m.items else domain.cols
-        out.emit(k.Array(name, node.type.dtype.compute, size, init=initial(node)))
+        out.emit(k.Array(name, node.type.dtype.compute, size, init=initial(node), note=schedule.pattern.name(node)))
     block, step = var(Var(k.BLOCK, m.grid)), Var("step", m.rows_per_block)
     if schedule.ahead:
         turns = Turns(var(step), 1, m.rows_per_block, lambda number: block * m.rows_per_block + number)
@@ -44,6 +44,7 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     with out.loop(step, k.Loop.SERIAL, together=1 if schedule.ahead else k.TOGETHER):
         lowering.rows(phases, block * m.rows_per_block + var(step), None)
     buffers = {n: lowering.buffers.writing(n) for n in columns}
+    out.emit(k.Comment("sums over the rows of this block", schedule.pattern.names(columns)))
     with lowering.columns() as start, lowering.lanes(start) as (col, slot):
         for node, name in lowering.column_sums.items():
             value = k.Element(name, slot, node.type.dtype.compute)

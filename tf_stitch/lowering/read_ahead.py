@@ -42,7 +42,7 @@ class ReadAhead:
     def __init__(self, schedule: KernelSchedule, buffers: BufferTable, evaluator: Evaluator, turns: Turns,
                  chunk: Callable[[Index], Index]) -> None:
         self._mapping, self._cols, self._turns, self._chunk = schedule.mapping, schedule.domain.cols, turns, chunk
-        self._evaluator, self._out = evaluator, evaluator.out
+        self._pattern, self._evaluator, self._out = schedule.pattern, evaluator, evaluator.out
         self._thread = var(Var(k.THREAD, self._mapping.threads))
         fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
         self._arrays = {node: self._out.fresh("next") for node in fetched}
@@ -56,9 +56,12 @@ class ReadAhead:
             wanted: whether this is the first turn; None: it is.
         """
         m = self._mapping
+        notes = self._pattern.names(self._arrays)
+        self._out.emit(k.Comment("the first row is fetched; each row then fetches the next", notes))
         for node, name in self._arrays.items():
             size = m.items * m.threads * m.vector
-            self._out.emit(k.Array(name, node.type.dtype, size, k.Space.SHARED, carried=self._turns.carried))
+            self._out.emit(k.Array(name, node.type.dtype, size, k.Space.SHARED, carried=self._turns.carried,
+                                   note=self._pattern.name(node)))
         item = Var("item", m.items)
         with self._out.when(wanted), self._out.loop(item, k.Loop.UNROLL):
             self._fetch(self._turns.row(first), var(item), None)

@@ -19,9 +19,10 @@ def initial(node: Node) -> float | int | bool:
     return {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.ANY: False, OpKind.ALL: True}.get(kind, 0)
 
 
-def accumulator(node: Node, name: str) -> list[k.Stmt]:
-    """Declares what a reduction accumulates into; an arg reduction has a value and an index."""
+def accumulator(node: Node, name: str, note: str) -> list[k.Stmt]:
+    """Declares what a reduction accumulates into, with a note; an arg reduction has a value and an index."""
     dtype = node.operands[0].type.dtype.compute
     if node.kind in ARG_KINDS:
-        return [k.Accumulator(name, dtype, initial(node)), k.Accumulator(f"{name}_at", node.type.dtype, 0)]
-    return [k.Accumulator(name, dtype, initial(node))]
+        return [k.Accumulator(name, dtype, initial(node)),
+                k.Accumulator(f"{name}_at", node.type.dtype, 0, note)]
+    return [k.Accumulator(name, dtype, initial(node), note)]

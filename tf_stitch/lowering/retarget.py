@@ -30,7 +30,9 @@ def retarget(kernel: LoweredKernel, old: Sequence[Node], new: Sequence[Node], pa
     schedule = replace(schedule, pattern=pattern, dominant=node[schedule.dominant],
                        staged=tuple(replace(s, node=node[s.node]) for s in schedule.staged),
                        schemes={node[n]: scheme for n, scheme in schedule.schemes.items()})
-    return LoweredKernel(schedule, replace(kernel.program, title=title(pattern)),
+    before = kernel.schedule.pattern
+    noted = {before.name(a): pattern.name(b) for a, b in zip(old, new, strict=True) if before.name(a)}
+    return LoweredKernel(schedule, replace(kernel.program, title=title(pattern), noted=noted),
                          tuple((node.get(n) or _copy(n), mode) for n, mode in kernel.arguments))
 
 

@@ -45,7 +45,7 @@ class RowLowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule = schedule
         self.mapping, self.domain = schedule.mapping, schedule.domain
-        self.buffers = BufferTable()
+        self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.stores = ElementStores(self.evaluator)
@@ -94,10 +94,13 @@ class RowLowering:
                 self._declare(staged.node, staged.scheme)
             else:
                 self.arrays[staged.node] = self.arrays[staged.instead_of]
-        for phase in phases:
+        for number, phase in enumerate(phases):
+            what = f"phase {number + 1} of {len(phases)}, {phase.purpose}"
+            self.out.emit(k.Comment(what, self.schedule.pattern.names(phase.results)))
             self._phase(phase, row, valid, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
             return
+        self.out.emit(k.Comment("results of the row", self.schedule.pattern.names(self.row_outputs)))
         thread = var(Var(k.THREAD, self.mapping.threads)) % self.mapping.row_threads + self.part * self.mapping.threads
         with self.out.when(k.both(first_of(thread), valid)):
             for node in self.row_outputs:
@@ -121,17 +124,18 @@ class RowLowering:
 
     def _declare(self, node: Node, scheme: Scheme) -> None:
         name = self.arrays[node] = self.out.fresh("kept")
-        m = self.mapping
+        m, note = self.mapping, self.schedule.pattern.name(node)
         if m.items:
-            self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector))
+            self.out.emit(k.Array(name, node.type.dtype.compute, m.items * m.vector, note=note))
         else:
             space = k.Space.SHARED if m.threads > 1 else k.Space.LOCAL
-            self.out.emit(k.Array(name, node.type.dtype.compute, self.schedule.row_room or self.domain.cols, space))
+            size = self.schedule.row_room or self.domain.cols
+            self.out.emit(k.Array(name, node.type.dtype.compute, size, space, note=note))
 
     def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, ahead: ReadAhead | None) -> None:
         names = {node: self.out.fresh("acc") for node in phase.reductions}
         for node, name in names.items():
-            for stmt in accumulator(node, name):
+            for stmt in accumulator(node, name, self.schedule.pattern.name(node)):
                 self.out.emit(stmt)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
         with self.columns(ahead) as start:

@@ -17,7 +17,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 def lower_scan(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of a scan schedule; producers of the scanned value are computed in the loop."""
-    buffers = BufferTable()
+    buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule, buffers, out)
     m, domain, node = schedule.mapping, schedule.domain, schedule.dominant

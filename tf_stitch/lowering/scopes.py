@@ -47,8 +47,8 @@ class ScopedEmitter:
         elif isinstance(stmt, k.LetIndex):
             self._depth_of[stmt.var.name] = len(self._scopes) - 1
 
-    def let(self, value: k.Expr, key: Hashable = None) -> k.Expr:
-        """A scalar for `value` as far out as it can live; remembered under `key`."""
+    def let(self, value: k.Expr, key: Hashable = None, note: str = "") -> k.Expr:
+        """A scalar for `value`, that of the user's node `note`, as far out as it can live; remembered under `key`."""
         if isinstance(value, k.Literal | k.Local | k.FromIndex):
             return value
         depth = self._expr_depth(value)
@@ -61,7 +61,7 @@ class ScopedEmitter:
         name = self.fresh("v")
         statements = self._scopes[depth].statements
         at = _before_loops(statements, value.index) if isinstance(value, k.Load) else len(statements)
-        statements.insert(at, k.Let(name, value))
+        statements.insert(at, k.Let(name, value, note))
         self._depth_of[name] = depth
         local = k.Local(name, value.dtype)
         self._scopes[depth].memo[key] = local

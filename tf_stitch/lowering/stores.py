@@ -22,7 +22,8 @@ class ElementStores:
         arrays: dict[str, str] = {}
         for node, buffer in outputs:
             arrays[buffer] = self._evaluator.out.fresh("y")
-            self._evaluator.out.emit(k.Array(arrays[buffer], node.type.dtype.compute, lane.extent))
+            note = self._evaluator.pattern.name(node)
+            self._evaluator.out.emit(k.Array(arrays[buffer], node.type.dtype.compute, lane.extent, note=note))
         return arrays
 
     def store(self, node: Node, buffer: str, flat: Index, lane: Var | None, arrays: dict[str, str]) -> None:

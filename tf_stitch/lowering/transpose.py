@@ -36,7 +36,7 @@ def lower_transpose(schedule: KernelSchedule) -> LoweredKernel:
 class _TransposeLowering:
     def __init__(self, schedule: KernelSchedule) -> None:
         self.schedule, self.mapping, self.node = schedule, schedule.mapping, schedule.dominant
-        self.buffers = BufferTable()
+        self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
         self.evaluator = Evaluator(schedule, self.buffers, self.out)
         self.across, self.down = tile_axes(self.node)
@@ -51,7 +51,8 @@ class _TransposeLowering:
         dtype = self.node.type.dtype.compute
         space = k.Space.SHARED if self.mapping.threads > 1 else k.Space.LOCAL
         tile = self.out.fresh("tile")
-        self.out.emit(k.Array(tile, dtype, TILE * PITCH, space))
+        self.out.emit(k.Comment("a tile is read as its operand lies", self.schedule.pattern.names([self.node])))
+        self.out.emit(k.Array(tile, dtype, TILE * PITCH, space, note=self.schedule.pattern.name(self.node)))
         with self._walk(outer, (across, self.across), (down, self.down)) as (index, slow, fast):
             source = [constant(0)] * len(self.dims)
             assert isinstance(self.node.attrs, TransposeAttrs)
@@ -62,6 +63,7 @@ class _TransposeLowering:
         if self.mapping.threads > 1:
             self.out.emit(k.Barrier())
         outputs = [(n, self.buffers.writing(n)) for n in self.schedule.pattern.outputs]
+        self.out.emit(k.Comment("and written as the results lie", self.schedule.pattern.names(n for n, _ in outputs)))
         with self._walk(outer, (down, self.down), (across, self.across)) as (index, slow, fast):
             flat = linearize(index, self.dims)
             self.evaluator.staged[self.node] = (tile, slow * PITCH + fast, flat)

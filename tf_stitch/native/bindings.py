@@ -36,6 +36,7 @@ and what the op's outputs are after n:
     output: [0, a, j]       result j of the last iteration; input a if n = 0
             [1, j, a, way]  results j of all iterations as rows: as many as input a says (int32; rows that no iteration
                             writes are zeros), n if a is -1
+            [2, j, a, way]  results j of all iterations in place of rows of input a
     way:    0               row i
             1               row (rows - 1 - i)
             2 + k           the row whose number is input k of the body (an int32 scalar, itself in no such row); of the

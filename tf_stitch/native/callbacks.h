@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "callback_gate.h"
@@ -58,6 +59,15 @@ struct Callbacks {
   tfs_original_fn original;
   tfs_fallback_fn fallback;
 };
+
+// Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is
+// open there (tapes, devices) is not for us, and Ctrl-C would end a build halfway.
+template <typename Call>
+int InItsOwnThread(const Call& call) {
+  int code = 0;
+  std::thread([&] { code = call(); }).join();
+  return code;
+}
 
 inline CallbackGate<Callbacks>& Gate() {
   static auto* gate = new CallbackGate<Callbacks>;

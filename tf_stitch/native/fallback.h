@@ -139,7 +139,7 @@ inline absl::Status RunThroughPython(tensorflow::OpKernelContext* ctx, const Pla
     if (entry.get() == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat(ctx->op_kernel().name(), ": ", kNoCallbacks));
     }
-    if (entry.get()->fallback(runtime->region(), &call) != 0) {
+    if (InItsOwnThread([&] { return entry.get()->fallback(runtime->region(), &call); }) != 0) {
       return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
     }
   }

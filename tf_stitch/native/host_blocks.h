@@ -7,10 +7,9 @@
 
 namespace tf_stitch {
 
-template <typename T>
-struct Operands {
-  const T *a, *b, *bias, *addend;
-  T* out;
+struct Operands {  // elements of the product's type
+  const void *a, *b, *bias, *addend;
+  void* out;
 };
 
 struct Range {
@@ -19,12 +18,10 @@ struct Range {
 };
 
 // Rows and columns of the result of product `one`.
-template <typename T>
-using BlockOf = void (*)(const GemmSpec&, const Operands<T>&, std::int64_t one, Range rows, Range cols);
+using ProductBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
 
-struct HostBlocks {
-  BlockOf<float> f32;
-  BlockOf<double> f64;
+struct HostBlocks {  // by element type
+  ProductBlock f32, f64, f16, bf16;
 };
 
 // Null where the compiler cannot make them; they must not run on a processor without these instructions.

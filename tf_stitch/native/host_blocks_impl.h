@@ -35,12 +35,31 @@ void Product(const GemmSpec& g, const Stored<T>& left, const T* b, Range cols, R
   }
 }
 
+// Does to columns of a product what follows it; sums are of type `Sum`, what is added of T.
+template <typename Sum, typename T>
+void Finish(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols, Result<Sum>& result) {
+  if (g.bias) {
+    const T* bias = static_cast<const T*>(at.bias) + cols.first;
+    result.rowwise() += Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias, cols.size()).template cast<Sum>();
+  }
+  if (g.addend) {
+    const T* addend = static_cast<const T*>(at.addend) + (one * g.m + rows.first) * g.n + cols.first;
+    result += Stored<T>(addend, rows.size(), cols.size(), Eigen::OuterStride<>(g.n)).template cast<Sum>();
+  }
+  Activate<Sum>(g.activation, result);
+}
+
 template <typename T>
-void Block(const GemmSpec& g, const Operands<T>& at, std::int64_t one, Range rows, Range cols) {
-  const T* a = at.a + one * g.a.step;
-  const T* b = at.b + one * g.b.step;
-  Result<T> result(at.out + one * g.out.step + rows.first * g.out.stride + cols.first, rows.size(), cols.size(),
-                   Eigen::OuterStride<>(g.out.stride));
+Result<T> Out(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols) {
+  T* out = static_cast<T*>(at.out) + one * g.out.step + rows.first * g.out.stride + cols.first;
+  return Result<T>(out, rows.size(), cols.size(), Eigen::OuterStride<>(g.out.stride));
+}
+
+template <typename T>
+void Block(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols) {
+  const T* a = static_cast<const T*>(at.a) + one * g.a.step;
+  const T* b = static_cast<const T*>(at.b) + one * g.b.step;
+  Result<T> result = Out<T>(g, at, one, rows, cols);
   if (g.a.transposed) {  // copied, so that one kernel of Eigen serves both
     const Eigen::OuterStride<> stride(g.a.stride);
     const Rows<T> left = Stored<T>(a + rows.first, g.k, rows.size(), stride).transpose();
@@ -49,17 +68,18 @@ void Block(const GemmSpec& g, const Operands<T>& at, std::int64_t one, Range row
     Product<T>(g, Stored<T>(a + rows.first * g.a.stride, rows.size(), g.k, Eigen::OuterStride<>(g.a.stride)), b, cols,
                result);
   }
-  if (g.bias) {
-    result.rowwise() += Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(at.bias + cols.first, cols.size());
-  }
-  if (g.addend) {
-    result += Stored<T>(at.addend + (one * g.m + rows.first) * g.n + cols.first, rows.size(), cols.size(),
-                        Eigen::OuterStride<>(g.n));
-  }
-  Activate<T>(g.activation, result);
+  Finish<T, T>(g, at, one, rows, cols, result);
 }
 
-constexpr HostBlocks kBlocks{&Block<float>, &Block<double>};
+}  // namespace
+}  // namespace tf_stitch
+
+#include "half_blocks_impl.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr HostBlocks kBlocks{&Block<float>, &Block<double>, &HalfBlock<Eigen::half>, &HalfBlock<Eigen::bfloat16>};
 
 }  // namespace
 }  // namespace tf_stitch

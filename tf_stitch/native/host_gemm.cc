@@ -1,8 +1,6 @@
 // Products on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
 #include <algorithm>
-#include <vector>
 
-#include "Eigen/Core"
 #include "gemm.h"
 #include "host_blocks.h"
 #include "shared_loop.h"
@@ -37,8 +35,29 @@ std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int
   return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
 }
 
-template <typename T>
-void Multiply(const GemmSpec& g, const Operands<T>& at, BlockOf<T> block, tsl::thread::ThreadPool* workers) {
+// Null for an element type that there is none for.
+ProductBlock BlockFor(int type) {
+  switch (type) {
+    case tensorflow::DT_FLOAT:
+      return Blocks().f32;
+    case tensorflow::DT_DOUBLE:
+      return Blocks().f64;
+    case tensorflow::DT_HALF:
+      return Blocks().f16;
+    case tensorflow::DT_BFLOAT16:
+      return Blocks().bf16;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
+  const ProductBlock block = BlockFor(g.type);
+  if (block == nullptr) return false;
+  const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
+                    g.addend ? arguments[g.addend_argument()] : nullptr, arguments[g.arguments() - 1]};
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
@@ -50,50 +69,7 @@ void Multiply(const GemmSpec& g, const Operands<T>& at, BlockOf<T> block, tsl::t
             {column, std::min(column + columns, g.n)});
     }
   });
-}
-
-template <typename T>
-void MultiplyTyped(const GemmSpec& g, void* const* arguments, BlockOf<T> block, tsl::thread::ThreadPool* workers) {
-  const auto at = [&](int i) { return static_cast<const T*>(arguments[i]); };
-  Multiply<T>(g, {at(0), at(1), g.bias ? at(2) : nullptr, g.addend ? at(g.addend_argument()) : nullptr,
-                  static_cast<T*>(arguments[g.arguments() - 1])}, block, workers);
-}
-
-// Half types in float32: Eigen has no fast kernels for them.
-template <typename Half>
-void MultiplyWidened(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
-  const auto wide = [&](bool there, int i, std::int64_t count) {
-    const Half* data = static_cast<const Half*>(arguments[i]);
-    return there ? std::vector<float>(data, data + count) : std::vector<float>();
-  };
-  const std::vector<float> a = wide(true, 0, g.batch * g.m * g.k), b = wide(true, 1, g.batch * g.k * g.n);
-  const std::vector<float> bias = wide(g.bias, 2, g.n);
-  const std::vector<float> addend = wide(g.addend, g.addend_argument(), g.batch * g.m * g.n);
-  std::vector<float> out(g.batch * g.m * g.n);
-  Multiply<float>(g, {a.data(), b.data(), bias.data(), addend.data(), out.data()}, Blocks().f32, workers);
-  std::transform(out.begin(), out.end(), static_cast<Half*>(arguments[g.arguments() - 1]),
-                 [](float x) { return static_cast<Half>(x); });
-}
-
-}  // namespace
-
-bool RunHostGemm(const GemmSpec& spec, void* const* arguments, tsl::thread::ThreadPool* workers) {
-  switch (spec.type) {
-    case tensorflow::DT_FLOAT:
-      MultiplyTyped<float>(spec, arguments, Blocks().f32, workers);
-      return true;
-    case tensorflow::DT_DOUBLE:
-      MultiplyTyped<double>(spec, arguments, Blocks().f64, workers);
-      return true;
-    case tensorflow::DT_HALF:
-      MultiplyWidened<Eigen::half>(spec, arguments, workers);
-      return true;
-    case tensorflow::DT_BFLOAT16:
-      MultiplyWidened<Eigen::bfloat16>(spec, arguments, workers);
-      return true;
-    default:
-      return false;
-  }
+  return true;
 }
 
 }  // namespace tf_stitch

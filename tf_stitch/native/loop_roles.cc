@@ -47,13 +47,15 @@ class RoleReader : WordReader {
   }
 
   OutputRole Output(int last_number) {
-    if (Ranged("role of an output", 0, 1) == 0) {
+    const std::int64_t role = Ranged("role of an output", 0, 2);
+    if (role == 0) {
       const int input = Input(limits_.inputs, 0);
       return {OutputRole::Kind::kLast, Result(), input};
     }
+    const bool over = role == 2;
     const int result = Result();
-    const int rows = Input(limits_.counts, -1);
-    return {OutputRole::Kind::kStack, result, rows, Way(rows < 0 ? -1 : last_number)};
+    const int input = over ? Input(limits_.inputs, 0) : Input(limits_.counts, -1);
+    return {OutputRole::Kind::kStack, result, input, Way(input < 0 ? -1 : last_number), over};
   }
 
   // -1 stays -1.

@@ -28,6 +28,7 @@ struct OutputRole {
   int result;  // of the body: in the last iteration, or in each as a row
   int input;   // kLast: the op's that it is if n = 0. kStack: the one with the number of rows, -1 for n rows
   Row row;     // kStack
+  bool over = false;  // kStack: rows that no iteration leaves are those of `input`, which has as many
 };
 
 // What becomes of a result of the body.

@@ -62,8 +62,8 @@ bool LoopSpec::TypesAgree() const {
     const OutputRole& role = main.roles.outputs[i];
     const DataType type = main.results[role.result];
     agree &= is_number(role.row) && outputs[i] == type;
-    const bool last = role.kind == OutputRole::Kind::kLast;
-    if (role.input >= 0) agree &= inputs[role.input] == (last ? type : tensorflow::DT_INT32);
+    const bool count = role.kind == OutputRole::Kind::kStack && !role.over;
+    if (role.input >= 0) agree &= inputs[role.input] == (count ? tensorflow::DT_INT32 : type);
   }
   return agree;
 }

@@ -16,16 +16,14 @@ class LoopStack {
   // `row`: shape of the result. `placement` outlives the stack.
   LoopStack(const Placement& placement, const OutputRole& role, tensorflow::DataType type,
             const tensorflow::TensorShape& row)
-      : placement_(&placement), result_(role.result), count_(role.input), order_(role.row), type_(type), shape_(row),
+      : placement_(&placement), result_(role.result), input_(role.input), over_(role.over), order_(role.row),
+        type_(type), shape_(row),
         bytes_(row.num_elements() * tensorflow::DataTypeSize(type)) {}
 
-  // Room for as many rows as the op's input says; if none does, for those `expected`, to begin with.
+  // Room for as many rows as the op's input says, or has; if none does, for those `expected`, to begin with.
   absl::Status Begin(tensorflow::OpKernelContext* ctx, std::int64_t expected) {
     if (grows()) return Resize(ctx, std::max(expected, kFewRows));
-    const tensorflow::Tensor& count = ctx->input(count_);
-    if (count.NumElements() != 1) return absl::InvalidArgumentError("a number of rows is no scalar");
-    const std::int64_t rows = count.flat<std::int32_t>()(0);
-    if (rows < 0) return absl::InvalidArgumentError("a number of rows is negative");
+    TF_ASSIGN_OR_RETURN(const std::int64_t rows, over_ ? Under(ctx->input(input_)) : Count(ctx->input(input_)));
     TF_RETURN_IF_ERROR(Resize(ctx, rows));
     if (numbered()) written_.resize(rows);
     if (order_.backward) {
@@ -64,10 +62,10 @@ class LoopStack {
   // Its value lies elsewhere: brings it there.
   absl::Status Copy(const void* value) const { return CopyBytes(*placement_, row_, value, bytes_); }
 
-  // The tensor after so many iterations. Rows that none has written are zeros.
+  // The tensor after so many iterations. Rows that none has written are zeros, or those of the op's input.
   absl::StatusOr<tensorflow::Tensor> Finish(tensorflow::OpKernelContext* ctx, std::int64_t iterations) {
     if (!grows()) {
-      TF_RETURN_IF_ERROR(numbered() ? Clear() : Clear(std::min(iterations, capacity_), capacity_));
+      TF_RETURN_IF_ERROR(numbered() ? Fill() : Fill(std::min(iterations, capacity_), capacity_));
       return tensor_;
     }
     // Not for much less than there is room for: nobody else could have that memory as long as the tensor lives.
@@ -88,21 +86,44 @@ class LoopStack {
  private:
   static constexpr std::int64_t kFewRows = 16;
 
-  bool grows() const { return count_ < 0; }
+  bool grows() const { return input_ < 0; }
   bool numbered() const { return order_.numbered_by >= 0; }
 
   char* At(std::int64_t number) const { return first_ + number * step_; }
 
-  // Sets rows [begin, end) to zeros.
-  absl::Status Clear(std::int64_t begin, std::int64_t end) const {
-    if (begin == end) return absl::OkStatus();
-    return FillBytes(*placement_, std::min(At(begin), At(end - 1)), 0, (end - begin) * bytes_);
+  // The number of rows that an input says.
+  static absl::StatusOr<std::int64_t> Count(const tensorflow::Tensor& count) {
+    if (count.NumElements() != 1) return absl::InvalidArgumentError("a number of rows is no scalar");
+    const std::int64_t rows = count.flat<std::int32_t>()(0);
+    if (rows < 0) return absl::InvalidArgumentError("a number of rows is negative");
+    return rows;
   }
 
-  // Sets the rows to zeros that none has written.
-  absl::Status Clear() const {
+  // The number of rows of an input, which shine through.
+  absl::StatusOr<std::int64_t> Under(const tensorflow::Tensor& rows) {
+    tensorflow::TensorShape row = rows.shape();
+    if (row.dims() > 0) row.RemoveDim(0);
+    if (rows.dims() == 0 || row != shape_) {
+      return absl::InvalidArgumentError("a loop writes rows of another shape than there are");
+    }
+    under_ = rows;
+    return rows.dim_size(0);
+  }
+
+  // Makes rows [begin, end) what they are if none is written.
+  absl::Status Fill(std::int64_t begin, std::int64_t end) const {
+    if (begin == end) return absl::OkStatus();
+    char* first = std::min(At(begin), At(end - 1));
+    const std::int64_t bytes = (end - begin) * bytes_;
+    if (!over_) return FillBytes(*placement_, first, 0, bytes);
+    const auto* rows = static_cast<const char*>(under_.data());
+    return CopyBytes(*placement_, first, rows + (first - static_cast<char*>(tensor_.data())), bytes);
+  }
+
+  // The same for all that none has written.
+  absl::Status Fill() const {
     for (std::int64_t i = 0; i < capacity_; ++i) {
-      if (!written_[i]) TF_RETURN_IF_ERROR(Clear(i, i + 1));
+      if (!written_[i]) TF_RETURN_IF_ERROR(Fill(i, i + 1));
     }
     return absl::OkStatus();
   }
@@ -122,12 +143,14 @@ class LoopStack {
 
   const Placement* placement_;
   int result_;  // of the body
-  int count_;   // the op's input with the number of rows; -1: it grows
+  int input_;   // the op's with the number of rows, or with rows; -1: it grows
+  bool over_;   // its rows are those that none writes
   Row order_;
   tensorflow::DataType type_;
   tensorflow::TensorShape shape_;  // of a row
   std::int64_t bytes_;
   tensorflow::Tensor tensor_;
+  tensorflow::Tensor under_;
   char* first_ = nullptr;  // row, in the order of iterations or of numbers
   std::int64_t step_ = 0;  // bytes from one to the next
   std::int64_t capacity_ = 0;

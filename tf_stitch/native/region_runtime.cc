@@ -117,7 +117,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
   BuildResult result;
   const auto n = static_cast<std::int64_t>(slot->key.size());
-  const int code = callbacks.build(region_, device_, slot->key.data(), n, &result);
+  const int code = InItsOwnThread([&] { return callbacks.build(region_, device_, slot->key.data(), n, &result); });
   if (code == kBuildPending) {
     slot->pending = true;
     slot->ask_again = std::chrono::steady_clock::now() + kPatience;
@@ -153,7 +153,9 @@ const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOri
   }
   CallbackGate<Callbacks>::Entry entry(&Gate());
   OriginalResult result;
-  const bool given = entry.get() != nullptr && entry.get()->original(region_, reason.c_str(), &result) == 0;
+  const bool given = entry.get() != nullptr && InItsOwnThread([&] {
+    return entry.get()->original(region_, reason.c_str(), &result);
+  }) == 0;
   std::lock_guard<std::mutex> lock(mutex_);
   if (entry.get() == nullptr) return original_;
   if (given && original_ == nullptr) {

@@ -55,7 +55,7 @@ class PlanOptions:
 
     solver: str = "ilp"
     seconds: float = 2.0
-    rounds: int = 12
+    rounds: int = 40
     singles: int = 16
     barriers: bool = True
     careful: int = 2000

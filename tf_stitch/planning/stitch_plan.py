@@ -99,6 +99,23 @@ class Pattern:
     def _members(self) -> frozenset[Node]:
         return frozenset(self.nodes)
 
+    def name(self, node: Node) -> str:
+        """The user's node that a value is, or "for" the one that it is a step towards; "" if nobody knows."""
+        name = node.loc.node
+        return f"for {name}" if name and node in self._steps else name
+
+    def names(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """Names of values, each once."""
+        return tuple(dict.fromkeys(name for name in map(self.name, nodes) if name))
+
+    @cached_property
+    def _steps(self) -> frozenset[Node]:
+        found: set[Node] = set()
+        for node in reversed(self.nodes):
+            if node.kind is not OpKind.RESHAPE or node in found:  # what is the same in memory has the same name
+                found.update(o for o in node.operands if o.loc.node == node.loc.node)
+        return frozenset(found)
+
     def reads(self) -> list[Node]:
         """Values that come from outside, in order of first use, through free nodes too."""
         return list(self._reads)

@@ -27,12 +27,6 @@ def cache_key(source: str, target: str, architecture: str, options: Sequence[str
     return digest.hexdigest()
 
 
-def code_of(source: str) -> str:
-    """The source without lines that are comments: they name the user's nodes, and regions that differ in nothing else
-    share a binary, whichever is built first."""
-    return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("//"))
-
-
 @lru_cache(maxsize=1)
 def package_digest() -> str:
     """sha256 of tf_stitch's Python sources and device profiles: for what they decide, and no text of it shows."""

@@ -11,8 +11,9 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from tf_stitch.emit.comments import code_of
 from tf_stitch.errors import BuildError
-from tf_stitch.runtime.cache_key import cache_key, code_of
+from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel.

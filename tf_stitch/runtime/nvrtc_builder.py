@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tf_stitch.emit.comments import code_of
 from tf_stitch.emit.cuda import relaxable
 from tf_stitch.errors import BuildError
 from tf_stitch.runtime import kernel_resources
-from tf_stitch.runtime.cache_key import cache_key, code_of
+from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 

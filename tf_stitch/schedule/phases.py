@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,19 @@ class Phase:
     reductions: tuple[Node, ...]
     outputs: tuple[Node, ...]
     columns: tuple[Node, ...] = ()
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """What the pass is for."""
+        return (*self.reductions, *self.columns, *self.outputs)
+
+    @property
+    def purpose(self) -> str:
+        """In words."""
+        kinds = Counter(f"{n.kind.value} of the row" for n in self.reductions)
+        kinds.update({"sum across rows": len(self.columns), "output": len(self.outputs)})
+        return ", ".join(what if count == 1 else f"{count} times {what}" for what, count in kinds.items()
+                         if count)
 
     @property
     def roots(self) -> list[Node]:

@@ -152,7 +152,7 @@ class RowMeasurement:
         return Worker("worker.py", self._case, name, backend=name, variables=variables)
 
     def _first_steps(self, backend: str) -> None:
-        """COMPARED_STEPS, which compile."""
+        """COMPARED_STEPS, which compile, and what tf_stitch builds behind them: turns are of what a long run sees."""
         losses: list[float] = []
         while len(losses) < min(COMPARED_STEPS, self._warm_up_steps(backend)):
             answer = self._ask(backend, "run", 1, limit=self._plan.compile_limit)
@@ -162,6 +162,8 @@ class RowMeasurement:
                 self.row[f"{backend}_first_us"] = answer["seconds"][0] * 1e6
             losses += answer["losses"]
         self._losses[backend] = losses
+        if backend in ("stitch", *ABLATIONS):
+            self.row[f"{backend}_settled"] = self._ask(backend, "settle", self._plan.compile_limit)
 
     def _warm_up(self, backend: str) -> None:
         """The first steps, and then more within the plan's seconds."""

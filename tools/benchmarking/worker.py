@@ -1,4 +1,5 @@
-"""A process with one case on one backend: `worker.py CASE BACKEND` answers "run N", "memory 0" and "profile N"."""
+"""A process with one case on one backend: `worker.py CASE BACKEND` answers "run N", "settle SECONDS", "memory 0" and
+"profile N"."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
     def answer(what: str, count: str) -> dict[str, Any]:
         if what == "run":
             return timed(step, int(count))
+        if what == "settle":
+            return settled(float(count))
         return (profiled(step, int(count)) if what == "profile" else {}) | peak_memory()
 
     return answer
@@ -37,6 +40,15 @@ def timed(step: Step, steps: int) -> dict[str, Any]:
         losses.append(step())
         seconds.append(time.perf_counter() - begin)
     return {"seconds": seconds, "losses": losses}
+
+
+def settled(limit: float) -> dict[str, Any]:
+    """Waits until tf_stitch has nothing left to build in the background, `limit` seconds at most."""
+    from tf_stitch.activation import current_session
+
+    begin, session = time.perf_counter(), current_session()
+    done = session is None or session.registry.finish_builds(limit)
+    return {"settled": done, "seconds": time.perf_counter() - begin}
 
 
 def peak_memory() -> dict[str, float]:
