@@ -80,13 +80,13 @@ bool SuitsOneThread(const tensorflow::Graph& graph, bool on_gpu) {
 class Factory final : public tensorflow::ExecutorFactory {
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
                            std::unique_ptr<Executor>* executor) override {
-    if (!SuitsOneThread(graph, params.device->device_type() == tensorflow::DEVICE_GPU)) {
-      return tensorflow::NewExecutor("", params, graph, executor);  // TensorFlow's default
-    }
     Executor* steps = nullptr;
-    TF_RETURN_IF_ERROR(tensorflow::NewSingleThreadedExecutor(params, graph, &steps));
-    *executor = std::make_unique<CallersExecutor>(steps);
-    return absl::OkStatus();
+    if (SuitsOneThread(graph, params.device->device_type() == tensorflow::DEVICE_GPU) &&
+        tensorflow::NewSingleThreadedExecutor(params, graph, &steps).ok()) {
+      *executor = std::make_unique<CallersExecutor>(steps);
+      return absl::OkStatus();
+    }
+    return tensorflow::NewExecutor("", params, graph, executor);  // TensorFlow's default, and what is wrong, if anything
   }
 };
 
