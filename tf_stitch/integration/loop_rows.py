@@ -1,5 +1,5 @@
-"""Tensors that a loop reads, or overwrites, row by row become lists of their rows: what a counter numbers is a row that an
-op in the loop's place finds by its address, and writes where it is. TensorFlow looks rows up and copies the tensor."""
+"""Tensors that a loop reads, or overwrites, row by row become lists of their rows: an op in the loop's place finds the
+row of a counter by its address, and writes it where it is. TensorFlow looks rows up, and copies the tensor."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from tf_stitch.integration.loop_cells import constant, number_in
 
 _INT32: int = int32.as_datatype_enum
 _LIST: OutputType = (DT_VARIANT, ())
+_PASS = NEXT_ITERATIONS | {"Identity"}
 
 
 @dataclass(frozen=True)
 class RowLists:
-    """A graph with such lists."""
+    """A graph with such lists; `loops` have them, by their frames' names."""
 
     graph_def: GraphDef
     types_of: TypesOf
+    loops: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,24 @@ class _Place:
     more: int
 
 
-def list_rows(graph_def: GraphDef, types_of: TypesOf, frames: Collection[str]) -> RowLists:
-    """The graph with lists in the loops of these names."""
+def list_rows(graph_def: GraphDef, types_of: TypesOf, but: Collection[str] = ()) -> RowLists:
+    """The graph with lists in its loops, but for those of these names."""
     after = GraphDef()
     after.CopyFrom(graph_def)
-    lists = _Lists(types_of)
+    lists, changed = _Lists(types_of), set[str]()
     for name, frame in loop_frames(list(topological({node.name: node for node in after.node}))).items():
-        if name in frames and isinstance(frame, LoopFrame):
-            lists.make(frame)
+        if name not in but and isinstance(frame, LoopFrame) and lists.make(frame):
+            changed.add(name)
+    if not changed:
+        return RowLists(graph_def, types_of, frozenset())
     for node in after.node:
         node.input[:] = [lists.stacked.get(canonical_tensor(t), t) for t in node.input]
     after.node.extend(lists.new)
-    return RowLists(after, lists.types)
+    return RowLists(after, lists.types, frozenset(changed))
 
 
 class _Lists:
-    """Changes nodes of loops in place. `new` are nodes to add; of lists that leave a loop, `stacked` are the tensors."""
+    """Changes nodes of loops in place. `new` are nodes to add, `stacked` the tensors of lists that leave a loop."""
 
     def __init__(self, types_of: TypesOf) -> None:
         self._types_of = types_of
@@ -66,9 +70,9 @@ class _Lists:
     def types(self, name: str) -> list[OutputType]:
         return self._new_types.get(name) or self._types_of(name)
 
-    def make(self, frame: LoopFrame) -> None:
-        """Makes lists of what a loop uses row by row."""
-        loop = _Rows(frame, self.types)
+    def make(self, frame: LoopFrame) -> bool:
+        """Makes lists of what a loop uses row by row; whether there is such a thing."""
+        loop, found = _Rows(frame, self.types), False
         counters: dict[tuple[str, int], str] = {}
         for variable in LoopVariables(frame).all:
             reads, write = loop.reads(variable), loop.write(variable)
@@ -81,6 +85,8 @@ class _Lists:
                 node, item, place, index = write
                 self._write(node, self._number(loop, place, counters, index), item)
             self._carry(loop, variable, dtype)
+            found = True
+        return found
 
     def _read(self, gather: NodeDef, number: str, defs: dict[str, NodeDef]) -> None:
         dtype, axis = gather.attr["Tparams"].type, defs[producer_of(gather.input[2])]
@@ -116,7 +122,8 @@ class _Lists:
         enter.input[0] = rows.name
         for node in loop.chain(variable):
             node.attr["T"].type = DT_VARIANT
-            self._new_types[node.name] = {"Merge": [_LIST, (_INT32, ())], "Switch": [_LIST, _LIST]}.get(node.op, [_LIST])
+            second: dict[str, OutputType] = {"Merge": (_INT32, ()), "Switch": _LIST}
+            self._new_types[node.name] = [_LIST, second[node.op]] if node.op in second else [_LIST]
         for exit_ in variable.exits:
             stack = NodeDef(name=f"{exit_.name}/tfs_stack", op="TensorListStack", device=exit_.device,
                             input=[f"{exit_.name}:0", shape.name])
@@ -182,6 +189,8 @@ class _Rows:
         yield from (variable.enter, merge, *variable.exits)
         yield from self._users[f"{merge.name}:0"]  # its Switch
         yield from (self.defs[producer_of(t)] for t in merge.input if self.defs[producer_of(t)].op in NEXT_ITERATIONS)
+        for tensor in dict.fromkeys((variable.value, variable.back)):
+            yield from (node for node in self._readers(tensor) if node.op == "Identity")
 
     def reads(self, variable: LoopVariable) -> list[tuple[NodeDef, _Place]]:
         """The lookups of rows of a variable that is there for nothing else."""
@@ -199,19 +208,28 @@ class _Rows:
         """What overwrites a row of a variable that is there for nothing else: the node, the new row, and its number."""
         uses = self._uses(variable)
         if len(uses) != 1 or variable.back != f"{uses[0].name}:0" or uses[0].op != "TensorScatterUpdate" \
-                or canonical_tensor(uses[0].input[0]) != variable.value:
+                or self.variables.seen_through(uses[0].input[0]) != variable.value \
+                or any(node.op not in _PASS for node in self._readers(variable.back)):
             return None
         index, item = self._only(self._only(uses[0].input[1])), self._only(uses[0].input[2])
         place = None if index is None else self._place(index)
         return None if index is None or item is None or place is None else (uses[0], item, place, index)
 
     def _uses(self, variable: LoopVariable) -> list[NodeDef]:
-        """Nodes of the body that read a variable; itself where the condition does."""
-        merge = [node for node in self._users.get(f"{variable.merge}:0", ()) if node.op not in SWITCHES]
-        return merge + [node for node in self._users.get(variable.value, ()) if node.op not in NEXT_ITERATIONS]
+        """Nodes that read a variable, in the condition or the body, but for those that pass it on there."""
+        condition = [node for node in self._users.get(f"{variable.merge}:0", ()) if node.op not in SWITCHES]
+        return condition + [node for node in self._readers(variable.value) if node.op not in _PASS]
+
+    def _readers(self, tensor: str) -> list[NodeDef]:
+        """Nodes that read a tensor, those that pass it on among them, and those behind these."""
+        found = list(self._users.get(tensor, ()))
+        for node in found:
+            if node.op == "Identity":
+                found += self._users.get(f"{node.name}:0", ())
+        return found
 
     def _is_lookup(self, node: NodeDef, variable: LoopVariable) -> bool:
-        return node.op == "GatherV2" and canonical_tensor(node.input[0]) == variable.value \
+        return node.op == "GatherV2" and self.variables.seen_through(node.input[0]) == variable.value \
             and self._number(node.input[2]) == 0 and NodeAttrs(node).integer("batch_dims") == 0
 
     def _only(self, tensor: str | None) -> str | None:
