@@ -120,6 +120,16 @@ def dynamic_rnn(x: Any, lengths: Any) -> Any:
     return out.stack(), state
 
 
+def cast_weights(x: Any, weight: Any, table: Any) -> Any:
+    """As layers cast their variables: a weight that is multiplied, and a table of which a row is read."""
+
+    def body(i: Any, y: Any) -> Any:
+        row = tf.gather(tf.cast(table, tf.float64), i)
+        return i + 1, tf.tanh(y @ tf.identity(tf.cast(weight, tf.float64)) + row)
+
+    return tf.cast(tf.while_loop(lambda i, y: i < 4, body, (0, tf.cast(x, tf.float64)))[1], F32)
+
+
 def greedy(start: Any) -> Any:
     """Decoding until every row has ended."""
     words, out = tf.constant(floats(20, 8)), tf.constant(floats(8, 20))
@@ -318,6 +328,8 @@ def cases() -> dict[str, LoopCase]:
         "gru_gradients": LoopCase(layer(gru, train=True), [series], 2),
         "gru_backwards": LoopCase(layer(lambda: gru(go_backwards=True, return_sequences=True)), [series], 1),
         "bidirectional": LoopCase(layer(lambda: keras.layers.Bidirectional(lstm(return_sequences=True))), [series], 2),
+        "cast_weights": LoopCase(cast_weights, [x, floats(3, 3), steps], 1),
+        "cast_weights_gradient": LoopCase(with_gradients(cast_weights), [x, floats(3, 3), steps], 2),
         "greedy": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1),
         "greedy_unknown_rows": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1, sizes=False),
         "beam_search": LoopCase(beam_search, [floats(3)], 1),

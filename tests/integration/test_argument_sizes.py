@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
+from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS
 from tf_stitch.integration.argument_sizes import import_resized
 from tf_stitch.integration.rewriter import GraphRewriter
@@ -108,6 +111,41 @@ def test_a_tensor_before_all_regions_will_do() -> None:
         np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
 
 
+def dense(x: tf.Tensor) -> tf.Tensor:
+    """As Keras does with a tensor of rank 3."""
+    flat = tf.reshape(tf.tanh(x), [-1, 4])
+    return tf.reshape(flat * 2.0, tf.concat([tf.shape(x)[:-1], [4]], 0))
+
+
+def test_a_tensor_between_regions_serves_those_behind_it() -> None:
+    """A convolution gives a size of its own, for which two layers would each wait for the one before."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        x = tf.nn.conv1d(tf.tanh(x), tf.ones([3, 4, 4]), 2, "SAME")
+        return tf.exp(dense(dense(tf.tanh(x))))
+
+    resized = Resized(function, tf.TensorSpec([2, None, 4]))
+    assert resized.regions() == 2
+    [shape] = [n for n in resized.after.node if n.op == "Shape"]
+    assert producer(resized.after, shape.input[0]).op in ("Conv2D", "Squeeze")
+    for length in (1, 6):
+        x = np.random.default_rng(0).standard_normal((2, length, 4)).astype("f4")
+        np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
+
+
+def test_a_tensor_that_comes_too_late_is_not_waited_for() -> None:
+    """Both have the size; but the second convolution waits for what the first one's rows are counted for."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        halves = tf.tanh(x)[:, ::2]
+        counted = halves * tf.random.stateless_uniform(tf.shape(halves), [1, 2])
+        return tf.exp(tf.nn.conv1d(counted, tf.ones([1, 4, 4]), 1, "SAME"))
+
+    resized = Resized(function, tf.TensorSpec([2, None, 4]))
+    x = np.ones((2, 6, 4), "f4")
+    np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
+
+
 def test_who_is_waited_for_still_is() -> None:
     def function(x: tf.Tensor) -> tf.Tensor:
         y = tf.exp(x)
@@ -164,3 +202,41 @@ def test_new_names_are_new() -> None:
     names = [n.name for n in resized.after.node]
     assert len(names) == len(set(names))
     assert "late_shape" not in names
+
+
+def gradients(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """With reshapes to shapes of other tensors, and sizes that are numbers."""
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        y = tf.exp(dropout(tf.tanh(tf.reshape(x, [-1, 4]))) @ w) / tf.cast(tf.shape(x)[0], tf.float32)
+        loss = tf.reduce_mean(tf.tanh(dropout(tf.transpose(y))))
+    return loss, tape.gradient(loss, w)
+
+
+@pytest.mark.parametrize(("function", "specs"), [
+    (step, [SPEC]), (gradients, [tf.TensorSpec([None, 2, 4]), tf.TensorSpec([4, 4])]),
+    (lambda x: tf.tanh(dropout(tf.exp(x[:-1]))), [SPEC]),
+    (lambda x, y: dropout(tf.exp(x)[:, None] + tf.exp(y)[None]), [tf.TensorSpec([None]), tf.TensorSpec([None])])],
+    ids=["dropouts", "gradients", "slice", "two arguments"])
+def test_it_is_what_an_import_of_the_new_graph_finds(function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
+    resized = Resized(function, *specs)
+    assert resized.changed
+    types = types_of_graph(resized.concrete.graph)
+
+    def types_of(name: str) -> list[tuple[int, tuple[int, ...] | None]]:
+        if not name.startswith("tf_stitch_sizes/"):
+            return types(name)
+        (value,) = resized.imported.nodes[name].outputs
+        assert value is not None
+        return [(3, value.type.dims)]
+
+    ours, theirs = resized.imported, import_graph(resized.after, types_of, NO_PRODUCTS)
+    assert list(ours.nodes) == list(theirs.nodes)
+    for name, node in theirs.nodes.items():
+        def facts(n: ImportedNode) -> tuple[object, ...]:
+            return (*astuple(replace(n, outputs=(), writes={})), [v and v.type for v in n.outputs], list(n.writes))
+
+        assert facts(ours.nodes[name]) == facts(node)
+    assert list(ours.owner.values()) == list(theirs.owner.values())
+    assert all(np.array_equal(value, theirs.statics[tensor]) for tensor, value in ours.statics.items())
+    assert ours.constant_handles == theirs.constant_handles

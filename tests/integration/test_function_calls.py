@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +18,11 @@ from tf_stitch.native.bindings import load_op
 
 
 @pytest.fixture(autouse=True)
-def shortened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     load_op(load_config().cache_dir)  # the executor is there
     for owner, name in ((FunctionType, "__hash__"), (ConcreteFunction, "captured_inputs"), (Context, "call_function")):
         monkeypatch.setattr(owner, name, owner.__dict__[name])  # brought back afterwards
     function_calls.shorten(native=True)
-    yield
 
 
 def function_of(weights: list[Any]) -> Any:

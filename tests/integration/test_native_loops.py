@@ -31,6 +31,7 @@ from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.while_node import NativeLoop
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import OpKind
 
 ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
 CASES = cases()
@@ -227,6 +228,17 @@ def test_weights_do_not_go_through_lists() -> None:
     assert (6, 3, 3) not in stacked
     assert not [n.op for n in found.loops.graph_def.node if n.op.startswith(("TensorListPush", "EmptyTensorList"))]
     assert any(t.startswith(f"{forwards.name}:") for t in backwards.inputs)
+
+
+def test_what_is_multiplied_is_cast_before_the_loop() -> None:
+    """Not in each iteration, as a table is of which one row is read; nor does it go through a list."""
+    forwards, backwards = find(CASES["cast_weights_gradient"]).loops.loops
+    casts = [n.type.dims for n in forwards.body.graph.nodes() if n.kind is OpKind.CAST]
+    assert (3, 3) not in casts
+    assert casts
+    for loop in (forwards, backwards):
+        assert (tf.float64.as_datatype_enum, (3, 3)) in loop.input_types
+    assert (4, 3, 3) not in [dims for _, dims in forwards.result_types]
 
 
 def test_only_one_of_two_runs_as_an_op() -> None:

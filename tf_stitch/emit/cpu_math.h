@@ -206,19 +206,20 @@ static inline float tfs_from_half(uint16_t h) {
   int32_t usual = (magnitude << 13) + (magnitude >= 0x7c00 ? 224 << 23 : 112 << 23);  // infinity and NaN: largest exponent
   return tfs_float_of((magnitude < 0x400 ? tiny : usual) | (int32_t)((uint32_t)(h & 0x8000) << 16));
 }
-// To the nearest, of two to the even one.
+// To the nearest, of two to the even one. Large numbers and NaN are no choices: where one of a value and a constant is
+// rounded, GCC 12 would jump past the rounding of the constant, and make no vectors of the loop (a GRU cell of [128,36]
+// took 73 us for 19, in bfloat16 47 for 11).
 static inline uint16_t tfs_to_half(float f) {
   int32_t bits = tfs_bits_of(f), magnitude = bits & 0x7fffffff;
   int32_t tiny = tfs_bits_of(tfs_float_of(magnitude) + 0.5f) - 0x3f000000;  // from 0.5 on floats are 2^-24 apart
   int32_t usual = (magnitude - (112 << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
   int32_t half = magnitude < 0x38800000 ? tiny : usual;
-  half = magnitude >= 0x47800000 ? 0x7c00 : half;
-  half = magnitude > 0x7f800000 ? 0x7e00 : half;
+  half = (half < 0x7c00 ? half : 0x7c00) | (magnitude > 0x7f800000) << 9;
   return (uint16_t)(half | ((bits >> 16) & 0x8000));
 }
 static inline float tfs_from_bfloat16(uint16_t h) { return tfs_float_of((int32_t)((uint32_t)h << 16)); }
 static inline uint16_t tfs_to_bfloat16(float f) {
   uint32_t bits = (uint32_t)tfs_bits_of(f);
-  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return (uint16_t)(f != f ? 0x7fc0u : rounded);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, is_nan = -(uint32_t)(f != f);
+  return (uint16_t)((rounded & ~is_nan) | (0x7fc0u & is_nan));
 }

@@ -17,7 +17,7 @@ class Rendered:
     """One launch.
 
     Attributes:
-        symbol: equal exactly for equal source.
+        symbol: equal exactly for equal code (comments aside).
         parts: functions of the source by name, callees first.
         sizes: the numbers to pass after the pointers, for the shape that was lowered.
     """

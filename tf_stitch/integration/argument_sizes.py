@@ -2,7 +2,8 @@
 
 A random op that asks for the shape of what it is drawn for (dropout) waits for the work before it, and the work after
 it waits for the random op: no region can hold both. So it is with a Reshape to the shape of another tensor, for the
-Shape is in no region. Where every such size is provably an argument's, it is read from that argument."""
+Shape is in no region. Where every such size is provably an argument's, it is read from that argument; and where it
+comes from the middle of the graph (a convolution's result), from the first tensor there that no region holds."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ from tensorflow.core.framework.types_pb2 import DT_INT32
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.node_context import is_fixed
+from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.pruning import prune
+from tf_stitch.integration.rewired_import import rewired_import
 from tf_stitch.integration.size_nodes import SizeNodes, SizeSource
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -38,7 +40,8 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
     outside = {name for name, context in control_contexts(imported, frame_names(graph_def)).items() if not context}
     waiting = _waiting(imported)
     late = {name for name in outside & waiting - _held(imported) if imported.nodes[name].weight == 0}
-    sizes = _Sizes(imported, types_of, _sources(imported, types_of, outside - waiting))
+    sizes = _Sizes(imported, types_of, _sources(imported, types_of, outside - waiting),
+                   _sources(imported, types_of, outside))
     changes = [(node, index, again) for node in graph_def.node
                if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
@@ -47,11 +50,13 @@ def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, ow
         return imported
     before = GraphDef()
     before.CopyFrom(graph_def)
+    statics: dict[str, StaticValue] = {}
     for node, index, again in changes:
+        statics[canonical_tensor(again)] = imported.statics[canonical_tensor(node.input[index])]
         node.input[index] = again
     graph_def.node.extend(sizes.new)
     prune(graph_def, before, preserved)
-    return import_graph(graph_def, lambda name: sizes.types.get(name) or types_of(name), library_on, own)
+    return rewired_import(imported, graph_def, sizes.new, lambda name: sizes.types.get(name) or types_of(name), statics)
 
 
 def _waiting(imported: ImportedGraph) -> set[str]:
@@ -76,7 +81,8 @@ def _held(imported: ImportedGraph) -> set[str]:
 
 
 def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dict[Dim, SizeSource]:
-    """Symbol -> which of the nodes that come first has it: an argument, if one has."""
+    """Symbol -> which of the nodes `first`, those that regions may hold left out, has it first: an argument, if one
+    has."""
     found: dict[Dim, SizeSource] = {}
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
@@ -90,22 +96,53 @@ def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dic
 
 
 class _Sizes(SizeNodes):
-    """New nodes that read sizes from arguments."""
+    """New nodes that read sizes from arguments.
 
-    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, SizeSource]) -> None:
+    Args:
+        sources: what has a size and waits for no region.
+        later: what has one and may wait for some: it serves those that wait for it already.
+    """
+
+    def __init__(self, imported: ImportedGraph, types_of: TypesOf, sources: Mapping[Dim, SizeSource],
+                 later: Mapping[Dim, SizeSource]) -> None:
         names = (f"tf_stitch_sizes/{i}" for i in itertools.count())
         super().__init__(lambda: next(name for name in names if name not in imported.nodes))
-        self._imported, self._types_of, self._sources = imported, types_of, sources
+        self._imported, self._types_of, self._sources, self._later = imported, types_of, sources, later
+        self._after: dict[str, set[str]] = {}
 
     def again(self, tensor: str, device: str) -> str | None:
         """A new node's tensor of the same sizes, int32, on a device; None if sources do not tell all of them."""
         sizes = self._imported.statics.get(tensor)
         name, _, index = tensor.rpartition(":")
         output = self._types_of(name)[int(index)]
-        if sizes is None or output[0] != DT_INT32 or sizes.ndim > 1 or \
-                not all(isinstance(e, int) or e in self._sources for e in sizes.flat):
+        if sizes is None or output[0] != DT_INT32 or sizes.ndim > 1:
             return None
         if is_fixed(sizes):
             return self.constant(sizes, device)
-        found = [e if isinstance(e, int) else self._sources[e] for e in sizes.flat]
+        found = [size for e in sizes.flat if (size := e if isinstance(e, int) else self._source(e, name)) is not None]
+        if len(found) < sizes.size:
+            return None
         return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)
+
+    def _source(self, symbol: Dim | None, reader: str) -> SizeSource | None:
+        """What has a size, for those who read it from node `reader` now; None if nothing that they could wait for."""
+        if not isinstance(symbol, Symbol):
+            return None
+        if symbol in self._sources:
+            return self._sources[symbol]
+        later = self._later.get(symbol)
+        decided = symbol.name in self._imported.data_sizes  # no region holds what has that size
+        if later is None or decided or reader not in self._those_after(later.tensor.rpartition(":")[0]):
+            return None
+        return later
+
+    def _those_after(self, first: str) -> set[str]:
+        """Nodes that wait for a node."""
+        if first not in self._after:
+            found = {first}
+            for node in self._imported.nodes.values():
+                before = (*node.control_inputs, *(tensor.rpartition(":")[0] for tensor in node.inputs))
+                if not found.isdisjoint(before):
+                    found.add(node.name)
+            self._after[first] = found
+        return self._after[first]
