@@ -210,6 +210,23 @@ def rows_ahead(x: Any) -> Any:
                             body=body.get_concrete_function(*types))[1]
 
 
+def gathered(x: Any) -> Any:
+    """Rows of a tensor are looked up by a counter, and become rows of another."""
+    def body(i: Any, out: Any) -> Any:
+        return i + 1, tf.tensor_scatter_nd_update(out, [[i]], [tf.tanh(tf.gather(x, i))])
+
+    return tf.while_loop(lambda i, _: i < 3, body, (1, tf.ones([4, 3])))[1]
+
+
+def overwritten(x: Any) -> Any:
+    """A tensor is read as soon as a row of it is overwritten: it is no list."""
+    def body(i: Any, out: Any, total: Any) -> Any:
+        out = tf.tensor_scatter_nd_update(out, [[i]], [tf.gather(x, i)])
+        return i + 1, out, total + tf.reduce_sum(out)
+
+    return tf.while_loop(lambda i, *_: i < 3, body, (1, tf.ones([4, 3]), 0.0))[1:]
+
+
 def tables(x: Any) -> Any:
     """Rows are looked up by data, and a tensor is overwritten that is read, too: neither is a list."""
     @tf.function
@@ -318,6 +335,8 @@ def cases() -> dict[str, LoopCase]:
         "beam_search": LoopCase(beam_search, [floats(3)], 1),
         "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
         "rows_ahead": LoopCase(rows_ahead, [floats(4, 3)], 1),
+        "gathered": LoopCase(gathered, [floats(4, 3)], 1),
+        "overwritten": LoopCase(overwritten, [floats(4, 3)], 0, ("TensorScatterUpdate scatters",)),
         "tables": LoopCase(tables, [np.abs(floats(4, 3))], 0, ("TensorScatterUpdate scatters",)),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),

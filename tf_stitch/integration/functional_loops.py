@@ -1,4 +1,4 @@
-"""While ops that call functions become loops of Enter, Merge, Switch, NextIteration and Exit, as TensorFlow makes them of
+"""While ops that call functions become loops of Enter, Merge, Switch, NextIteration and Exit, which TensorFlow makes of
 most before it places nodes. It leaves others (those of tf.nn.ctc_loss), and runs two functions in each iteration."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.integration.function_inlining import FunctionOf, Inliner
@@ -47,14 +48,19 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
     if not ops:
         return LoweredLoops(graph_def, types_of)
     read = {canonical_tensor(t) for node in graph_def.node for t in node.input if not t.startswith("^")}
+    names = {node.name for node in graph_def.node}
     new: list[NodeDef] = []
     new_types: dict[str, list[OutputType]] = {}
     renamed: dict[str, str] = {}
     stay: dict[str, str] = {}
     for op in ops:
         try:
+            if NodeAttrs(op).is_for_xla():
+                raise UnsupportedError("XLA compiles it")
             inliner = Inliner(op.device, function_of)
             now = _lower(op, inliner, read)
+            if taken := names & inliner.types.keys():
+                raise UnsupportedError(f"a node is called {min(taken)}")
             if op.name in preserved:  # a function that waits for it, which keeps a state for all that TensorFlow knows
                 inliner.add(NodeDef(name=op.name, op="NoOp", input=[now.pop(f"^{op.name}")]), ())
             renamed |= now
@@ -65,7 +71,8 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
         new_types |= inliner.types
     gone = {op.name for op in ops} - set(stay)
     return LoweredLoops(rewired_graph(graph_def, gone, new, renamed),
-                        lambda name: new_types.get(name) or types_of(name), frozenset(gone), stay)
+                        lambda name: new_types[name] if name in new_types else types_of(name),
+                        frozenset(gone), stay)
 
 
 def _lower(op: NodeDef, graph: Inliner, read: Collection[str]) -> dict[str, str]:
@@ -100,10 +107,14 @@ def _lower(op: NodeDef, graph: Inliner, read: Collection[str]) -> dict[str, str]
     values = [f"{name}/switch_{k}:1" for k in range(len(dtypes))]
     add("Identity", "pivot", values[:1], dtypes[0])
     back = graph.inline(op.attr["body"].func.name, f"{name}/body", values, f"{name}/pivot")
+    passes = {f"{node.name}:0": canonical_tensor(node.input[0]) for node in graph.nodes if node.op == "Identity"}
     now: dict[str, str] = {}
     for k, dtype in enumerate(dtypes):
         add("NextIteration", f"next_{k}", [back[k]], dtype)
-        if back[k] == values[k]:  # nobody need leave the loop with it
+        last = back[k]
+        while last in passes:
+            last = passes[last]
+        if last == values[k]:  # nobody need leave the loop with it
             now[f"{name}:{k}"] = initial[k]
         elif f"{name}:{k}" in read:
             now[f"{name}:{k}"] = add("Exit", f"exit_{k}", [switches[k]], dtype)

@@ -94,7 +94,8 @@ def do_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], 
     if ways.unroll:
         done = _copied(done, preserved, library_on, ways.fold)
     ops = {node.op for node in done.graph_def.node}
-    if ways.as_ops and ops & (ENTERS | WHILES) and not ops & STITCH_OPS:  # TensorFlow offers a graph again after its rewrite
+    # TensorFlow offers a graph again after its rewrite.
+    if ways.as_ops and ops & (ENTERS | WHILES) and not ops & STITCH_OPS:
         done = _as_ops(done, preserved, library_on, controls)
     return done
 
@@ -131,17 +132,17 @@ def _as_ops(done: LoopsDone, preserved: frozenset[str], library_on: Scope, contr
 
 def _native(done: LoopsDone, preserved: frozenset[str], library_on: Scope, controls: Controls
             ) -> tuple[Hoisted, NativeLoops]:
-    """The graph with loops that could be ops, and with these. While ops that cannot are there as they were."""
+    """The graph with loops that could be ops, and with these. Those that cannot are there as they were."""
     stay: dict[str, str] = {}
     while True:
         lowered = lower_loops(done.graph_def, done.types_of, preserved, known_function, but=stay)
         stay |= lowered.stay
-        listed = list_rows(lowered.graph_def, lowered.types_of, lowered.loops)
+        listed = list_rows(lowered.graph_def, lowered.types_of, but=stay)
         hoisted = hoist(listed.graph_def, listed.types_of, preserved)
         imported = import_graph(hoisted.graph_def, hoisted.types_of, dict.fromkeys(library_on, Products.ALL),
                                 legalizations(done.sized))
         found = native_loops(hoisted.graph_def, imported, hoisted.types_of, preserved, controls)
-        left = {name: found.stay[name] for name in lowered.loops & found.stay.keys()}
+        left = {name: found.stay[name] for name in (lowered.loops | listed.loops) & found.stay.keys()}
         if not left:
             return hoisted, replace(found, stay=found.stay | stay)
         stay |= left
