@@ -26,7 +26,7 @@ from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, between, is_library_call
+from tf_stitch.planning.stitch_plan import SMALL_PRODUCT, Pattern, StitchPlan, between, is_library_call
 from tf_stitch.runtime.buffer_plan import Work, plan_buffers
 from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
@@ -41,6 +41,7 @@ from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
+from tf_stitch.transforms.join_rows import JoinRows
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
@@ -114,6 +115,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
                         long_column=48 if device.is_gpu else 0,
                         pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
                         shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
+        *([JoinRows(SMALL_PRODUCT)] if device.is_gpu else []),  # before sums are made of them, one for each step
         *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
           if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),

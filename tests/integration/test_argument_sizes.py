@@ -113,6 +113,41 @@ def test_a_tensor_before_all_regions_will_do() -> None:
         np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
 
 
+def dense(x: tf.Tensor) -> tf.Tensor:
+    """As Keras does with a tensor of rank 3."""
+    flat = tf.reshape(tf.tanh(x), [-1, 4])
+    return tf.reshape(flat * 2.0, tf.concat([tf.shape(x)[:-1], [4]], 0))
+
+
+def test_a_tensor_between_regions_serves_those_behind_it() -> None:
+    """A convolution gives a size of its own, for which two layers would each wait for the one before."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        x = tf.nn.conv1d(tf.tanh(x), tf.ones([3, 4, 4]), 2, "SAME")
+        return tf.exp(dense(dense(tf.tanh(x))))
+
+    resized = Resized(function, tf.TensorSpec([2, None, 4]))
+    assert resized.regions() == 2
+    [shape] = [n for n in resized.after.node if n.op == "Shape"]
+    assert producer(resized.after, shape.input[0]).op in ("Conv2D", "Squeeze")
+    for length in (1, 6):
+        x = np.random.default_rng(0).standard_normal((2, length, 4)).astype("f4")
+        np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
+
+
+def test_a_tensor_that_comes_too_late_is_not_waited_for() -> None:
+    """Both have the size; but the second convolution waits for what the first one's rows are counted for."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        halves = tf.tanh(x)[:, ::2]
+        counted = halves * tf.random.stateless_uniform(tf.shape(halves), [1, 2])
+        return tf.exp(tf.nn.conv1d(counted, tf.ones([1, 4, 4]), 1, "SAME"))
+
+    resized = Resized(function, tf.TensorSpec([2, None, 4]))
+    x = np.ones((2, 6, 4), "f4")
+    np.testing.assert_array_equal(resized.run(resized.after, x), resized.run(resized.before, x))
+
+
 def test_who_is_waited_for_still_is() -> None:
     def function(x: tf.Tensor) -> tf.Tensor:
         y = tf.exp(x)

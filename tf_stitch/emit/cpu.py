@@ -118,9 +118,11 @@ class _Cpu(CFamily):
         """As CFamily. Halves that are only moved stay as they lie in memory."""
         moved = self._moved.scalars.get(getattr(stmt, "name", ""))
         if isinstance(stmt, k.Let) and moved:
-            yield f"const {self.storage[moved]} {stmt.name} = {self._stored(stmt.value, moved)};"
+            value = self._stored(stmt.value, moved)
+            yield after(f"const {self.storage[moved]} {stmt.name} = {value};", self.note(stmt.note))
         elif isinstance(stmt, k.Accumulator) and moved:
-            yield f"{self.storage[moved]} {stmt.name} = {self.stored_literal(stmt.init, moved)};"
+            first = self.stored_literal(stmt.init, moved)
+            yield after(f"{self.storage[moved]} {stmt.name} = {first};", self.note(stmt.note))
         elif isinstance(stmt, k.Assign) and moved:
             yield f"{stmt.name} = {self._stored(stmt.value, moved)};"
         elif isinstance(stmt, k.Store) and self._moved.has(stmt.value, self.dtype_of[stmt.buffer]):

@@ -2,7 +2,8 @@
 
 A random op that asks for the shape of what it is drawn for (dropout) waits for the work before it, and the work after
 it waits for the random op: no region can hold both. So it is with a Reshape to the shape of another tensor, for the
-Shape is in no region. Where every such size is provably an argument's, it is read from that argument."""
+Shape is in no region. Where every such size is provably an argument's, it is read from that argument; and where it
+comes from the middle of the graph (a convolution's result), from the first tensor there that no region holds."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.products import Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.graph_item import OutputType
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.rewired_import import rewired_import
-from tf_stitch.integration.size_nodes import SizeNodes, SizeSource, size_of
-from tf_stitch.ir.types import Symbol
+from tf_stitch.integration.size_nodes import Size, SizeNodes, SizeSource, size_of
+from tf_stitch.ir.types import Dim, Symbol
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,13 @@ def sources(imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> di
     Args:
         outside: nodes of no branch or loop.
     """
+    return _sources(imported, types_of, outside - _waiting(imported))
+
+
+def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dict[Symbol, SizeSource]:
+    """Symbol -> which of the nodes `first`, those that regions may hold left out, has it first: an argument, if one
+    has."""
     found: dict[Symbol, SizeSource] = {}
-    first = outside - _waiting(imported)
     nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
         types = types_of(node.name)
@@ -116,7 +123,8 @@ def sources(imported: ImportedGraph, types_of: TypesOf, outside: set[str]) -> di
 
 
 class ArgumentSizes(SizeNodes):
-    """New nodes that read sizes from arguments.
+    """New nodes that read sizes from arguments, or else from what may wait for some region where who asks waits for
+    that already.
 
     Args:
         outside: nodes of no branch or loop.
@@ -126,7 +134,8 @@ class ArgumentSizes(SizeNodes):
         names = (f"tf_stitch_sizes/{i}" for i in itertools.count())
         super().__init__(lambda: next(name for name in names if name not in imported.nodes))
         self._imported, self._types_of = imported, types_of
-        self._sources = sources(imported, types_of, outside)
+        self._sources, self._later = sources(imported, types_of, outside), _sources(imported, types_of, outside)
+        self._after: dict[str, set[str]] = {}
 
     def again(self, tensor: str, device: str) -> str | None:
         """A new node that gives the same sizes, int32, on a device; None if sources do not tell all of them."""
@@ -134,9 +143,38 @@ class ArgumentSizes(SizeNodes):
         if sizes is None or sizes.ndim > 1:
             return None
         name, _, index = tensor.rpartition(":")
-        found = [size for e in sizes.flat if (size := size_of(e, self._sources)) is not None]
+        found = [size for e in sizes.flat if (size := self._size(e, name)) is not None]
         if self._types_of(name)[int(index)][0] != DT_INT32 or len(found) < sizes.size:
             return None
         if is_fixed(sizes):
             return self.constant(sizes, device)
         return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)
+
+    def _size(self, size: Dim | None, reader: str) -> Size | None:
+        """From what waits for no region, if that tells it, though it be computed."""
+        first = size_of(size, self._sources)
+        if first is not None or not isinstance(size, Symbol):
+            return first
+        known = {s: source for s in (size, *parts(size)) if (source := self._source(s, reader)) is not None}
+        return size_of(size, known)
+
+    def _source(self, symbol: Symbol, reader: str) -> SizeSource | None:
+        """What has a size, for those who read it from node `reader` now; None if nothing that they could wait for."""
+        if symbol in self._sources:
+            return self._sources[symbol]
+        later = self._later.get(symbol)
+        decided = symbol.name in self._imported.data_sizes  # no region holds what has that size
+        if later is None or decided or reader not in self._those_after(later.tensor.rpartition(":")[0]):
+            return None
+        return later
+
+    def _those_after(self, first: str) -> set[str]:
+        """Nodes that wait for a node."""
+        if first not in self._after:
+            found = {first}
+            for node in self._imported.nodes.values():
+                before = (*node.control_inputs, *(tensor.rpartition(":")[0] for tensor in node.inputs))
+                if not found.isdisjoint(before):
+                    found.add(node.name)
+            self._after[first] = found
+        return self._after[first]

@@ -52,6 +52,16 @@ bool RunsFunctions(const Node& node) {
   return false;
 }
 
+// Whether it may wait for what another graph does: for another device's part of an all-reduce, for a queue's next
+// element. Such ops have a state; those that read or write variables, or draw numbers, wait for nobody.
+bool MayWaitForOthers(const Node& node) {
+  if (!node.op_def().is_stateful()) return false;
+  for (const char* harmless : {"Assign", "Random", "ReadVariable", "Resource", "TruncatedNormal"}) {
+    if (absl::StartsWith(node.type_string(), harmless)) return false;
+  }
+  return true;
+}
+
 // Whether a graph has a region, and nothing that other threads could do meanwhile, or that waits for other graphs.
 bool SuitsOneThread(const tensorflow::Graph& graph, bool on_gpu) {
   int regions = 0, others = 0;
@@ -60,6 +70,7 @@ bool SuitsOneThread(const tensorflow::Graph& graph, bool on_gpu) {
     if (IsRegion(*node)) {
       ++regions;
     } else if (!DoesNothing(*node)) {
+      if (MayWaitForOthers(*node)) return false;
       ++others;
     }
   }
@@ -69,13 +80,13 @@ bool SuitsOneThread(const tensorflow::Graph& graph, bool on_gpu) {
 class Factory final : public tensorflow::ExecutorFactory {
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
                            std::unique_ptr<Executor>* executor) override {
-    if (!SuitsOneThread(graph, params.device->device_type() == tensorflow::DEVICE_GPU)) {
-      return tensorflow::NewExecutor("", params, graph, executor);  // TensorFlow's default
-    }
     Executor* steps = nullptr;
-    TF_RETURN_IF_ERROR(tensorflow::NewSingleThreadedExecutor(params, graph, &steps));
-    *executor = std::make_unique<CallersExecutor>(steps);
-    return absl::OkStatus();
+    if (SuitsOneThread(graph, params.device->device_type() == tensorflow::DEVICE_GPU) &&
+        tensorflow::NewSingleThreadedExecutor(params, graph, &steps).ok()) {
+      *executor = std::make_unique<CallersExecutor>(steps);
+      return absl::OkStatus();
+    }
+    return tensorflow::NewExecutor("", params, graph, executor);  // TensorFlow's default, and what is wrong, if anything
   }
 };
 

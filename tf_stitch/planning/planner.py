@@ -173,15 +173,18 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
 
     choice, greedy = solve(exact_only=False)
     unsure: list[int] = []
+    spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
     for _ in range(options.rounds):
         kernels = {mask for one in (choice, greedy) for mask in _kernels(part, masks, one)}
         unsure = [mask for mask in kernels if not part.is_exact(mask)]
         if not unsure:
             break
         part.confirm(unsure)
-        for mask in unsure:
-            if part.exact(mask) is None:
-                masks = _without_spoilt(part, masks, mask)
+        refused = [mask for mask in unsure if part.exact(mask) is None]
+        if refused:
+            spoilt += [_lowest_spoilt(part, masks, mask) for mask in refused]
+            grown = dict.fromkeys([*masks, *candidates(part, options.growth)])
+            masks = [mask for mask in grown if all(mask & core != core for core in spoilt)]
         choice, greedy = solve(exact_only=False)
     if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
         for mask in masks:
@@ -198,20 +201,18 @@ def _sets(masks: Sequence[int]) -> tuple[frozenset[int], ...]:
     return tuple(frozenset(bits(mask)) for mask in masks)
 
 
-def _without_spoilt(part: Part, masks: list[int], refused: int) -> list[int]:
-    """The candidates but for those that hold what makes `refused` no kernel.
+def _lowest_spoilt(part: Part, masks: Sequence[int], refused: int) -> int:
+    """The smallest of those candidates within `refused`, each within the next, that is no kernel.
 
-    Merging leaves a ladder of sets, each within the next. The lowest rung that is no kernel is looked for by halves, and
-    all that hold it go: a loop that is written out has the same sum for each step, and the ladder of them all would take
-    a round for every rung.
+    Merging leaves such a ladder. It is looked through by halves, and what holds its lowest bad rung given up: a loop
+    that is written out has the same nodes for each step, and the ladder of them all would take a round for every rung.
     """
     rungs = [refused]
     for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):
         if mask & rungs[-1] == mask != rungs[-1]:
             rungs.append(mask)
     rungs.reverse()
-    lowest = bisect_left(rungs, True, key=lambda mask: part.exact(mask) is None)
-    return [mask for mask in masks if mask & rungs[lowest] != rungs[lowest]]
+    return rungs[bisect_left(rungs, True, key=lambda mask: part.exact(mask) is None)]
 
 
 def _confirmed(part: Part, masks: list[int], growth: GrowthOptions) -> list[int]:

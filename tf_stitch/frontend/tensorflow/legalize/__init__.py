@@ -13,6 +13,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     movement,
     optimizers,
     reductions,
+    reverse,
     shapes,
     top_k,
     unary,
@@ -20,4 +21,4 @@ from tf_stitch.frontend.tensorflow.legalize import (
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, contractions, indexing, losses, movement,
-            optimizers, reductions, shapes, top_k, unary, variables)
+            optimizers, reductions, reverse, shapes, top_k, unary, variables)

@@ -95,35 +95,6 @@ def gather_v2(ctx: NodeContext) -> Node:
     return b.transpose(gathered, rest[:axis] + own + rest[axis:])
 
 
-@legalize("ReverseSequence")
-def reverse_sequence(ctx: NodeContext) -> Node:
-    """Element i of a sequence is the one at length - 1 - i where i < length, else itself: rows of the input that are
-    looked up, with both axes in front and as one. What has a length that cannot be is looked up out of range."""
-    b, x, lengths = ctx.b, ctx.value(0), ctx.value(1)
-    batch, sequence = ctx.attrs.integer("batch_dim"), ctx.attrs.integer("seq_dim")
-    front = sorted((batch, sequence))
-    order = front + [a for a in range(x.type.rank) if a not in front]
-    moved = b.transpose(x, order)
-    outer, inner, *rest = moved.type.shape
-    place, number = (b.iota(_along(moved, front.index(axis)), front.index(axis), DType.I64)
-                     for axis in (sequence, batch))
-    length = b.reshape(b.cast(lengths, DType.I64), _along(moved, front.index(batch)))
-    mirrored = b.sub(b.sub(length, b.scalar_like(1, length)), place)
-    taken = b.select(b.op(K.LESS, place, length), mirrored, place)
-    row, column = (taken, number) if sequence < batch else (number, taken)
-    at = b.add(b.mul(row, b.extent((inner,), DType.I64)), column)
-    longest = b.extent((x.type.shape[sequence],), DType.I64)
-    fits = b.op(K.AND, b.op(K.GREATER_EQUAL, length, b.scalar_like(0, length)), b.op(K.LESS_EQUAL, length, longest))
-    flat = b.reshape(moved, (ctx.product([outer, inner], "the rows"), *rest))
-    found = b.op(K.GATHER, flat, b.select(fits, at, b.scalar_like(-1, at)))
-    return b.transpose(found, [order.index(a) for a in range(len(order))])
-
-
-def _along(x: Node, axis: int) -> Shape:
-    """The shape that broadcasts along one of the first two axes of x."""
-    return tuple(d if a == axis else 1 for a, d in enumerate(x.type.shape[:2]))
-
-
 @legalize("MatrixBandPart")
 def matrix_band_part(ctx: NodeContext) -> Node:
     """Element [m, n] of each matrix where m - n <= lower and n - m <= upper (a negative bound is none), else 0."""

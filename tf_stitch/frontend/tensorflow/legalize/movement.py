@@ -1,4 +1,4 @@
-"""Ops that rearrange whole axes: transpose, concatenate, split, pad, tile, reverse."""
+"""Ops that rearrange whole axes: transpose, concatenate, split, pad, tile."""
 
 from __future__ import annotations
 
@@ -115,24 +115,3 @@ def tile(ctx: NodeContext) -> Node:
             raise UnsupportedError("repeating an axis of a size that is decided at run time")
         result.append(out)
     return b.reshape(b.broadcast(b.reshape(x, tuple(split_shape)), tuple(wide)), tuple(result))
-
-
-@legalize("ReverseV2")
-def reverse(ctx: NodeContext) -> Node:
-    x = ctx.value(0)
-    axes = {a % x.type.rank for a in ctx.ints(1, "the axes")}
-    return _reverse(ctx, x, axes)
-
-
-@legalize("Reverse")
-def reverse_v1(ctx: NodeContext) -> Node:
-    return _reverse(ctx, ctx.value(0), {a for a, on in enumerate(ctx.array(1, "the axes").flat) if on})
-
-
-def _reverse(ctx: NodeContext, x: Node, axes: set[int]) -> Node:
-    begin: list[int] = []
-    for axis, dim in enumerate(x.type.shape):
-        if axis in axes and not isinstance(dim, int):
-            raise UnsupportedError("reversing an axis of a size that is decided at run time")
-        begin.append(dim - 1 if axis in axes and isinstance(dim, int) and dim else 0)
-    return ctx.b.slice(x, begin, [-1 if a in axes else 1 for a in range(x.type.rank)], x.type.shape)

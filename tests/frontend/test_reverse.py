@@ -1,4 +1,4 @@
-"""ReverseSequence against TensorFlow's CPU kernel."""
+"""Axes read backwards, against TensorFlow's CPU kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from tests.frontend.check import check, trace
 from tests.frontend.values import normal
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
+
+
+@pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2], [2, 1, 0]])
+@pytest.mark.parametrize("shape", [(None, None, None), (2, None, 4), (None, 3, 4), (2, 3, None), (2, 3, 4)])
+def test_axes_of_unknown_sizes(axes: list[int], shape: tuple[int | None, ...]) -> None:
+    check(lambda x: tf.reverse(x, axes), normal((2, 3, 4)), specs=[tf.TensorSpec(shape, tf.float32)], rtol=0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool"])
