@@ -150,6 +150,7 @@ class _Importer:
         self._specs[node.name] = self.loops.refine(node, self._specs[node.name])
         controls = (*(i[1:] for i in node.input if i.startswith("^")), *self._entrances.get(node.name, ()))
         ctx = self._context(node, inputs)
+        theirs = ctx.output_specs = self._specs[node.name]
         ctx.output_specs = self._specs[node.name] = tuple(map(self._named, finer_specs(ctx)))
         for index, value in enumerate(static_values.evaluate(ctx)):
             if value is not None:
@@ -164,7 +165,6 @@ class _Importer:
             except (UnsupportedError, TypeRuleError) as error:
                 reason = error.message
         if reason is not None:
-            theirs = ctx.output_specs
             if self._is_library(node) and not _are_static(ctx.output_specs):
                 ctx.output_specs = _legalized_specs(ctx)
             ctx.output_specs = self._specs[node.name] = joined_specs(ctx)
@@ -172,7 +172,7 @@ class _Importer:
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,
                                 weight=weight)
-        self._by_our_names(ctx.output_specs, [None if value is None else value.type.shape for value in outputs])
+        self._by_our_names(theirs, [None if value is None else value.type.shape for value in outputs])
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
                             tuple(ctx.private), tuple(ctx.ignored), self._is_library(node))
