@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, TensorSpec, is_fresh
-from tf_stitch.frontend.tensorflow.size_names import more, quotient
+from tf_stitch.frontend.tensorflow.size_names import is_computed, more, quotient
 from tf_stitch.frontend.tensorflow.strided_slice import sliced_sizes
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -41,8 +41,9 @@ def finer_specs(ctx: NodeContext) -> tuple[TensorSpec, ...]:
 
 
 def _finer(theirs: Dim, ours: Dim | None) -> Dim:
+    """What has got a name from another tensor keeps it: TensorFlow knows that the two sizes are equal."""
     known = isinstance(ours, Symbol) or (ours is not None and ours >= 0)
-    return ours if known and ours is not None and isinstance(theirs, Symbol) else theirs
+    return ours if known and ours is not None and isinstance(theirs, Symbol) and not is_computed(theirs) else theirs
 
 
 def _drawn(ctx: NodeContext) -> Sizes:

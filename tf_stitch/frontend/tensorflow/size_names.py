@@ -20,6 +20,10 @@ from tf_stitch.ir.types import Dim, Symbol
 _OR, _TIMES = "|", "*"
 
 
+def is_computed(size: Symbol) -> bool:
+    return re.search(r"[|*^-]", size.name) is not None
+
+
 def parts(size: Dim) -> frozenset[Symbol]:
     """The sizes that one is computed from: itself, if it is not."""
     if not isinstance(size, Symbol):
@@ -67,7 +71,7 @@ def quotient(have: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
 
 def less(size: Dim, number: int) -> Symbol | None:
     """max(size - number, 0)."""
-    plain = isinstance(size, Symbol) and not is_fresh(size) and not re.search(r"[|*^-]", size.name)
+    plain = isinstance(size, Symbol) and not is_fresh(size) and not is_computed(size)
     return Symbol(f"{size}-{number}") if plain else None
 
 
