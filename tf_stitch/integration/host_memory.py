@@ -20,7 +20,7 @@ def made_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> frozen
     found: set[str] = set()
 
     def on_host(node: ImportedNode) -> bool:
-        if device_type(node.device) != "GPU":
+        if device_type(node.device) != "GPU" or node.op == "Placeholder":  # an argument: int32 comes in host memory
             return True
         # What no region can hold is TensorFlow's, whatever it reads.
         return results_on_host(defs[node.name]) and (
