@@ -10,6 +10,7 @@ import tensorflow as tf
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
+from tf_stitch.integration.equal_sizes import Imports
 from tf_stitch.integration.host_memory import made_on_host
 from tf_stitch.integration.rewriter import GraphRewriter, Rewrite
 
@@ -25,7 +26,7 @@ def rewritten(function: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[Rewr
         given = node.op == "Placeholder" and node.attr["dtype"].type == tf.int32.as_datatype_enum
         node.device = f"/device:{'CPU' if given else 'GPU'}:0"
     imported = import_graph(graph_def, types_of_graph(graph))
-    found = GraphRewriter(graph_def, imported, frozenset(), 1, {"GPU": H200.profile}).find()
+    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1, {"GPU": H200.profile}).find()
     return found, {n.name: n.op for n in graph_def.node}
 
 
