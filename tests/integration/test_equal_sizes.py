@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,18 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tests.integration.lowered_loops import lowered
+from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration.equal_sizes import Imports, import_equal
-from tf_stitch.integration.original_nodes import original_nodes
+from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
+from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
 from tf_stitch.integration.region_builder import PlacedRegion
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.rewriter import GraphRewriter
+from tf_stitch.integration.session import Session
 
 ALL = {"CPU": Products.ALL}
 SPEC = tf.TensorSpec([None, 3])
@@ -157,3 +161,33 @@ def test_loops_do_not_depend_on_it() -> None:
     for region in case.regions:
         inside = any(name.startswith("while") for name in region.members)
         assert region.assumes != inside
+
+
+def test_a_graph_is_rewritten_anew_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the assumption, where a region could not go back to its nodes: the first attempt left nodes that read
+    sizes from arguments, of which TensorFlow knows no types."""
+    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> OriginalNodes | None:
+        return None if region.assumes else original_nodes(defs, imported, region, *rest)
+
+    def function(x: Any, y: Any) -> Any:
+        drawn = tf.random.stateless_uniform(tf.shape(tf.exp(x) + y), [1, 2])
+        return tf.tanh(tf.exp(x) * tf.sin(y)), tf.exp(tf.tanh(drawn))
+
+    monkeypatch.setattr("tf_stitch.integration.session.original_nodes", cannot_go_back)
+    case = lowered(function, SPEC, SPEC)
+    nodes = len(case.graph_def.node)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(case.graph_def, name="")
+        item = GraphItem(case.graph_def, case.preserved, "g", "CPU", False, TypesOfNodes(types_of(graph)))
+        attempts: list[int] = []
+        rewritten_once = Session._rewritten
+
+        def counted(self: Session, item: GraphItem, *rest: bool) -> Any:
+            attempts.append(len(item.graph_def.node))
+            return rewritten_once(self, item, *rest)
+
+        monkeypatch.setattr(Session, "_rewritten", counted)
+        session = Session(StitchConfig(cache_dir=tmp_path), None)
+        assert session.rewrite(item) is not None
+    assert attempts == [nodes, nodes]
+    assert len(item.graph_def.node) != nodes, "sizes are read from arguments"

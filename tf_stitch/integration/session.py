@@ -97,10 +97,13 @@ class Session:
 
     def _rewrite(self, item: GraphItem) -> GraphDef | None:
         assume = fold = True
+        untouched = GraphDef()
+        untouched.CopyFrom(item.graph_def)
         while True:
             try:
                 return self._rewritten(item, assume, fold)
-            except _NoWayBack as other:
+            except _NoWayBack as other:  # the graph has nodes by now of which TensorFlow knows no types
+                item.graph_def.CopyFrom(untouched)
                 assume, fold = other.assume, other.fold
 
     @collector_paused()
