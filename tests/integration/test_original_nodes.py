@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,20 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import trace
-from tf_stitch.integration.original_nodes import original_nodes
-from tf_stitch.integration.region_graph import cut_region
+from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
+from tf_stitch.integration.region_graph import RegionGraph, cut_region
+
+
+def original_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, OriginalNodes]:
+    """The region of the nodes named so, which gives what its node of this op computes; and its own nodes."""
+    traced = trace(step, *specs)
+    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
+    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
+    result = next(name for name in members if imported.nodes[name].op == op)
+    region = cut_region(imported, members, [f"{result}:0"])
+    original = original_nodes(defs, imported, region)
+    assert original is not None
+    return region, original
 
 
 @pytest.mark.parametrize("rows", [None, 3])
@@ -26,13 +39,7 @@ def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> No
             return tf.reshape(gradient, shape) * tf.exp(x)
 
     spec = tf.TensorSpec([rows, 4], tf.float32)
-    traced = trace(step, spec, spec)
-    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
-    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
-    result = next(name for name in members if imported.nodes[name].op == "Mul")
-    region = cut_region(imported, members, [f"{result}:0"])
-    original = original_nodes(defs, imported, region)
-    assert original is not None
+    region, original = original_of("Mul", step, spec, spec)
     assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
     values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4),
                               "gradient": np.ones((3, 4), np.float32)}
@@ -53,13 +60,7 @@ def test_a_shape_that_no_input_has_is_put_together_of_their_sizes(out_type: tf.D
             return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1) * tf.exp(y)
 
     spec = tf.TensorSpec([None], tf.float32)
-    traced = trace(step, spec, spec, spec)
-    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
-    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
-    result = next(name for name in members if imported.nodes[name].op == "AddV2")
-    region = cut_region(imported, members, [f"{result}:0"])
-    original = original_nodes(defs, imported, region)
-    assert original is not None
+    region, original = original_of("AddV2", step, spec, spec, spec)
     ops = [n.op for n in original.function("original").node_def]
     assert "ReadVariableOp" not in ops
     assert sorted(ops.count(op) for op in ("Shape", "Pack")) == [1, 2]

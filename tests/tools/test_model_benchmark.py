@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_what_was_inferred_is_compared_by_its_numbers() -> None:
 class FakeWorker:
     """Answers like a worker; the process of XLA dies after its warm-up."""
 
-    started: list[str]
+    started: ClassVar[list[str]] = []
 
     def __init__(self, program: str, case: ModelCase, name: str, backend: str, **_: Any) -> None:
         self._backend, self._calls = backend, 0
@@ -204,6 +204,13 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
 def test_a_program_that_fails_says_why() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: invalid literal"):
         workers.Worker("worker.py", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
+
+
+def test_a_stitched_worker_settles() -> None:
+    worker = workers.Worker("worker.py", CASES[0], "tf_stitch", backend="tf_stitch")
+    worker.ask("run", 1)
+    assert worker.ask("settle", 60)["settled"]
+    assert worker.said()
 
 
 def test_a_worker_that_dies_says_why(tmp_path: Path) -> None:

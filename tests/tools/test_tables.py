@@ -189,12 +189,14 @@ def test_rows_that_need_a_remark() -> None:
     memory = {"host_mib": 10.0, "gpu_mib": 40.0, "gpu_steady_mib": 30.0}
     together = row("nmt", "infer", gpu=True, plan={"together": 6}, stitch_memory=memory,
                    tf_memory={"host_mib": 9.0, "gpu_mib": 20.0})  # fmt: skip
-    alone = row("bert", "infer", gpu=True, guard={"regions": 3, "timed": 2, "gave_way": 0, "largest_ratio": 1.2})
+    alone = row("bert", "infer", gpu=True, stitch_settled={"settled": False, "seconds": 9.0},
+                guard={"regions": 3, "timed": 2, "gave_way": 0, "largest_ratio": 1.2})  # fmt: skip
     section = page.zoo(results(together, alone))
     assert cells(section, "nmt")[12:18] == ["1.0\\*", "1.0\\*", "1.0\\*", "20", "10", "40 / 30"]
     assert cells(section, "bert")[12] == "1.0"
     assert any(r"\* In these rows up to 6 models" in note for note in section.notes)
     assert any("A ratio above 1" in note for note in section.notes)
+    assert any("still being built" in note and note.endswith("of bert infer float32.") for note in section.notes)
 
 
 def test_a_row_without_guard_says_why() -> None:

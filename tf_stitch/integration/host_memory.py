@@ -1,4 +1,4 @@
-"""Which nodes' results TensorFlow makes in host memory of what is there: sizes, positions, counters."""
+"""Which small integers TensorFlow makes in host memory of what is there, beside a GPU: sizes, positions, counters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.frontend.tensorflow.memory_types import results_on_host
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
 
 
-def made_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> frozenset[str]:
-    """Names of nodes that need no copy from a device.
+def integers_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> frozenset[str]:
+    """Names of nodes of GPUs whose results, small integers, need no copy from a device.
 
     TensorFlow's kernels for GPUs compute int32 on the host, also what a GPU has computed before: the words that a
     decoder found are copied there to be reshaped, and back. A region that holds such a node saves both copies.
@@ -29,4 +31,9 @@ def made_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> frozen
     for node in imported.nodes.values():  # in topological order, but for loops' back edges, which no region holds
         if on_host(node):
             found.add(node.name)
-    return frozenset(found)
+    return frozenset(name for name in found if device_type(imported.nodes[name].device) == "GPU"
+                     and any(_is_small_integer(v) for v in imported.nodes[name].outputs if v is not None))
+
+
+def _is_small_integer(value: Node) -> bool:
+    return value.type.dtype is DType.I32 and value.type.rank <= 1

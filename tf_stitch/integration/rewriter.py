@@ -16,13 +16,11 @@ from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.integration.control_context import control_contexts, frame_names
 from tf_stitch.integration.equal_sizes import Imports
-from tf_stitch.integration.host_memory import made_on_host
+from tf_stitch.integration.host_memory import integers_on_host
 from tf_stitch.integration.private_tensors import TORN, private_edges, torn
 from tf_stitch.integration.pruning import prune
 from tf_stitch.integration.region_graph import RegionGraph, cut_region
 from tf_stitch.integration.rewired_graph import rewired_graph
-from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
@@ -86,7 +84,7 @@ class GraphRewriter:
                 self._followers.setdefault(before, []).append(node.name)
         self._written = {h for n in imported.nodes.values() if n.reason is None for h in n.writes}
         self._contexts = control_contexts(imported, frame_names(graph_def))
-        self._made_on_host = made_on_host(imported, self._defs)
+        self._integers_on_host = integers_on_host(imported, self._defs)
         self._private = private_edges(imported)
         self._refused: dict[str, str] = {}
         self._cuts: dict[tuple[str, ...], RegionGraph] = {}
@@ -215,8 +213,7 @@ class GraphRewriter:
             return self._refused[node.name]
         if node.op == "ReadVariableOp" and not self._read_belongs(node):
             return "reads a variable that no region updates: regions take its result"
-        if device_type(node.device) == "GPU" and any(_is_small_integer(v) for v in node.outputs if v is not None) \
-                and node.name in self._made_on_host:
+        if node.name in self._integers_on_host:
             return "TensorFlow has this small integer in host memory"
         return None
 
@@ -382,11 +379,6 @@ def _users(imported: ImportedGraph) -> dict[str, set[str]]:
         for tensor in node.inputs:
             users.setdefault(tensor.rpartition(":")[0], set()).add(node.name)
     return users
-
-
-def _is_small_integer(value: Node) -> bool:
-    """Sizes, positions, counters, or a word for each sentence."""
-    return value.type.dtype is DType.I32 and value.type.rank <= 1
 
 
 _ALLOCATES_NOTHING = ("Arg", "_Arg", "Const", "Placeholder", "ReadVariableOp", "VarHandleOp")

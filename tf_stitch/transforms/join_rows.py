@@ -1,7 +1,7 @@
 """Products of a tensor's rows, some at a time, with one matrix, as one product of all rows: what a recurrent layer's
 loop, written out, does with its inputs. The matrix is read once instead of once a step, and nothing of it is left for
-the steps, which wait for each other. (40 steps of a GRU, 16 x 620 by 620 x 3000 each, were predicted to take 400 us of
-an H200 as sums, and take 25 as one product.)"""
+the steps, which wait for each other. (40 steps of a GRU, 16 x 620 by 620 x 3000 each, are predicted to take 400 us of
+an H200 as sums, and 25 as one product.)"""
 
 from __future__ import annotations
 

@@ -77,6 +77,11 @@ def _remarks(ours: Results) -> list[str]:
     if together > 1:
         remarks.append(f"{TOGETHER} In these rows up to {together} models, each on all backends, compiled at the same "
                        "time (`--together`): not what a first call takes alone.")  # fmt: skip
+    late = [" ".join(row[part] for part in ("model", "mode", "dtype")) for row in ours.rows
+            if row.get("stitch_settled") and not row["stitch_settled"]["settled"]]  # fmt: skip
+    if late:
+        remarks.append("Kernels for other sizes were still being built behind the program in the turns of "
+                       f"{', '.join(late)}.")  # fmt: skip
     if any((row.get("guard", {}).get("largest_ratio") or 0) > 1 for row in ours.rows):
         remarks.append("A ratio above 1 is of a region that kept its kernels because the ops they replaced were not "
                        "clearly faster: to give way, the kernels' median has to be longer by 3%, and they have to lose "
