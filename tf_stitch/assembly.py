@@ -50,8 +50,7 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool) -> As
     """
     if not device.is_gpu:
         return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers)
-    most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
-    groups = _pack(buffers.kernels, buffers.rounds, most)
+    groups = pack(buffers.kernels, buffers.rounds, for_all_sizes)
     made = (_for_all_sizes if for_all_sizes else _on_device)(buffers, groups, device)
     return replace(made, after=_after(buffers, groups))
 
@@ -144,7 +143,7 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work
             continue
-        kernel = render_cuda(programs, launch_bound(programs, device)) if is_gpu else render_cpu(programs[0])
+        kernel = rendered_launch(programs, device)
         rendered[kernel.symbol] = kernel
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)
@@ -157,10 +156,16 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     return Assembly(steps, source, runs, tuple(names.values()), rendered)
 
 
-def _pack(works: Sequence[Work], rounds: Sequence[int], most: int) -> list[list[int]]:
+def rendered_launch(programs: Sequence[Program], device: DeviceSpec) -> Rendered:
+    """One launch of programs whose sizes are parameters, side by side on a GPU."""
+    return render_cuda(programs, launch_bound(programs, device)) if device.is_gpu else render_cpu(programs[0])
+
+
+def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
     threads and none much shared memory, while their parameters fit. Library calls and large kernels stand alone. Groups
     in the order they run."""
+    most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     for i, work in enumerate(works):
         if isinstance(work, LibraryCall):

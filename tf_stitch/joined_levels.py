@@ -9,7 +9,6 @@ from dataclasses import replace
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import users_of
-from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.groups import join_groups
@@ -87,7 +86,7 @@ class LevelJoiner:
         device = self._device
         fitted = [[self._fit(kernel, threads) for kernel in together] for together in groups]
         alike = [kernel for together in fitted for kernel in together]
-        if max(shared_bytes(kernel.program) for kernel in alike) + STATIC_SLOTS > device.shared_bytes:
+        if max(kernel.shared_bytes for kernel in alike) + STATIC_SLOTS > device.shared_bytes:
             raise ScheduleError("a group takes all of the shared memory")
         resident = min(resident_blocks(kernel.program, device) for kernel in alike)
         grid = min(max(kernel.program.grid for kernel in alike), resident * device.processors)

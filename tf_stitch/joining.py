@@ -15,7 +15,6 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
 from tf_stitch.ir.sizes import Size
 from tf_stitch.joined_levels import LevelJoiner, Levels
-from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.contraction import AcyclicContraction
@@ -57,7 +56,7 @@ def _launches(works: Sequence[Work]) -> int:
     for level, members in enumerate(nx.topological_generations(waits)):
         for i in members:
             work = works[i]
-            alone = isinstance(work, LibraryCall) or work.program.alone or bool(shared_bytes(work.program))
+            alone = isinstance(work, LibraryCall) or work.program.alone or bool(work.shared_bytes)
             launches.add((level, 0 if isinstance(work, LibraryCall) else work.program.threads, i if alone else -1))
     return len(launches)
 

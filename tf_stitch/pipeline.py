@@ -26,8 +26,15 @@ from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import SMALL_PRODUCT, Pattern, StitchPlan, between, is_library_call
-from tf_stitch.runtime.buffer_plan import Work, plan_buffers
+from tf_stitch.planning.stitch_plan import (
+    SMALL_PRODUCT,
+    Pattern,
+    StitchPlan,
+    between,
+    is_large_product,
+    is_library_call,
+)
+from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.library_calls import LibraryCall, library_call
@@ -42,10 +49,13 @@ from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.join_products import JoinProducts
 from tf_stitch.transforms.join_rows import JoinRows
+from tf_stitch.transforms.join_summed_products import JoinSummedProducts
+from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
 from tf_stitch.transforms.split_reductions import SplitReductions
+from tf_stitch.transforms.sum_batched_products import SumBatchedProducts
 from tf_stitch.transforms.sum_thin_products import SumThinProducts
 
 LARGE = 1 << 28
@@ -94,6 +104,7 @@ class CompiledRegion:
     source: str
     programs: dict[str, tuple[Program, ...]]
     plan: StitchPlan
+    buffers: BufferPlan
     kernels: tuple[LoweredKernel, ...]
     launches: tuple[str, ...]
     seconds: dict[str, float]
@@ -108,13 +119,10 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         FoldConstants(),  # sizes become numbers, which the rest relies on
         SimplifyMovement(),
         SinglePassVariance(),
-        SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
-                        column_tile=128 if device.is_gpu else 512,
-                        column_parts=(8 if device.is_gpu else 4) * device.processors, longest_part=1 << 14,
-                        # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
-                        long_column=48 if device.is_gpu else 0,
-                        pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
-                        shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device)),
+        # Before sums of columns are split. On a CPU neither was timed.
+        *([SumBatchedProducts()] if device.is_gpu else []),
+        *([JoinSummedProducts()] if device.is_gpu else []),
+        split_reductions(device, reuse),
         *([JoinRows(SMALL_PRODUCT)] if device.is_gpu else []),  # before sums are made of them, one for each step
         *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
           if device.is_gpu else []),  # after splitting: threads share the terms
@@ -122,8 +130,20 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
+        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
+        *([Recompute(is_large_product)] if device.is_gpu else []),  # last, or equal nodes would become one again
         *([CopyOutputs()] if device.is_gpu else []),  # on a CPU nobody enqueues a copy
     )
+
+
+def split_reductions(device: DeviceSpec, reuse: Reuse) -> SplitReductions:
+    """The pass that splits reductions, for a device."""
+    return SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
+                           column_tile=128 if device.is_gpu else 512,
+                           # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
+                           column_parts=4 * device.processors, longest_part=1 << 14,
+                           pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
+                           shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
@@ -137,14 +157,9 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         ScheduleError: a node that no schedule rule takes.
     """
     start = time.perf_counter()
-    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
-    verify_graph(graph, static=True)
-    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
-                               options.reuse, options.templates)
-    plan, work = _planned_work(graph, compiler, options)
+    plan, buffers = plan_and_place(graph, inputs, variables, options, instrument)
     planned = time.perf_counter()
-    buffers = plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
-    outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in graph.outputs
+    outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in plan.graph.outputs
                     if n.kind is not OpKind.ASSIGN)
     made = assemble(buffers, options.device, for_all_sizes=options.plans is not None)
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
@@ -152,8 +167,19 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
-    return CompiledRegion(executable, made.source, made.programs, plan, kernels, made.launches, seconds, calls,
+    return CompiledRegion(executable, made.source, made.programs, plan, buffers, kernels, made.launches, seconds, calls,
                           made.rendered)
+
+
+def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions,
+                   instrument: Instrument | None = None) -> tuple[StitchPlan, BufferPlan]:
+    """Compiles a static graph down to kernels and library calls. Arguments and errors are those of compile_region."""
+    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
+    verify_graph(graph, static=True)
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
+                               options.reuse, options.templates)
+    plan, work = _planned_work(graph, compiler, options)
+    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
 
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions

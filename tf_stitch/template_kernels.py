@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
@@ -31,7 +30,7 @@ def templated(template: Template, kernel: LoweredKernel, device: DeviceSpec, ali
     """
     schedule = apply_template(template, kernel.schedule, device, aligned)
     found = lower(replace(schedule, origin=origin))
-    if device.is_gpu and shared_bytes(found.program) > device.shared_bytes:
+    if device.is_gpu and found.shared_bytes > device.shared_bytes:
         raise ScheduleError("the template takes more shared memory than a block has", schedule.dominant.loc)
     return found
 

@@ -31,13 +31,14 @@ from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 from benchmarking.region_rows import SHORT, WORKLOADS, is_done, joined, table  # noqa: E402
 
 TURN_WARM_UP = 5
-"""Calls at the beginning of a turn that are not timed."""
+"""Calls at the beginning of a turn that are not timed, at least; a quarter of those that are."""
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "what to run")
 _MODES = flags.DEFINE_list("modes", ["infer", "train"], "infer, train")
 _BACKENDS = flags.DEFINE_list("backends", list(SHORT), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
-_CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn")
+_CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn, at least")
+_SECONDS = flags.DEFINE_float("turn_seconds", 0.4, "of a turn, at least: a process that waited finds caches cold")
 _WARM_UP = flags.DEFINE_integer("warm_up", 150, "calls before the first turn: CUDA graphs are made; the guard decides")
 _AGAIN = flags.DEFINE_bool("again", False, "measure rows that are there, too")
 _JOIN = flags.DEFINE_list("join", [], "results whose rows go into --out, in place of those there; nothing is measured")
@@ -56,6 +57,7 @@ def measure(workload: str, mode: str) -> Result:
     times: dict[str, list[float]] = {}
     answers: dict[str, Result] = {}
     results: dict[str, float] = {}
+    length: dict[str, int] = {}
     created = {backend: _worker(workload, mode, backend) for backend in _BACKENDS.value}  # they import side by side
     second = _worker(workload, mode, "tf_stitch") if "tf_stitch" in created else None
     for worker in (*created.values(), *([second] if second else [])):
@@ -67,6 +69,7 @@ def measure(workload: str, mode: str) -> Result:
                 early.append(worker.ask(_CALLS.value, 1))
             row["first_call_s"][backend] = early[0]["seconds"]
             results[backend] = early[1]["result"]
+            length[backend] = max(_CALLS.value, int(_SECONDS.value / min(answer["seconds"] for answer in early)))
             row["peak_bytes"][backend] = max(answer.get("peak_bytes", 0) for answer in early)
         except RuntimeError as error:
             row["failures"][backend] = str(error)
@@ -80,8 +83,8 @@ def measure(workload: str, mode: str) -> Result:
     for turn in range(_ROUNDS.value):
         order = list(started)
         for backend in order[turn % len(order):] + order[:turn % len(order)]:
-            answers[backend] = started[backend].ask(TURN_WARM_UP, _CALLS.value)
-            times[backend].append(answers[backend]["seconds"] / _CALLS.value * 1e6)
+            answers[backend] = started[backend].ask(max(TURN_WARM_UP, length[backend] // 4), length[backend])
+            times[backend].append(answers[backend]["seconds"] / length[backend] * 1e6)
     for backend, values in times.items():
         row[f"{SHORT[backend]}_us"] = statistics.median(values)
         row["quartiles_us"][backend] = statistics.quantiles(values, n=4) if len(values) > 1 else values
@@ -100,7 +103,7 @@ def _worker(workload: str, mode: str, backend: str) -> workers.Worker:
 
 def main(_: Sequence[str]) -> None:
     made = {"machine": describe_cpu() | describe_gpu(), "command": " ".join(["python", *sys.argv]),
-            "rounds": _ROUNDS.value, "calls": _CALLS.value}  # fmt: skip
+            "rounds": _ROUNDS.value, "calls": _CALLS.value, "turn_seconds": _SECONDS.value}  # fmt: skip
     out = Path(_OUT.value)
     rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
     for path in _JOIN.value:

@@ -12,16 +12,18 @@ from tests.differential import patterns as p
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.errors import BuildError, ScheduleError
-from tf_stitch.integration import region_builder
+from tf_stitch.integration import expected_kernels, placed_region, region_builder
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.kernel_library import KernelLibrary, Rendering
 from tf_stitch.integration.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.regions import Key, RegionRegistry
 from tf_stitch.integration.report import Report
+from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.types import Shape, Symbol
+from tf_stitch.other_sizes import OtherSizes
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
@@ -119,6 +121,43 @@ def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, m
     assert (registry.builds(number), registry.builds_behind(number)) == (2, 1)
 
 
+@DEVICES
+def test_sizes_that_are_alike_are_compiled_once(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                                ) -> None:
+    placed: list[object] = []
+    rendered: list[object] = []
+    plan_and_place, render = placed_region.plan_and_place, OtherSizes.rendered
+    monkeypatch.setattr(placed_region, "plan_and_place", lambda *a: placed.append(a) or plan_and_place(*a))
+    monkeypatch.setattr(OtherSizes, "rendered", lambda *a: rendered.append(a) or render(*a))
+    number = register(registry, normalised)
+    for length in (17, 17, 12):
+        assert not placed
+        assert not rendered, "as long as no length changes nobody works for other lengths"
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    lengths = CPU_LENGTHS if device == CPU_ORDINAL else GPU_LENGTHS
+    assert len(rendered) == 1 + len(lengths)
+    assert len(placed) == (1 if device == CPU_ORDINAL else 2), "for one word, and for what is no multiple"
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 2
+
+
+@DEVICES
+def test_other_sizes_take_some_time_at_most(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                            ) -> None:
+    monkeypatch.setattr(expected_kernels, "MOST_SECONDS", -1.0)
+    number = register(registry, columns)
+    for length in (17, 12):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    assert registry.builds_behind(number) == 0
+    [entry] = registry._report.document(None)["remarks"]
+    assert "expected sizes are built when these come" in entry["reason"]
+    registry.build(number, device, Key(True, shapes(registry, number, 512)))
+    assert registry.builds(number) == 3, "what nobody prepared is built when it is needed"
+
+
 def rows(x: Node) -> Node:
     """The changing length is that of the rows: whether vectors can be loaded depends on it."""
     return B.mul(B.exp(x), x)
@@ -183,7 +222,8 @@ def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionReg
             raise ScheduleError("not with sizes that change")
         return compile_region(graph, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(region_builder, "compile_region", refuse)
+    for module in (region_builder, placed_region):
+        monkeypatch.setattr(module, "compile_region", refuse)
     for length in (17, 5, 9):
         registry.build(number, CPU_ORDINAL, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 3

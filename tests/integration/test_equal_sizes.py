@@ -20,7 +20,7 @@ from tf_stitch.frontend.tensorflow.products import Products
 from tf_stitch.integration.equal_sizes import Imports, import_equal
 from tf_stitch.integration.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.integration.original_nodes import OriginalNodes, original_nodes
-from tf_stitch.integration.region_builder import PlacedRegion
+from tf_stitch.integration.placed_region import PlacedRegion
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.rewriter import GraphRewriter
 from tf_stitch.integration.session import Session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.integration.shape_family import MOST_SIGNATURES, ShapeFamily, expected_sizes
+from tf_stitch.integration.shape_family import MOST_SIGNATURES, ShapeFamily, expected_sizes, with_parts
 from tf_stitch.ir.sizes import size
 
 
@@ -29,15 +29,31 @@ def test_the_executable_not_used_for_longest_is_dropped() -> None:
 
 
 def test_expected_sizes() -> None:
-    alone = expected_sizes({"b": 4, "n": 17}, {"n"}, {}, (1, 50))
-    assert alone == [{"b": 4, "n": 1}, {"b": 4, "n": 50}]
-    both = expected_sizes({"b": 4, "n": 17}, {"b", "n"}, {}, (1, 50))
-    assert both[-1] == {"b": 50, "n": 50}
+    alone = expected_sizes({"b": 4, "n": 17}, {"n"}, {}, (1, 50), {})
+    assert alone == [{"b": 4, "n": 50}, {"b": 4, "n": 1}], "those near to what was met first"
+    both = expected_sizes({"b": 4, "n": 17}, {"b", "n"}, {}, (1, 50), {})
+    assert both[-1] == {"b": 1, "n": 1}
     assert {"b": 4, "n": 50} in both
-    rows = expected_sizes({"n": 17, "rows": 68}, {"n", "rows"}, {"rows": size("n", 17) * 4}, (1, 50))
-    assert rows == [{"n": 1, "rows": 4}, {"n": 50, "rows": 200}]
+    assert {"b": 50, "n": 50} in both
+    rows = expected_sizes({"n": 17, "rows": 68}, {"n", "rows"}, {"rows": size("n", 17) * 4}, (1, 50), {})
+    assert rows == [{"n": 50, "rows": 200}, {"n": 1, "rows": 4}]
+
+
+def test_expected_sizes_of_an_empty_tensor() -> None:
+    assert expected_sizes({"n": 0}, {"n"}, {}, (1, 50), {}) == [{"n": 1}, {"n": 50}]
 
 
 def test_expected_sizes_of_a_multiple() -> None:
-    parts = expected_sizes({"rows": 68}, {"rows"}, {"rows": size("part", 17) * 4}, (1, 50))
-    assert [sizes["rows"] for sizes in parts] == [4, 200]
+    related = {"rows": size("part", 17) * 4}
+    parts = expected_sizes(with_parts({"rows": 68}, related), {"rows"}, related, (1, 50), {})
+    assert [sizes["rows"] for sizes in parts] == [200, 4]
+
+
+def test_sizes_that_were_equal_twice_are_expected_to_be() -> None:
+    """Batch, length of the source and of the target."""
+    names, sizes = {"b", "n", "m"}, {"b": 8, "n": 17, "m": 17}
+    found = [tuple(one.values()) for one in expected_sizes(sizes, names, {}, (1, 50), {"b": 4, "n": 32, "m": 32})]
+    assert sorted(found) == [(1, 1, 1), (1, 17, 17), (8, 1, 1), (8, 50, 50), (50, 17, 17), (50, 50, 50)]
+    apart = [tuple(one.values()) for one in expected_sizes(sizes, names, {}, (50,), {"b": 4, "n": 32, "m": 31})]
+    assert sorted(apart) == [(8, 17, 50), (8, 50, 17), (8, 50, 50), (50, 17, 17), (50, 17, 50), (50, 50, 17),
+                             (50, 50, 50)]

@@ -7,9 +7,11 @@ import pytest
 
 from tests.differential.runner import region
 from tf_stitch.errors import BindError
-from tf_stitch.ir.bind import bind, bind_changing, related_symbols, unbound_symbols
+from tf_stitch.ir import changing_sizes
+from tf_stitch.ir.bind import bind, unbound_symbols
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
+from tf_stitch.ir.changing_sizes import Relations, bind_changing, related_symbols
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -163,6 +165,46 @@ def test_axes_that_a_reshape_splits_and_merges() -> None:
     bound = bind_changing(graph, shapes, {"a", "b", "n", "m", "k"})
     assert [tuple(map(int, n.type.dims)) for n in bound.inputs()] == list(shapes.values())
     assert len({d for n in bound.inputs() for d in n.type.dims if isinstance(d, Size)}) == 3
+
+
+def flattened(batch: int, length: int) -> tuple[TensorGraph, dict[str, tuple[int, ...]]]:
+    """[batch, length, 64] from rows, whose number has to be a multiple of 4 besides."""
+    x, flat = B.input("x", DType.F32, (Symbol("b"), N, 64)), B.input("y", DType.F32, (Symbol("rows"), 64))
+    parts = B.reshape(B.input("z", DType.F32, (M, 8)), (4, K, 8))
+    total = B.add(x, B.reshape(flat, (Symbol("b"), N, 64)))
+    graph = TensorGraph("g", [("o", total), ("p", B.exp(parts))])
+    return graph, {"x": (batch, length, 64), "y": (batch * length, 64), "z": (4 * length, 8)}
+
+
+def test_relations_serve_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    changing, relations = {"b", "n", "rows", "m"}, Relations()
+    graph, shapes = flattened(4, 17)
+    found = related_symbols(graph, shapes, changing)
+    assert len(found) == 2
+    bind_changing(graph, shapes, changing, 4, relations)
+    others = [flattened(batch, length)[1] for batch, length in ((8, 12), (4, 1), (3, 31))]
+    wanted = [anonymous_text(bind_changing(graph, other, changing, 4)) for other in others]
+    passes: list[int] = []
+    bind_nodes = changing_sizes.bind_nodes
+    monkeypatch.setattr(changing_sizes, "bind_nodes", lambda *a: passes.append(1) or bind_nodes(*a))
+    assert [anonymous_text(bind_changing(graph, other, changing, 4, relations)) for other in others] == wanted
+    assert len(passes) == len(others), "nothing is found twice"
+    assert related_symbols(graph, others[0], changing, relations) == related_symbols(graph, others[0], changing)
+
+
+def test_relations_that_do_not_fit_are_found_anew() -> None:
+    """Products of equal numbers may be taken for one another, which other numbers refute."""
+    x, y = (B.input(key, DType.F32, (4, Symbol(key + "0"), Symbol(key + "1"))) for key in "xy")
+    graph = TensorGraph("g", [("o", B.mul(B.reshape(x, y.type.shape), y))])
+    changing, relations = {"x0", "x1", "y0", "y1"}, Relations()
+    for old, new in SHAPES[:3] * 2:
+        shapes = {"x": old, "y": new}
+        bound = bind_changing(graph, shapes, changing, 1, relations)
+        assert [tuple(map(int, n.type.dims)) for n in bound.inputs()] == [old, new]
+        related = relations.at({"x0": old[1], "x1": old[2], "y0": new[1], "y1": new[2]}, changing)
+        assert related is not None
+        assert relations.at({"x0": 2, "x1": 3, "y0": 5, "y1": 7}, changing) is None
+        assert relations.at({"x0": old[1], "x1": old[2], "y0": new[1], "y1": new[2]}, {"x0"}) is None
 
 
 def test_symbols_are_named_by_order() -> None:

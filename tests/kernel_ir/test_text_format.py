@@ -57,6 +57,7 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.SetElement("t", var(I), ONE, OpKind.SUM), ["t[i] = sum(t[i], 1:float32)"]),
     (k.Store("y", var(I), k.Element("t", var(I), F32)), ["y[i] = t[i]"]),
     (k.LoadVector("t", constant(0), "x", var(I) * 4, 4), ["t[0:+4] = x[i*4:+4]"]),
+    (k.Loaded(("s", "t")), ["loaded: s, t"]),
     (k.StoreVector("y", var(I) * 4, "t", 4), ["y[i*4:+4] = t[0:+4]"]),
     (k.For(I, (k.Assign("s", ONE),), k.Loop.UNROLL, constant(3)),
      ["for i in 0..3 unroll while i < 3:", "  s = 1:float32"]),

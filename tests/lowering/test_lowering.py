@@ -75,11 +75,23 @@ def test_softmax_reads_memory_once_on_a_gpu() -> None:
 
 
 def test_vectors_only_where_rows_allow_them() -> None:
-    assert any(isinstance(s, k.StoreVector) and s.width == 4 for s in statements(only(H200, B.exp(x(8, 64))).body))
+    assert any(isinstance(s, k.StoreVector) and s.width == 4 for s in statements(only(H200, B.exp(x(999, 64))).body))
     assert not any(isinstance(s, k.LoadVector) for s in statements(only(H200, B.exp(x(7, 9))).body))
     transposed = only(H200, B.transpose(B.exp(x(64, 32)), [1, 0]))
     # Its lanes are no neighbours in memory.
     assert not any(isinstance(s, k.LoadVector) for s in statements(transposed.body))
+
+
+def test_one_of_many_values_is_found_by_halves_without_branches() -> None:
+    parts = [B.input(f"p{i}:0", F32, (1,)) for i in range(16)]
+    program = only(H200, B.exp(B.concat(parts, 0)))
+    depth: dict[str, int] = {}
+    for stmt in statements(program.body):
+        assert not isinstance(stmt, k.If) or not stmt.orelse
+        if isinstance(stmt, k.Let) and isinstance(stmt.value, k.Apply) and stmt.value.kind is K.SELECT:
+            depth[stmt.name] = 1 + max(depth.get(a.name, 0) for a in stmt.value.args if isinstance(a, k.Local))
+    assert len(depth) == 15
+    assert max(depth.values()) == 4
 
 
 def test_row_values_leave_the_loop_over_columns() -> None:

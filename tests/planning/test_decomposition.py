@@ -10,10 +10,11 @@ from tests.differential.runner import region
 from tests.planning.dags import B, MadeUpTimes, random_nodes
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.planning.decomposition import WINDOW, decompose, levels
+from tf_stitch.ir.levels import find_levels
+from tf_stitch.planning.decomposition import WINDOW, decompose
 from tf_stitch.planning.dependence import dependencies, update_edges
 from tf_stitch.planning.planner import plan_region
-from tf_stitch.planning.stitch_plan import free_nodes, plannable
+from tf_stitch.planning.stitch_plan import free_nodes, is_large_product, plannable
 
 F32 = DType.F32
 
@@ -26,7 +27,8 @@ def parts_of(graph: TensorGraph) -> list[list[Node]]:
     nodes = graph.nodes()
     free = free_nodes(nodes)
     work = plannable(graph, free)
-    return [[work[p] for p in part] for part in decompose(work, dependencies(nodes, work), free)]
+    parts = decompose(work, dependencies(nodes, work), free, find_levels(nodes, is_large_product))
+    return [[work[p] for p in part] for part in parts]
 
 
 def test_no_part_spans_a_large_product() -> None:
@@ -37,22 +39,13 @@ def test_no_part_spans_a_large_product() -> None:
     assert kinds == [["exp"], ["dot"], ["neg"], ["dot"], ["neg", "add", "exp"]]
 
 
-def test_a_value_larger_than_what_it_is_made_of_waits_for_its_users() -> None:
-    x = B.input("x", F32, (64, 64))
-    wide = B.broadcast(B.input("bias", F32, (64,)), (64, 64))
-    graph = region("late", [B.add(dense(x, "w"), wide)])
-    work = plannable(graph, free_nodes(graph.nodes()))
-    level = dict(zip((n.kind.value for n in work), levels(work, dependencies(graph.nodes(), work)), strict=True))
-    assert level == {"dot": 0, "broadcast": 1, "add": 1}
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_are_short_and_in_order(seed: int) -> None:
     nodes = random_nodes(random.Random(seed), 700)
     graph = region("long", [n for n in nodes if not any(n in m.operands for m in nodes)])
     work = plannable(graph, free_nodes(graph.nodes()))
     needs = dependencies(graph.nodes(), work)
-    parts = decompose(work, needs, frozenset())
+    parts = decompose(work, needs, frozenset(), find_levels(graph.nodes(), is_large_product))
     assert sorted(p for part in parts for p in part) == list(range(len(work)))
     assert max(map(len, parts)) <= WINDOW
     home = {p: i for i, part in enumerate(parts) for p in part}

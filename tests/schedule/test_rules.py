@@ -169,6 +169,13 @@ def test_grids_cover_the_domain(shape: tuple[int, int]) -> None:
     assert column.threads <= 512
 
 
+@pytest.mark.parametrize(("elements", "vector", "grid"), [
+    (4, 4, 1), (1280, 1, 5), (17_000, 2, 34), (40_000, 4, 40), (1 << 24, 4, 1 << 14)])
+def test_threads_of_few_elements_have_one_each(elements: int, vector: int, grid: int) -> None:
+    mapping = propose_elementwise(whole(B.exp(x(elements))), H200, True)[0].mapping
+    assert (mapping.vector, mapping.grid) == (vector, grid)
+
+
 def test_text_of_a_schedule() -> None:
     assert gpu_row(1000).text().splitlines()[0] == "row_reduction rows=512 cols=1000 dominant=max"
     assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].rule is Rule.SCAN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -102,14 +101,6 @@ def test_long_reductions_become_two_stages() -> None:
     assert kinds(SPLIT, B.sum(B.input("x:0", F32, (256, 3)), [0])) == ["reshape", "sum", "sum"]
     half = B.input("x:0", DType.F16, (256,))
     assert kinds(SPLIT, B.sum(half, [0])) == ["reshape", "cast", "sum", "sum", "cast"]
-
-
-def test_long_parts_of_columns_are_half_as_many() -> None:
-    def parts(rows: int) -> int:
-        graph = replace(SPLIT, long_column=16).run(region("g", [B.sum(B.input("x:0", F32, (rows, 4)), [0])])).graph
-        return max(n.type.numel for n in graph.nodes() if n.kind is OpKind.SUM) // 4
-
-    assert (parts(96), parts(128), parts(256)) == (8, 4, 4)
 
 
 def test_axes_that_do_not_adjoin_are_separated() -> None:

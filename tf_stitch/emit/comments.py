@@ -3,11 +3,14 @@ the same kernel, named, built and kept once."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 LONGEST = 200
 """Characters of a comment."""
 _AFTER = "  // "
 
 
+@lru_cache(maxsize=1 << 12)
 def safe_comment(text: str) -> str:
     """Text from a user's graph as part of a one-line ASCII comment: nothing in it can end the comment or the line."""
     kept = "".join(c if (c.isascii() and c.isalnum()) or c in " _-/.:,()[]=" else "_" for c in text.replace("*/", "__"))

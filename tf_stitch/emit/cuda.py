@@ -155,13 +155,17 @@ def _alone(buffer: k.Buffer) -> str:
     return _pointer(buffer) + restrict
 
 
+def needs_wide_indices(largest: int, threads: int) -> bool:
+    """Whether indices have 64 bits: of buffers of so many elements, in so many threads, with up to 16 elements each."""
+    return largest >= 1 << 31 or threads * 16 >= 1 << 31
+
+
 class _Cuda(CFamily):
     def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:
         super().__init__(program)
         self.sizes.update(sizes or {})
-        wide = max((b.size for b in program.buffers), default=0) >= 1 << 31 or (
-            max(phase.grid for phase in program.phases()) * program.threads * 16 >= 1 << 31)
-        self.index_type = "int64_t" if wide else "int"
+        largest, blocks = max((b.size for b in program.buffers), default=0), max(p.grid for p in program.phases())
+        self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
 
     def function(self, name: str) -> Lines:
@@ -248,6 +252,8 @@ class _Cuda(CFamily):
             yield f"tfs_await_fetches<{stmt.pending}>();"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
+        elif isinstance(stmt, k.Loaded):
+            yield f"tfs_loaded({', '.join(stmt.names)});"
         elif isinstance(stmt, k.StoreVector):
             yield from self._store_vector(stmt)
         elif isinstance(stmt, k.Attention):

@@ -100,6 +100,19 @@ __device__ __forceinline__ void tfs_read_late(T*&... pointers) {
   (tfs_read_late(pointers), ...);
 }
 
+// What was loaded is here by now. No instruction; but a compiler that sees a load used once, in a branch say, would make
+// it there, where what it takes is added to what the thread waited for before.
+__device__ __forceinline__ void tfs_is_here(float x) { asm volatile("" : : "f"(x)); }
+__device__ __forceinline__ void tfs_is_here(double x) { asm volatile("" : : "d"(x)); }
+__device__ __forceinline__ void tfs_is_here(int32_t x) { asm volatile("" : : "r"(x)); }
+__device__ __forceinline__ void tfs_is_here(int64_t x) { asm volatile("" : : "l"(x)); }
+__device__ __forceinline__ void tfs_is_here(uint64_t x) { asm volatile("" : : "l"(x)); }
+template <class T, int N> __device__ __forceinline__ void tfs_is_here(const T (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) tfs_is_here(x[i]);
+}
+template <class... T> __device__ __forceinline__ void tfs_loaded(const T&... x) { (tfs_is_here(x), ...); }
+
 // A vector access: N elements of storage type T at a multiple of their size.
 template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; };
 

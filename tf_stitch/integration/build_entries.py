@@ -11,7 +11,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.integration.report_entries import BuildEntry, EdgeEntry, KernelEntry, LaunchEntry, TuneEntry
 from tf_stitch.integration.without_kernel import without_kernel
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes, shared_bytes
+from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pipeline import CompiledRegion
@@ -79,7 +79,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             independent=_independent(schedule.pattern, own_names),
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
-            shared_bytes=int(shared_bytes(kernel.program)) if device.is_gpu else 0,
+            shared_bytes=int(kernel.shared_bytes) if device.is_gpu else 0,
             requested_bytes=int(requested_bytes(kernel.program)),
             registers=compiled.resources[launch].registers if launch in compiled.resources else None,
             spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None,

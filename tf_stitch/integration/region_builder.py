@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,27 +13,19 @@ from pathlib import Path
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
-from tf_stitch.errors import BindError, ProfileError, StitchError
+from tf_stitch.errors import ProfileError, StitchError
 from tf_stitch.integration.build_entries import names_of
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump, RegionDump
+from tf_stitch.integration.expected_kernels import Expecting, expected_kernels
 from tf_stitch.integration.kernel_library import KernelLibrary
+from tf_stitch.integration.placed_region import PlacedRegion
 from tf_stitch.integration.prebuild import Prebuilder
-from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
-from tf_stitch.integration.shape_family import (
-    CPU_LENGTHS,
-    GPU_LENGTHS,
-    Preparation,
-    ShapeFamily,
-    Shapes,
-    expected_sizes,
-)
-from tf_stitch.ir.bind import bind, bind_changing, related_symbols, symbol_sizes
+from tf_stitch.integration.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text, format_graph
-from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.planner import PlanOptions
@@ -50,75 +42,8 @@ from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.template_choice import TemplateChoice
 
 CPU_ORDINAL = -1
-UNEQUAL = "sizes differ that are broadcast to each other, and were taken to be equal"
-VECTOR = 4
-"""Multiples that kernels for sizes that change are made for: elements of a vector access on a GPU."""
 MOST_KERNELS = 48
 """That a compiler builds in one run, where nobody waits for all of them: NVRTC takes some 40 ms for each."""
-
-
-@dataclass(frozen=True)
-class PlacedRegion:
-    """A region on a device.
-
-    Attributes:
-        number: names the region in its op.
-        aligned: every buffer starts at a multiple of 16 bytes.
-        patterns: how many patterns of more than one node are kept; None: all.
-        tf32: products of float32 may be taken in TF32.
-    """
-
-    number: int
-    region: RegionGraph
-    device: int
-    aligned: bool
-    patterns: int | None = None
-    tf32: bool = False
-
-    def arguments(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the region's inputs and variables."""
-        return self.region.input_keys, self.region.variable_keys
-
-    def by_name(self, shapes: Sequence[Sequence[int]]) -> dict[str, Sequence[int]]:
-        inputs, variables = self.arguments()
-        return dict(zip((*inputs, *variables), shapes, strict=True))
-
-    def sizes(self, shapes: Shapes) -> dict[str, int]:
-        """Sizes of the region's symbols that the shapes decide.
-
-        Raises:
-            BindError: the shapes contradict the region.
-        """
-        return symbol_sizes(self.region.graph, self.by_name(shapes))
-
-    @collector_paused()
-    def bound(self, shapes: Sequence[Sequence[int]]) -> TensorGraph:
-        """The region with its symbols replaced by what the shapes of its inputs and variables say.
-
-        Raises:
-            BindError: the shapes contradict the region.
-        """
-        if self.region.assumes:
-            try:
-                symbol_sizes(self.region.graph, self.by_name(shapes))
-            except BindError:
-                raise BindError(UNEQUAL) from None  # whatever they are: it is said once
-        return bind(self.region.graph, self.by_name(shapes))
-
-    def expected(self, shapes: Shapes, changing: frozenset[str], is_gpu: bool) -> Iterator[Shapes]:
-        """Shapes of other sizes that the region may meet."""
-        related = related_symbols(self.region.graph, self.by_name(shapes), changing)
-        for sizes in expected_sizes(self.sizes(shapes), changing, related, GPU_LENGTHS if is_gpu else CPU_LENGTHS):
-            yield tuple(static_shape(substitute(shape, sizes)) for shape in self.region.argument_shapes)
-
-
-def _compiled_for_sizes(place: PlacedRegion, shapes: Shapes, changing: frozenset[str], options: CompileOptions
-                        ) -> CompiledRegion:
-    """The region with its changing sizes as arguments of the kernels."""
-    multiple = VECTOR if options.device.is_gpu else 1
-    with collector_paused():
-        bound = bind_changing(place.region.graph, place.by_name(shapes), changing, multiple)
-        return compile_region(bound, *place.arguments(), options)
 
 
 @dataclass
@@ -204,11 +129,11 @@ class RegionBuilder:
             family.preparation = None
         options = replace(self._options(place), plans=family.plans)
         try:
-            wanted = _compiled_for_sizes(place, shapes, family.changing, options)
+            wanted = place.compiled_for_sizes(shapes, family.changing, family.relations, options)
         except StitchError as error:
             try:  # a size that has not changed so far may be a product of some that have
                 family.changing = frozenset(place.sizes(shapes))
-                wanted = _compiled_for_sizes(place, shapes, family.changing, options)
+                wanted = place.compiled_for_sizes(shapes, family.changing, family.relations, options)
             except StitchError:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
@@ -223,32 +148,35 @@ class RegionBuilder:
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
         if family.prepared != family.changing:
             family.prepared = family.changing
-            work = partial(self._prepare, place, shapes, family.changing, options)
+            work = partial(self._prepare, Expecting(place, shapes, wanted.buffers, family.first, family.changing,
+                                                    family.relations, options))
             future = self._behind.submit(work)
             family.preparation = None if future is None else Preparation(work, future)
         return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
 
-    def _prepare(self, place: PlacedRegion, shapes: Shapes, changing: frozenset[str], options: CompileOptions) -> None:
-        """Builds kernels for sizes that a region may meet after `shapes`."""
+    def _prepare(self, known: Expecting) -> None:
+        """Builds kernels for sizes that a region may meet later."""
         kernels: dict[str, Rendered] = {}
-        for other in place.expected(shapes, changing, options.device.is_gpu):
+        number, device = known.place.number, known.options.device
+
+        def left_out(count: int) -> None:
+            words = f"kernels for {count} expected sizes are built when these come"
+            self._report.remark("sizes", f"region {number}", words)
+
+        for expected in expected_kernels(known, left_out):
             if self._behind.stopping:
                 return
-            try:
-                rendered = _compiled_for_sizes(place, other, changing, options).rendered
-            except StitchError:
-                continue  # sizes that no program can have, or that are compiled for themselves
-            kernels |= self._library.missing(rendered, options.device)
+            kernels |= self._library.missing(expected, device)
         symbols = list(kernels)
         for start in range(0, len(symbols), MOST_KERNELS):
             if self._behind.stopping:
                 return
             with self._lock:
-                self._prepared[place.number] += 1
+                self._prepared[number] += 1
             try:
-                self._library.build({s: kernels[s] for s in symbols[start:start + MOST_KERNELS]}, options.device)
+                self._library.build({s: kernels[s] for s in symbols[start:start + MOST_KERNELS]}, device)
             except StitchError as error:
-                self._report.remark("sizes", f"region {place.number}", f"kernels for other sizes: {error}")
+                self._report.remark("sizes", f"region {number}", f"kernels for other sizes: {error}")
 
     def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
                 options: CompileOptions) -> Built:

@@ -14,8 +14,9 @@ from tf_stitch.integration.build_entries import Place, build_entries, names_of, 
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.dump import Dump
 from tf_stitch.integration.pattern_fuel import PatternFuel
+from tf_stitch.integration.placed_region import PlacedRegion
 from tf_stitch.integration.prebuild import Prebuilder, Traits
-from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, PlacedRegion, RegionBuilder
+from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
 from tf_stitch.integration.report_entries import BuildEntry, KernelEntry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tf_stitch.ir.changing_sizes import Relations
 from tf_stitch.ir.sizes import atoms, in_terms_of
 from tf_stitch.planning.plan_memory import PlanMemory
 
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 MOST_SIGNATURES = 512
 """Executables kept for a family, as many as the native op keeps for a region."""
-MOST_SAMPLES = 48
+MOST_SAMPLES = 96
 CPU_LENGTHS = (1, 50, 1500)
 GPU_LENGTHS = (1, *(n for k in range(3, 11) for n in ((1 << k) - 1, 1 << k)))
 """Sizes on either side of where schedules change: threads of a row and accesses of a thread are powers of two, and
@@ -46,6 +48,7 @@ class ShapeFamily(Generic[T]):
     kernels (N1).
 
     Attributes:
+        first: sizes of the first signature.
         changing: symbols that have had more than one size.
         prepared: those that kernels for other sizes have been built for, or are by `preparation`.
         built: executables by shapes, the latest used last.
@@ -54,17 +57,17 @@ class ShapeFamily(Generic[T]):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.plans = PlanMemory()
+        self.relations = Relations()
+        self.first: dict[str, int] = {}
         self.changing: frozenset[str] = frozenset()
         self.prepared: frozenset[str] = frozenset()
         self.preparation: Preparation | None = None
         self.built: OrderedDict[Shapes, T] = OrderedDict()
-        self._first: dict[str, int] | None = None
 
     def meet(self, sizes: Mapping[str, int]) -> None:
         """A signature is about to be built."""
-        if self._first is None:
-            self._first = dict(sizes)
-        self.changing |= {name for name, size in sizes.items() if self._first[name] != size}
+        self.first = self.first or dict(sizes)
+        self.changing |= {name for name, size in sizes.items() if self.first[name] != size}
 
     def find(self, shapes: Shapes) -> T | None:
         """The executable for `shapes`."""
@@ -80,20 +83,33 @@ class ShapeFamily(Generic[T]):
             self.built.popitem(last=False)
 
 
+def with_parts(sizes: Mapping[str, int], related: Mapping[str, int]) -> dict[str, int]:
+    """The sizes, and those of the parts that some are multiples of."""
+    return {a.name: a.value for value in related.values() for a in atoms(value)} | dict(sizes)
+
+
 def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related: Mapping[str, int],
-                   lengths: Sequence[int]) -> list[dict[str, int]]:
-    """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, and all
-    of them together.
+                   lengths: Sequence[int], before: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, all of
+    them together, and all but one; those nearest to `sizes` first. What was equal twice counts as one: source and
+    target of a batch.
 
     Args:
+        sizes: of symbols, and of parts (see with_parts).
         related: symbols that others decide, or parts of them.
+        before: sizes of symbols in an earlier signature.
     """
-    parts = {a.name: a.value for value in related.values() for a in atoms(value)}
+    parts = (a.name for value in related.values() for a in atoms(value))
     free = sorted({n for n in (*changing, *parts) if n not in related})
-    sizes = {**parts, **sizes}
-    found: list[dict[str, int]] = []
-    for names in [[name] for name in free] + ([free] if len(free) > 1 else []):
-        for length in lengths:
+    equal: dict[tuple[int | None, int], list[str]] = {}
+    for name in free:
+        equal.setdefault((before.get(name), sizes[name]), []).append(name)
+    alone = [tuple(names) for names in equal.values()]
+    but_one = (tuple(n for n in free if n not in names) for names in alone)
+    found: list[tuple[float, dict[str, int]]] = []
+    for names in dict.fromkeys((*alone, tuple(free), *but_one)):
+        for length in lengths if names else ():
             env = {**sizes, **dict.fromkeys(names, length)}
-            found.append(env | {n: int(in_terms_of(value, env)) for n, value in related.items()})
-    return found[-MOST_SAMPLES:]
+            away = max(abs(math.log2(length / max(sizes[name], 1))) for name in names)
+            found.append((away, env | {n: int(in_terms_of(value, env)) for n, value in related.items()}))
+    return [env for _, env in sorted(found, key=lambda one: one[0])][:MOST_SAMPLES]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size, solve, solve_exactly, solve_multiple
+from tf_stitch.ir.sizes import Size, atoms, solve, solve_exactly, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
@@ -23,7 +23,7 @@ def bind(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> TensorGraph
     Raises:
         BindError: a shape contradicts the graph, or a symbol is left that no input decides.
     """
-    return _bound(graph, symbol_sizes(graph, shapes))
+    return bound_graph(graph, bind_nodes(graph.nodes(), symbol_sizes(graph, shapes), {}))
 
 
 def symbol_sizes(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -42,51 +42,7 @@ def symbol_sizes(graph: TensorGraph, shapes: Mapping[str, Sequence[int]]) -> dic
     return env
 
 
-def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str],
-                  multiple: int = 1) -> TensorGraph:
-    """As bind, but the symbols of `changing` become Sizes (see ir.sizes). Symbols that the graph itself relates (the
-    rows of a flattened tensor) become one.
-
-    Args:
-        multiple: a symbol whose size is a multiple of this is known to be one.
-
-    Raises:
-        BindError: as bind, or equal sizes whose relation cannot be told from the graph.
-    """
-    return _bind_changing(graph, shapes, changing, multiple)[0]
-
-
-def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str]
-                    ) -> dict[str, int]:
-    """Symbols of `changing` that the graph itself ties to others, or to be multiples, each with its size in terms of
-    what is free."""
-    return _bind_changing(graph, shapes, changing, 1)[1]
-
-
-def _bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str], multiple: int
-                   ) -> tuple[TensorGraph, dict[str, int]]:
-    numbers = symbol_sizes(graph, shapes)
-    related: dict[str, int] = {}
-    while True:
-        known = {name: related.get(name, size(name, value) if name in changing else value)
-                 for name, value in numbers.items()}
-        try:
-            bound = _bound(graph, dict(known))
-            break
-        except _Related as relation:
-            free = {*changing, *(a.name for v in related.values() for a in atoms(v))}
-            if relation.name in related or relation.name not in free:
-                raise BindError(f"size {relation.name} has two meanings") from None
-            new = {relation.name: relation.value}
-            related = {n: in_terms_of(v, new) for n, v in related.items()} | new
-    free_sizes = {a.name: a.value for v in known.values() for a in atoms(v)}
-    factors = {n: size(n, v, multiple) for n, v in free_sizes.items() if v % multiple == 0}
-    if multiple == 1 or not factors:
-        return bound, related
-    return _bound(graph, {n: in_terms_of(v, factors) for n, v in known.items()}), related
-
-
-class _Related(Exception):
+class Related(Exception):
     """Two sizes that are equal decide a third."""
 
     def __init__(self, name: str, value: int) -> None:
@@ -95,33 +51,50 @@ class _Related(Exception):
 
 
 def _equal(a: int, b: int) -> bool:
-    """Whether two sizes are equal; _Related if they are only because of a relation not yet known."""
+    """Whether two sizes are equal; Related if they are only because of a relation not yet known."""
     if a == b or int(a) != int(b):
         return a == b
     relation = solve(a, b)
     if relation is None:
         return False
-    raise _Related(*relation)
+    raise Related(*relation)
 
 
-def _bound(graph: TensorGraph, env: dict[str, int]) -> TensorGraph:
-    new: dict[Node, Node] = {}
+def bind_nodes(nodes: Sequence[Node], env: dict[str, int], new: dict[Node, Node]) -> dict[Node, Node]:
+    """What becomes of each node.
+
+    Args:
+        nodes: operands first.
+        env: sizes of symbols; gets those that nodes decide.
+        new: of nodes that are bound already; gets the others.
+
+    Raises:
+        BindError: see bind.
+        Related: two sizes are equal by a relation that is not in `env`; what came before is in `new`.
+    """
     loops: dict[tuple[object, ...], list[Node]] = {}
-    for node in graph.nodes():
+    for node in nodes:
+        if node in new:
+            continue
         operands = tuple(new[o] for o in node.operands)
         if isinstance(node.attrs, oa.LoopAttrs):
             results = loops.get((node.attrs.loop, operands)) or _written_out(node, operands)
             loops[node.attrs.loop, operands] = results
-            new[node] = results[node.attrs.output]
-            _learn(node, new[node].type, env)
-            continue
-        attrs = _bind_attrs(node, operands, env)
-        _relate(node.kind, operands, attrs)
-        try:
-            new[node] = make_node(node.kind, operands, attrs, node.loc)
-        except TypeRuleError as error:
-            raise BindError(error.message, node.loc) from None
-        _learn(node, new[node].type, env)
+            made = results[node.attrs.output]
+        else:
+            attrs = _bind_attrs(node, operands, env)
+            _relate(node.kind, operands, attrs)
+            try:
+                made = make_node(node.kind, operands, attrs, node.loc)
+            except TypeRuleError as error:
+                raise BindError(error.message, node.loc) from None
+        _learn(node, made.type, env)
+        new[node] = made
+    return new
+
+
+def bound_graph(graph: TensorGraph, new: Mapping[Node, Node]) -> TensorGraph:
+    """The graph of bound nodes."""
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
 
 
@@ -163,7 +136,7 @@ def _relate_reshape(old: tuple[int, ...], new: tuple[int, ...]) -> None:
         return  # nothing is left to find out, or the type rule refuses it
     relation = solve_exactly(have, want)
     if relation is not None:
-        raise _Related(*relation)
+        raise Related(*relation)
     _relate_axes(old, new)
     _equal(have, want)
 
@@ -185,7 +158,7 @@ def _relate_axes(old: tuple[int, ...], new: tuple[int, ...]) -> None:
                 return  # of different sizes, or without elements
         relation = None if a == b else solve(a, b)
         if relation is not None and atoms(relation[1]):
-            raise _Related(*relation)
+            raise Related(*relation)
 
 
 def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
@@ -195,7 +168,7 @@ def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
     for node in graph.nodes():
         if isinstance(node.attrs, oa.LoopAttrs):
             known.update(d.name for d in node.type.shape if isinstance(d, Symbol))
-        missing = [d.name for d in _attr_shape(node.attrs) if isinstance(d, Symbol) and d.name not in known]
+        missing = [d.name for d in attr_shape(node.attrs) if isinstance(d, Symbol) and d.name not in known]
         if node.kind is OpKind.RESHAPE and len(missing) == 1:
             known.add(missing[0])
             continue
@@ -204,7 +177,8 @@ def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
     return unbound
 
 
-def _attr_shape(attrs: oa.Attrs) -> Shape:
+def attr_shape(attrs: oa.Attrs) -> Shape:
+    """Sizes that an op has beside those of its operands."""
     if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
         return attrs.shape
     return attrs.sizes if isinstance(attrs, oa.SliceAttrs) else ()
@@ -235,7 +209,7 @@ def _infer_reshape(shape: Shape, numel: int, env: dict[str, int], node: Node) ->
         raise BindError(f"{numel} elements cannot have the shape {shape}", node.loc)
     relation = solve_multiple(numel, known)
     if relation is not None:
-        raise _Related(*relation)
+        raise Related(*relation)
     env[unknown.pop()] = numel // known
     return substitute(shape, env)
 

@@ -22,17 +22,21 @@ from typing import NamedTuple, SupportsIndex, TypeAlias
 
 
 class Atom(NamedTuple):
-    """A number that a kernel gets as a parameter; `low` is the least it can be."""
+    """A number that a kernel gets as a parameter; `low` is the least it can be. A rounded quotient has the polynomials
+    that are divided."""
 
     name: str
     value: int
     low: int = 1
+    quotient: tuple[Terms, Terms] | None = None
 
 
 Monomial: TypeAlias = tuple[Atom, ...]
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 """A polynomial: monomials with their coefficients, sorted, none of them 0."""
 
+TYPICAL = 64
+"""See `typical`."""
 _UNBOUNDED = -(1 << 62)
 
 
@@ -190,14 +194,40 @@ def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:
 
 
 def in_terms_of(value: int, dimensions: Mapping[str, int]) -> int:
-    """`value` with dimensions (atoms by name) replaced by what they are. Quotients are left as they are."""
+    """`value` with dimensions (atoms by name) replaced by what they are."""
     total = 0
     for m, c in _terms(value):
         product = c
         for atom in m:
-            product = product * (dimensions[atom.name] if atom.name in dimensions else _make((((atom,), 1),)))
+            product = product * _atom_in_terms_of(atom, dimensions)
         total = total + product
     return total
+
+
+def _atom_in_terms_of(atom: Atom, dimensions: Mapping[str, int]) -> int:
+    if atom.name in dimensions:
+        return dimensions[atom.name]
+    if atom.quotient is None:
+        return _make((((atom,), 1),))
+    a, b = (in_terms_of(_make(terms), dimensions) for terms in atom.quotient)
+    return a // b
+
+
+def dimensions_of(value: int) -> tuple[str, ...]:
+    """Names of the dimensions that a size is made of, those within quotients too."""
+    found: dict[str, None] = {}
+    for atom in atoms(value):
+        parts = map(_make, atom.quotient or ())
+        found |= dict.fromkeys(name for part in parts for name in dimensions_of(part)) or {atom.name: None}
+    return tuple(found)
+
+
+def typical(value: int) -> int:
+    """A number that stands for a size in decisions that must not depend on its value (what is computed again, which
+    kernels share a launch or memory), or each value would need kernels of its own."""
+    if not isinstance(value, Size):
+        return value
+    return int(in_terms_of(value, {atom.name: TYPICAL for atom in atoms(value)}))
 
 
 def _terms(value: int) -> Terms:
@@ -319,7 +349,7 @@ def _floor_divide(a: Terms, b: Terms) -> int:
         low = _UNBOUNDED
     divisor = int(_make(b))
     value = int(_make(rest)) // divisor if divisor else 0  # of an empty tensor: nothing is indexed by it
-    atom = Atom(f"({_text(rest)})//({_text(b)})", value, low)
+    atom = Atom(f"({_text(rest)})//({_text(b)})", value, low, (rest, b))
     return _make(_add(quotient, (((atom,), 1),), 1))
 
 

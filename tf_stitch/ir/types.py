@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.sizes import typical
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class TensorType:
     def nbytes(self) -> int:
         """Bytes of a static type."""
         return self.numel * self.dtype.size
+
+    @cached_property
+    def typical_bytes(self) -> int:
+        """Bytes of a static type, for decisions that must not depend on sizes that change (see ir.sizes.typical)."""
+        return typical(self.nbytes)
 
     def __str__(self) -> str:
         return f"{self.dtype.value}[{','.join(map(str, self.shape))}]"

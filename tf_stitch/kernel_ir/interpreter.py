@@ -235,7 +235,7 @@ class _Block:
         elif isinstance(stmt, k.Fail):
             if not self._value(stmt.unless, t):
                 raise KernelFailure("an index is out of range")
-        elif not isinstance(stmt, k.Comment | k.Prefetch):
+        elif not isinstance(stmt, k.Comment | k.Prefetch | k.Loaded):
             raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
 
     def _fetch(self, stmt: k.Fetch, t: int) -> None:

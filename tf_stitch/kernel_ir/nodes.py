@@ -49,6 +49,7 @@ from tf_stitch.kernel_ir.statements import (
     If,
     Let,
     LetIndex,
+    Loaded,
     LoadVector,
     Loop,
     Prefetch,
@@ -65,6 +66,6 @@ __all__ = [
     "BLOCK", "THREAD", "TOGETHER", "Accumulator", "AllReduce", "Apply", "ArgAllReduce", "ArgUpdate", "Array",
     "Assign", "Attention", "AwaitFetches", "Barrier", "Buffer", "ClusterBarrier", "ClusterStarted", "Comment",
     "Element", "Expr", "Fail", "Fetch", "For", "FromIndex", "GridBarrier", "GridLoop", "GroupBarrier", "If",
-    "InRange", "Let", "LetIndex", "Literal", "Load", "LoadVector", "Local", "Loop", "Mode", "Prefetch", "Program",
-    "Send", "SetElement", "Space", "Stmt", "Store", "StoreVector", "Update", "both",
+    "InRange", "Let", "LetIndex", "Literal", "Load", "LoadVector", "Loaded", "Local", "Loop", "Mode", "Prefetch",
+    "Program", "Send", "SetElement", "Space", "Stmt", "Store", "StoreVector", "Update", "both",
 ]

@@ -136,6 +136,13 @@ class LoadVector:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """Scalars and arrays of a thread that were loaded by now: a GPU's compiler is kept from loading them later."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StoreVector:
     """buffer[index : index+width] = array[0 : width]; aligned as LoadVector."""
 
@@ -341,6 +348,6 @@ class Attention:
 
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
-                   | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fetch | AwaitFetches | Prefetch
-                   | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send | ClusterStarted | ClusterBarrier
-                   | Attention)
+                   | Loaded | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fetch | AwaitFetches
+                   | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send | ClusterStarted
+                   | ClusterBarrier | Attention)

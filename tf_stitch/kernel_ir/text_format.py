@@ -115,6 +115,8 @@ def _simple(stmt: k.Stmt) -> str:
             return f"{buffer}[{index}] = {format_expr(value)}"
         case k.LoadVector(array, at, buffer, index, width):
             return f"{array}[{at}:+{width}] = {buffer}[{index}:+{width}]"
+        case k.Loaded(names):
+            return f"loaded: {', '.join(names)}"
         case k.StoreVector(buffer, index, array, width):
             return f"{buffer}[{index}:+{width}] = {array}[0:+{width}]"
         case k.AllReduce(members, width):

@@ -183,6 +183,9 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
+        elif isinstance(stmt, k.Loaded):
+            _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
+            _require(self.program.threads > 1, "loads of a CPU are not held in place")
         elif isinstance(stmt, k.Fetch):
             self._fetch(stmt, scope)
         elif isinstance(stmt, k.Prefetch):

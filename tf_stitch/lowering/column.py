@@ -7,6 +7,9 @@ consumers of the result follow in the same kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
@@ -46,6 +49,7 @@ class _ColumnLowering:
         self.reductions = [n for n in schedule.pattern.nodes if n.category is Category.REDUCTION]
         self.inner = schedule.dominant.operands[0].type.dims[-1]
         self.lane = Var("lane", self.mapping.vector)
+        self._vector = self.lane if self.mapping.threads > 1 and self.lane.extent > 1 else None
         self.group_rows = self.mapping.threads // self.mapping.row_threads
 
     def run(self) -> LoweredKernel:
@@ -75,15 +79,7 @@ class _ColumnLowering:
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
         out.emit(k.Comment("results of the columns", self.schedule.pattern.names(columns)))
         with out.when(owner), out.when(inside):
-            column = self._column(chunk, inside)
-            with out.loop(self.lane, self._lanes(), limit):
-                kept = self._kept(outer, column, limit)
-                for node, name in sums.items():
-                    self.evaluator.reduced[node] = (
-                        out.let(k.Element(name, var(self.lane), node.type.dtype.compute)), kept)
-                for node in columns:
-                    value = self.evaluator.value(node, delinearize(kept, node.type.dims))
-                    out.emit(k.Store(self.buffers.writing(node), kept, value))
+            self._results(sums, columns, (outer, self._column(chunk, inside)), limit)
         return finish(self.schedule, out, self.buffers)
 
     def _outputs(self) -> tuple[list[Node], list[Node]]:
@@ -128,20 +124,40 @@ class _ColumnLowering:
 
     def _accumulate(self, sums: dict[Node, str], elements: list[Node], row: Index,
                     place: tuple[Index, Index], limit: Index | None) -> None:
-        gpu = self.mapping.threads > 1 and self.lane.extent > 1
-        stores = ElementStores(self.evaluator)
-        outputs = [(n, self.buffers.writing(n)) for n in elements]
-        arrays = stores.declare(outputs, self.lane if gpu else None)
-        with self.out.loop(self.lane, self._lanes(), limit):
-            kept = self._kept(*place, limit)
-            self.evaluator.lane = self.lane if gpu else None
+        with self._elements(elements, place, limit) as (kept, store):
             for node, name in sums.items():
                 value = self.evaluator.value(node.operands[0], self._operand_index(node, row, kept))
                 self.out.emit(k.SetElement(name, var(self.lane), value, node.kind))
-            flat = linearize(self._operand_index(self.schedule.dominant, row, kept),
-                             self.schedule.dominant.operands[0].type.dims)
+            store(linearize(self._operand_index(self.schedule.dominant, row, kept),
+                            self.schedule.dominant.operands[0].type.dims))
+
+    def _results(self, sums: dict[Node, str], columns: list[Node], place: tuple[Index, Index], limit: Index | None
+                 ) -> None:
+        """Every load comes before the first store: variables may be updated in place, and no load waits for a store."""
+        with self._elements(columns, place, limit) as (kept, store):
+            for node, name in sums.items():
+                self.evaluator.reduced[node] = (
+                    self.out.let(k.Element(name, var(self.lane), node.type.dtype.compute)), kept)
+            for node in columns:
+                self.evaluator.value(node, delinearize(kept, node.type.dims))
+            store(kept)
+
+    @contextmanager
+    def _elements(self, nodes: list[Node], place: tuple[Index, Index], limit: Index | None
+                  ) -> Iterator[tuple[Index, Callable[[Index], None]]]:
+        """A loop over the elements of an access: the column, and what stores the values of `nodes` at an index."""
+        stores = ElementStores(self.evaluator)
+        outputs = [(n, self.buffers.writing(n)) for n in nodes]
+        arrays = stores.declare(outputs, self._vector)
+
+        def store(at: Index) -> None:
             for node, buffer in outputs:
-                stores.store(node, buffer, flat, self.lane if gpu else None, arrays)
+                stores.store(node, buffer, at, self._vector, arrays)
+
+        with self.out.loop(self.lane, self._lanes(), limit):
+            kept = self._kept(*place, limit)
+            self.evaluator.lane = self._vector
+            yield kept, store
             self.evaluator.lane = None
         stores.flush()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias, cast
 
 from tf_stitch.errors import ScheduleError
@@ -135,27 +136,35 @@ class Evaluator:
         condition = inside[0]
         for other in inside[1:]:
             condition = k.Apply(OpKind.AND, (condition, other), DType.BOOL)
-        return self.out.choose(condition, node.type.dtype.compute, self._later(x, source), self._later(fill, ()))
+        return self._choose(condition, node.type.dtype.compute, self._later(x, source), self._later(fill, ()))
+
+    def _choose(self, condition: k.Expr, dtype: DType, then: Iterator[k.Expr], other: Iterator[k.Expr]) -> k.Expr:
+        return self.out.choose(condition, dtype, then, other, select=self.gpu)
 
     def _concat(self, node: Node, index: MultiIndex) -> k.Expr:
         axis = cast(oa.AxisAttrs, node.attrs).axis
-        return self._concat_from(node, index, axis, 0, 0)
-
-    def _concat_from(self, node: Node, index: MultiIndex, axis: int, operand: int, start: int) -> k.Expr:
-        x = node.operands[operand]
-        size = x.type.dims[axis]
-        source = (*index[:axis], index[axis] - start, *index[axis + 1:])
         low, high = index[axis].bounds
-        if operand == len(node.operands) - 1 or (surely_less(start - 1, low) and surely_less(high, start + size)):
-            return self.value(x, source)
-        if surely_less(high, start) or surely_less(start + size - 1, low):
-            return self._concat_from(node, index, axis, operand + 1, start + size)
+        ends = list(accumulate(x.type.dims[axis] for x in node.operands))
+        parts = [(x, end - x.type.dims[axis], end) for x, end in zip(node.operands, ends, strict=True)]
+        maybe = [(x, start) for x, start, end in parts
+                 if not surely_less(high, start) and not surely_less(end - 1, low)]
+        return self._one_of(maybe or [parts[-1][:2]], node.type.dtype.compute, index, axis)
 
-        def rest() -> Iterator[k.Expr]:
-            yield self._concat_from(node, index, axis, operand + 1, start + size)
+    def _one_of(self, parts: Sequence[tuple[Node, int]], dtype: DType, index: MultiIndex, axis: int) -> k.Expr:
+        """The element of a concatenation, which is in one of some operands, each with the place where it starts; on a
+        GPU, where neighbours go all ways, found by halves."""
+        if len(parts) == 1:
+            (x, start), = parts
+            single = self.gpu and x.type.dims[axis] == 1  # then all threads may read it
+            at = constant(0) if single else index[axis] - start
+            return self.value(x, (*index[:axis], at, *index[axis + 1:]))
+        middle = (len(parts) + 1) // 2 if self.gpu else 1
 
-        return self.out.choose(k.InRange(index[axis], 0, start + size), node.type.dtype.compute,
-                               self._later(x, source), rest())
+        def half(of: Sequence[tuple[Node, int]]) -> Iterator[k.Expr]:
+            yield self._one_of(of, dtype, index, axis)
+
+        before = k.InRange(index[axis], 0, parts[middle][1])
+        return self._choose(before, dtype, half(parts[:middle]), half(parts[middle:]))
 
     def _gather(self, node: Node, index: MultiIndex) -> k.Expr:
         """params[indices]. An index outside is an error on a CPU and reads as zero on a GPU, as in TensorFlow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
@@ -11,6 +12,7 @@ from tf_stitch.kernel_ir.array_memory import place_arrays
 from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.early_loads import early_loads
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -25,6 +27,11 @@ class LoweredKernel:
     program: Program
     arguments: tuple[tuple[Node, Mode], ...]
 
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Of a block, that all its threads reach."""
+        return shared_bytes(self.program)
+
 
 def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -> LoweredKernel:
     """Closes a lowering.
@@ -38,7 +45,7 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
         cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
                       title(schedule.pattern))
-    program = place_arrays(program)
+    program = place_arrays(early_loads(program))
     taken = shared_bytes(program) if program.threads > 1 else array_bytes(program)
     if 0 < schedule.array_room < taken:
         raise ScheduleError(f"arrays of {taken} bytes where a block has {schedule.array_room}", schedule.dominant.loc)

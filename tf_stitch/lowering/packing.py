@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.ir.sizes import atoms, in_terms_of
-from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.ir.sizes import typical
 from tf_stitch.lowering.kernel import LoweredKernel
 
 PACKED_SHARED_BYTES = 40 * 1024
@@ -12,15 +11,11 @@ LARGE = 1 << 20
 """Elements of a kernel that fills the device by itself. In a pack each of its blocks looks for its kernel among all: on
 an H200 99 kernels, 61 of them of 2 million elements and more, took 1.8 ms in one launch; a copy of what they move takes
 0.35. (Apart they have not been timed.)"""
-TYPICAL = 64
-"""What a size that changes is taken for: which kernels share a launch must not depend on its value, or each value would
-need launches of its own."""
 
 
 def stands_alone(kernel: LoweredKernel) -> bool:
     """Whether a kernel shares its launch with no other."""
-    if shared_bytes(kernel.program) > PACKED_SHARED_BYTES or kernel.program.alone:
+    if kernel.shared_bytes > PACKED_SHARED_BYTES or kernel.program.alone:
         return True
     domain = kernel.schedule.domain
-    elements = domain.rows * domain.cols
-    return in_terms_of(elements, {atom.name: TYPICAL for atom in atoms(elements)}) >= LARGE
+    return typical(domain.rows * domain.cols) >= LARGE

@@ -13,10 +13,15 @@ from tf_stitch.planning.stitch_plan import Pattern
 
 def structure(pattern: Pattern) -> tuple[str, list[Node]]:
     """Text equal for patterns that are lowered alike, and the nodes that correspond then, in order."""
+    inside, outside = nodes_of(pattern)
+    return structural_key(inside, pattern.outputs), [*inside, *outside]
+
+
+def nodes_of(pattern: Pattern) -> tuple[list[Node], list[Node]]:
+    """The nodes that a kernel of the pattern computes, operands first, and those outside whose values it takes."""
     inside = _with_free(pattern)
     members = set(inside)
-    outside = dict.fromkeys(o for n in inside for o in n.operands if o not in members)
-    return structural_key(inside, pattern.outputs), [*inside, *outside]
+    return inside, list(dict.fromkeys(o for n in inside for o in n.operands if o not in members))
 
 
 def retarget(kernel: LoweredKernel, old: Sequence[Node], new: Sequence[Node], pattern: Pattern) -> LoweredKernel:

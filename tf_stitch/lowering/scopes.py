@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
@@ -157,16 +158,24 @@ class ScopedEmitter:
             yield
         self.emit(k.If(condition, tuple(scope.statements)))
 
-    def choose(self, condition: k.Expr, dtype: DType, then: Iterator[k.Expr], other: Iterator[k.Expr]) -> k.Expr:
+    def choose(self, condition: k.Expr, dtype: DType, then: Iterator[k.Expr], other: Iterator[k.Expr], select: bool
+               ) -> k.Expr:
         """A variable that gets one of two values; only the chosen side is evaluated (`then` and `other` are
-        one-element generators, run inside their branch)."""
+        one-element generators, run inside their branch).
+
+        Args:
+            select: no branches where both values are at hand.
+        """
         name = self.fresh("c")
-        self.emit(k.Accumulator(name, dtype, 0))
-        branches: list[tuple[k.Stmt, ...]] = []
+        sides: list[tuple[list[k.Stmt], k.Expr]] = []
         for side in (then, other):
             with self._scope(guarded=True) as scope:
-                scope.statements.append(k.Assign(name, next(side)))
-            branches.append(tuple(scope.statements))
+                value = next(side)
+            sides.append((scope.statements, value))
+        if select and not any(statements for statements, _ in sides):
+            return self.let(k.Apply(OpKind.SELECT, (condition, *(value for _, value in sides)), dtype))
+        branches = [(*statements, k.Assign(name, value)) for statements, value in sides]
+        self.emit(k.Accumulator(name, dtype, 0))
         self.emit(k.If(condition, branches[0], branches[1]))
         return k.Local(name, dtype)
 

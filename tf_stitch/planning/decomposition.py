@@ -1,8 +1,8 @@
 """Cuts a region into parts that are planned apart, so that planning grows with the region's size and no faster.
 
-Three cuts, each of which leaves parts that no path can leave and come back to: levels (nodes with equally many large
-products before them, for no pattern spans one), connected parts of a level, and windows of a long part, cut where the
-fewest bytes cross. Parts are numbered in an order in which they could run.
+Three cuts, each of which leaves parts that no path can leave and come back to: levels (ir.levels), connected parts of a
+level, and windows of a long part, cut where the fewest bytes cross. Parts are numbered in an order in which they could
+run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import accumulate
 import networkx as nx
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.levels import Levels
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import is_large_product
 
@@ -21,47 +21,19 @@ WINDOW = 160
 """Most nodes of a part; the shortest window is half of it."""
 
 
-def decompose(work: Sequence[Node], needs: Sequence[Sequence[int]], free: frozenset[Node]) -> list[list[int]]:
+def decompose(work: Sequence[Node], needs: Sequence[Sequence[int]], free: frozenset[Node], levels: Levels
+              ) -> list[list[int]]:  # fmt: skip
     """Positions of each part, ascending. A large product is a part of its own.
 
     Args:
         needs: for each node of `work` the positions it depends on.
+        levels: of the region's nodes.
     """
-    level = levels(work, needs)
+    level = [levels.of[node] for node in work]
     parts: list[tuple[int, list[int]]] = []
     for positions in _connected(work, needs, level, free):
         parts += [(level[positions[0]], window) for window in _windows(work, needs, positions)]
     return [part for _, part in sorted(parts)]
-
-
-def levels(work: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[int]:
-    """For each node the number of large products in sequence before it. A node that gives out more bytes than it takes
-    in (a broadcast) waits for the first level that wants its result, and so does what is drawn (a dropout's mask)."""
-    level = [0] * len(work)
-    users: list[list[int]] = [[] for _ in work]
-    for i, before in enumerate(needs):
-        for j in before:
-            users[j].append(i)
-            level[i] = max(level[i], level[j] + is_large_product(work[j]))
-    drawn = _drawn(work)
-    for i in reversed(range(len(work))):
-        node = work[i]
-        if users[i] and not is_large_product(node):
-            wanted = min(level[j] for j in users[i])
-            taken = 0 if node in drawn else sum(o.type.nbytes for o in dict.fromkeys(node.operands))
-            if wanted > level[i] and node.type.nbytes > taken:
-                level[i] = wanted
-    return level
-
-
-def _drawn(work: Sequence[Node]) -> set[Node]:
-    """Random numbers, and what is made of such and scalars alone: of a key and a counter, that is."""
-    drawn: set[Node] = set()
-    for node in work:
-        numbers = any(o in drawn for o in node.operands) and node.category is Category.ELEMENTWISE
-        if node.kind is OpKind.RANDOM_BITS or (numbers and all(o in drawn or o.type.numel == 1 for o in node.operands)):
-            drawn.add(node)
-    return drawn
 
 
 def _connected(work: Sequence[Node], needs: Sequence[Sequence[int]], level: Sequence[int],

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.attention_choice import chosen_attentions
@@ -97,7 +98,9 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    parts = [rest for part in decompose(work, needs, facts.free) if (rest := [p for p in part if p not in taken])]
+    levels = find_levels(nodes, is_large_product)
+    parts = decompose(work, needs, facts.free, levels)
+    parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
     structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
     distinct: dict[tuple[object, ...], Part] = {}

@@ -201,7 +201,7 @@ def _reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
     taken = set(copied)
     for i, kernel in enumerate(plan.kernels):
         for value in [node for node, mode in kernel.arguments if mode is k.Mode.WRITE]:
-            if value in plan.place or value.type.nbytes < WORTH_REUSING:
+            if value in plan.place or value.type.typical_bytes < WORTH_REUSING:
                 continue
             for operand in [node for node, mode in kernel.arguments if mode is k.Mode.READ and node in readers]:
                 last = all(plan.rounds[j] < plan.rounds[i] for j in readers[operand] if j != i)

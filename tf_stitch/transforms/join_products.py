@@ -46,6 +46,8 @@ class JoinProducts:
 
     def run(self, graph: TensorGraph) -> PassResult:
         groups = [group for group in _groups(graph) if self._pays(group)]
+        beside = {frozenset(n.operands): n.operands for n in graph.nodes() if n.kind is OpKind.CONCAT} if groups else {}
+        groups = [_in_order(group, beside) for group in groups]
         return PassResult(_joined(graph, groups), True) if groups else PassResult(graph, False)
 
     def _pays(self, group: Products) -> bool:
@@ -79,6 +81,13 @@ def _groups(graph: TensorGraph) -> list[Products]:
         if early or node not in awaited:
             found.setdefault((node.operands[0], node.attrs, node.type.dtype, early), []).append(node)
     return [tuple(group) for group in found.values() if len(group) > 1]
+
+
+def _in_order(group: Products, beside: Mapping[frozenset[Node], Sequence[Node]]) -> Products:
+    """The order in which their matrices are side by side already, if they are."""
+    of = {product.operands[1]: product for product in group}
+    matrices = beside.get(frozenset(of), ())
+    return tuple(of[matrix] for matrix in matrices) if len(matrices) == len(group) else group
 
 
 def _beyond_products(order: Sequence[Node], before: Mapping[Node, Sequence[Node]]) -> set[Node]:

@@ -7,6 +7,7 @@ every reduction is of rows or of columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +16,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.sizes import Size, ceil_div, divides
+from tf_stitch.ir.types import TensorType
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
@@ -37,7 +39,6 @@ class SplitReductions:
         column_tile: columns that one task of a column reduction covers.
         column_parts: partial sums of a column reduction that is split: blocks that walk over whole rows, when the
             sums are fused with reductions of the rows.
-        long_column: rows of such a part from which half as many do; 0: never.
         longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
         shared: lengths of rows, from and up to, that blocks share instead, where the elements are needed again beside
             the result: each block keeps its part (schedule.rules.row_reduction.split_rows).
@@ -49,7 +50,6 @@ class SplitReductions:
     column_tile: int
     column_parts: int
     longest_part: int
-    long_column: int = 0
     pad: bool = False
     shared: tuple[int, int] = (0, 0)
     name: str = "split_reductions"
@@ -87,41 +87,43 @@ class SplitReductions:
         factor = b.exp(b.sub(parts, b.reshape(whole, kept)))
         return b.reshape(b.sum(b.mul(sums, factor), [stage]), node.type.shape)
 
-    def _split(self, node: Node) -> Node | None:
-        if node.category is not Category.REDUCTION or node.kind not in _SPLITTABLE or not node.type.is_static:
-            return None
-        axes, x = cast(ReduceAttrs, node.attrs).axes, node.operands[0]
-        length = math.prod(x.type.dims[a] for a in axes)
-        first, last = axes[0], axes[-1]
-        outer, inner = math.prod(x.type.dims[:first]), math.prod(x.type.dims[last + 1:])
-        columns = last < x.type.rank - 1
+    def parts(self, x: TensorType, axes: Sequence[int]) -> int:
+        """Into how many parts reductions of `x` along adjoining axes are split; fewer than 2: they are not. Where a sum
+        is padded the number need not divide its length."""
+        dims = x.dims
+        length = math.prod(dims[a] for a in axes)
+        outer, inner = math.prod(dims[:axes[0]]), math.prod(dims[axes[-1] + 1:])
+        columns = axes[-1] < x.rank - 1
         at_hand = outer * (ceil_div(inner, self.column_tile) if columns else 1)
         per_step = min(inner, self.column_tile) if columns else 1
         wanted = self.tasks // max(at_hand, 1)
         if columns and wanted > 1:
             wanted = self.column_parts // max(outer, 1)
-            if 0 < self.long_column * wanted <= length:
-                wanted //= 2
         # Few rows of many columns are layer norms of small batches: rather short parts than few blocks.
         shortest = self.shortest // 4 if columns and self.pad and inner >= 2 * self.column_tile else self.shortest
         wanted = min(wanted, length * per_step // shortest, length // 4)
         if not columns and wanted > 1:
             wanted = max(wanted, ceil_div(length, self.longest_part))
-        if any(isinstance(d, Size) for d in x.type.dims):  # then few kernels have to serve all sizes
+        if any(isinstance(d, Size) for d in dims):  # then few kernels have to serve all sizes
             wanted = 1 << int(wanted).bit_length() >> 1
         parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
-        if _is_second_stage(node):
+        prime = 4 * parts < wanted  # or nearly: no divisor to speak of
+        return wanted if self.pad and prime and len(axes) == 1 and x.dtype.is_float else parts
+
+    def _split(self, node: Node) -> Node | None:
+        if node.category is not Category.REDUCTION or node.kind not in _SPLITTABLE or not node.type.is_static:
+            return None
+        axes, x = cast(ReduceAttrs, node.attrs).axes, node.operands[0]
+        parts = self.parts(x.type, axes)
+        if parts < 2 or _is_second_stage(node):
             return None
         b = Builder(node.loc)
-        prime = 4 * parts < wanted  # or nearly: no divisor to speak of
-        if self.pad and prime and len(axes) == 1 and x.type.dtype.is_float:
-            parts = wanted
+        length, last = math.prod(x.type.dims[a] for a in axes), axes[-1]
+        if not divides(parts, length):
             padded = ceil_div(length, parts) * parts
-            missing = tuple(padded - length if a == first else 0 for a in range(x.type.rank))
+            missing = tuple(padded - length if a == axes[0] else 0 for a in range(x.type.rank))
             x = b.pad(x, b.constant(_NEUTRAL[node.kind], x.type.dtype), (0,) * x.type.rank, missing)
             length = padded
-        if parts < 2:
-            return None
         before = node.type.shape[:node.type.rank - (x.type.rank - 1 - last)]  # axes of 1 between reduced ones too
         # Between the stages a half-precision sum is not rounded.
         shape = (*before, parts, length // parts, *x.type.shape[last + 1:])

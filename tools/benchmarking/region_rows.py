@@ -61,7 +61,10 @@ def table(rows: Sequence[Result]) -> str:
 def _run(row: Result) -> str:
     """How, where and when a row was measured."""
     machine = ", ".join(f"{key} {value}" for key, value in row["machine"].items())
-    return f"`{row['command']}`: {row['rounds']} turns of {row['calls']} calls; {machine}."
+    turns = f"{row['rounds']} turns of {row['calls']} calls"
+    if "turn_seconds" in row:
+        turns += f" and {row['turn_seconds']} s at least"
+    return f"`{row['command']}`: {turns}; {machine}."
 
 
 def _launch_words(graphs: Result) -> str:

@@ -13,6 +13,8 @@ from tf_stitch.schedule.vector_width import vector_width
 CPU_CHUNK = 4096
 """Elements of a CPU task of a flat domain."""
 GPU_THREADS = 256
+BUSY = 4
+"""One in so many processors has to have a block before a thread takes more than one element."""
 ARRAY_REGISTERS = 224
 """Registers of a thread's vectors: of the zoo's kernels all with more spilled, and none with less."""
 
@@ -31,7 +33,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     elements = sizes.pop()
     dominant = max(pattern.outputs, key=lambda n: n.type.rank)
     if device.is_gpu:
-        vector = vector_width(pattern, elements, aligned)
+        vector = _vector(elements, vector_width(pattern, elements, aligned), device)
         widths = [vector >> i for i in range(vector.bit_length())]  # narrower ones where vectors would spill
         return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
                                ThreadMapping(ceil_div(elements, GPU_THREADS * width), GPU_THREADS, 1, 1, width, 1),
@@ -42,6 +44,17 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     schedules.append(KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
                                     _cpu_mapping(1, elements), last_resort=True))
     return schedules
+
+
+def _vector(elements: int, widest: int, device: DeviceSpec) -> int:
+    """Elements that a thread has: fewer where few processors would have a block, but for a lone thread. What it does
+    for each of them takes its time one after the other; where that needs branches, so do loads."""
+    if isinstance(elements, Size) or elements == widest:
+        return widest
+    width = widest
+    while width > 1 and elements < GPU_THREADS * width * device.processors // BUSY:
+        width //= 2
+    return width
 
 
 def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:

@@ -1,0 +1,173 @@
+"""Loads as early as they can be made. A kernel too small for its blocks to hide what others wait for takes as long as
+its trips to memory that follow each other, half a microsecond each on an H200. So a thread asks at once for all that
+it will read: before a reduction's loop and barrier, before arithmetic that a compiler makes branches of, before what
+it stores, and outside of guards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
+
+from tf_stitch.ir.sizes import surely_less
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.array_memory import is_barrier
+from tf_stitch.kernel_ir.cost import buffer_bytes
+from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.walk import statements
+
+SMALL_BYTES = 2 << 20
+"""What an H200 moves in the time of a trip to memory. Gradients of layer norms of 2 to 10 MB took 5 to 8 % longer when
+everything was asked for at once."""
+MOST_HELD = 32
+"""Registers (32 bits) for what is loaded before a loop, a branch or a barrier and used behind it."""
+
+MOST_PINNED = 128
+"""Registers for what is loaded first of all, of the 255 that a thread has at most."""
+
+_Unit: TypeAlias = tuple[k.Stmt, ...]
+"""A statement, or an array and the vector loaded into it."""
+
+
+def early_loads(program: k.Program) -> k.Program:
+    """The program with its loads made earlier, if it is small and a GPU's. Only inputs move: what a kernel writes and
+    reads again (scratch) stays where it is."""
+    if program.threads == 1 or not surely_less(buffer_bytes(program), SMALL_BYTES):
+        return program
+    return replace(program, body=tuple(_held(_Moves(program).body(program.body))))
+
+
+class _Moves:
+    def __init__(self, program: k.Program) -> None:
+        self._sizes = {b.name: b.size for b in program.buffers if b.mode is k.Mode.READ}
+        self._room = MOST_HELD
+        indices = Counter(s.var.name for s in {s for s in statements(program.body) if isinstance(s, k.LetIndex)})
+        self._ambiguous = {name for name, meanings in indices.items() if meanings > 1}
+
+    def body(self, body: Sequence[k.Stmt]) -> _Unit:
+        """A body from which nothing leaves."""
+        out: list[_Unit] = []
+        for unit in _units(body):
+            stmt = unit[-1]
+            if isinstance(stmt, k.If):
+                unit = (replace(stmt, body=self._unguarded(stmt.body, out), orelse=self._unguarded(stmt.orelse, out)),)
+            elif isinstance(stmt, k.For):
+                unit = (replace(stmt, body=self.body(stmt.body)),)
+            self._put(unit, out)
+        return tuple(chain.from_iterable(out))
+
+    def _unguarded(self, body: Sequence[k.Stmt], out: list[_Unit]) -> _Unit:
+        """What is left of a guarded body when the loads that do no harm unguarded were put in front."""
+        units = list(_units(self.body(body)))
+        leaving: list[_Unit] = []
+        declared = set[str]()  # inside, for good
+        for unit in units:
+            stmt = unit[-1]
+            free = _needed(unit).isdisjoint(declared)
+            if isinstance(stmt, k.LetIndex):
+                if free and self._moves(unit):
+                    leaving.append(unit)
+                else:
+                    declared.add(stmt.var.name)
+            elif free and self._harmless(unit):
+                leaving.append(unit)
+        if all(_load(unit) is None for unit in leaving):
+            return tuple(chain.from_iterable(units))
+        for unit in leaving:
+            self._put(unit, out)
+        return tuple(chain.from_iterable(u for u in units if u not in leaving))
+
+    def _put(self, unit: _Unit, out: list[_Unit]) -> None:
+        """Adds a unit to those before it; a load, and an index that loads may need, as early as may be."""
+        if isinstance(unit[-1], k.LetIndex) and unit in out:
+            return
+        out.insert(self._earliest(unit, out) if self._moves(unit) else len(out), unit)
+
+    def _earliest(self, unit: _Unit, out: Sequence[_Unit]) -> int:
+        """Behind what it needs, and behind the loads that are there already."""
+        needed, paid, at = _needed(unit), _words(unit) == 0, len(out)
+        while at and not (isinstance(stmt := out[at - 1][-1], k.LetIndex) and stmt.var.name in needed):
+            if not paid and _waits(stmt):
+                if _words(unit) > self._room:
+                    break
+                self._room -= _words(unit)
+                paid = True
+            at -= 1
+        while at < len(out) and _load(out[at]) is not None:
+            at += 1
+        return at
+
+    def _moves(self, unit: _Unit) -> bool:
+        stmt = unit[-1]
+        if isinstance(stmt, k.LetIndex):
+            return isinstance(stmt.source, Index) and stmt.var.name not in self._ambiguous
+        load = _load(unit)
+        return load is not None and load[0] in self._sizes
+
+    def _harmless(self, unit: _Unit) -> bool:
+        """Whether a load may be made where nobody asked for it."""
+        load = _load(unit)
+        if load is None or load[0] not in self._sizes:
+            return False
+        buffer, index, width = load
+        low, high = index.bounds
+        return surely_less(-1, low) and surely_less(high + width - 1, self._sizes[buffer])
+
+
+def _held(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
+    """A body whose loads stay where they are: compilers would put one where its value is needed."""
+    room, run = MOST_PINNED, list[str]()
+    for unit in _units(body):
+        first = unit[0]
+        if _load(unit) is not None and isinstance(first, k.Let | k.Array):
+            room -= _words(unit)
+            if room >= 0:
+                run.append(first.name)
+        elif run:
+            yield k.Loaded(tuple(run))
+            run = []
+        yield from unit
+
+
+def _units(body: Sequence[k.Stmt]) -> Iterator[_Unit]:
+    at = 0
+    while at < len(body):
+        stmt, following = body[at], body[at + 1] if at + 1 < len(body) else None
+        pair = isinstance(stmt, k.Array) and isinstance(following, k.LoadVector) and following.array == stmt.name
+        yield tuple(body[at:at + 1 + pair])
+        at += 1 + pair
+
+
+def _load(unit: _Unit) -> tuple[str, Index, int] | None:
+    """The buffer, the first element and how many of a unit that is a load and nothing else."""
+    stmt = unit[-1]
+    if isinstance(stmt, k.LoadVector) and len(unit) == 2:
+        return stmt.buffer, stmt.index, stmt.width
+    if isinstance(stmt, k.Let) and isinstance(stmt.value, k.Load):
+        return stmt.value.buffer, stmt.value.index, 1
+    return None
+
+
+def _needed(unit: _Unit) -> set[str]:
+    """Variables that a load or an index is made of."""
+    load = _load(unit)
+    index = load[1] if load is not None else getattr(unit[-1], "source", None)
+    return {v.name for v in index.variables()} if isinstance(index, Index) else set()
+
+
+def _words(unit: _Unit) -> int:
+    """Registers that a load holds."""
+    stmt = unit[0]
+    if isinstance(stmt, k.Array):
+        return stmt.nbytes // 4
+    return max(stmt.value.dtype.compute.size // 4, 1) if isinstance(stmt, k.Let) else 0
+
+
+def _waits(stmt: k.Stmt) -> bool:
+    """Whether what is loaded before a statement and used behind it has to be kept meanwhile."""
+    if isinstance(stmt, k.For):
+        return stmt.loop is not k.Loop.UNROLL
+    return isinstance(stmt, k.If | k.AllReduce | k.ArgAllReduce) or is_barrier(stmt)

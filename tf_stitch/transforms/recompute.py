@@ -1,0 +1,102 @@
+"""Values that a later level needs are computed there anew where that moves fewer bytes: not written, and read again,
+but computed from what lies in memory anyway.
+
+The gradient of a GELU needs the erf of its argument, that of a layer normalization x - mean(x). TensorFlow keeps them
+from the forward pass on; here the argument alone is kept, which a product or the next layer wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.levels import Levels, find_levels
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.sizes import Size
+from tf_stitch.pass_manager import PassResult
+
+LARGE = 1 << 20
+"""Bytes from which a value's way through memory is what its kernels take time for."""
+CYCLES_PER_BYTE = 12
+"""Operations of the op table's costs that are worth a byte not moved twice. By its data sheet an H200 does 13 in the
+time in which it writes and reads one."""
+SMALL = 8
+"""What has to be kept besides, for all that is computed from it, is this much smaller than the value."""
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """Gives the users of a value on later levels a copy of what computes it.
+
+    Attributes:
+        separates: whether a node is a product that no kernel computes.
+    """
+
+    separates: Callable[[Node], bool]
+    name: str = "recompute"
+
+    def run(self, graph: TensorGraph) -> PassResult:
+        nodes = graph.nodes()
+        if not any(map(self.separates, nodes)):
+            return PassResult(graph, modified=False)
+        wanted = {n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs}
+        copies = _Copies(nodes, find_levels(nodes, self.separates, wanted))
+        if not copies.made:
+            return PassResult(graph, modified=False)
+        outputs = [(key, copies.own[node]) for key, node in graph.outputs]
+        return PassResult(TensorGraph(graph.name, outputs, graph.unread), modified=True)
+
+
+class _Copies:
+    """The graph's nodes anew, and copies of some for each later level that uses them.
+
+    Attributes:
+        own: what stands for each node on its own level.
+        made: how many copies there are.
+    """
+
+    def __init__(self, nodes: list[Node], levels: Levels) -> None:
+        self._levels = levels
+        self._cost = _costs(nodes, levels)
+        self.own: dict[Node, Node] = {}
+        self._later: dict[tuple[Node, int], Node] = {}
+        self.made = 0
+        for node in nodes:
+            self.own[node] = self._with(node, levels.of[node])
+
+    def _with(self, node: Node, level: int) -> Node:
+        """`node` with operands as `level` has them."""
+        operands = tuple(self._at(o, level) for o in node.operands)
+        if all(a is b for a, b in zip(operands, node.operands, strict=True)):
+            return node
+        return make_node(node.kind, operands, node.attrs, node.loc)
+
+    def _at(self, node: Node, level: int) -> Node:
+        if level <= self._levels.of[node] or not self._pays(node):
+            return self.own[node]
+        if (node, level) not in self._later:
+            operands = tuple(self._at(o, level) for o in node.operands)
+            self._later[node, level] = make_node(node.kind, operands, node.attrs, node.loc)
+            self.made += 1
+        return self._later[node, level]
+
+    def _pays(self, node: Node) -> bool:
+        sources = self._levels.sources[node]
+        if node in sources or not node.operands:
+            return False
+        own = node.type.typical_bytes
+        large = any(isinstance(d, Size) for d in node.type.dims) or own >= LARGE
+        read = sum(n.type.typical_bytes for n in sources)
+        kept = self._levels.to_keep(sources)
+        return (large and SMALL * (read - own) <= own and SMALL * kept <= own
+                and self._cost[node] <= CYCLES_PER_BYTE * node.type.dtype.size)
+
+
+def _costs(nodes: list[Node], levels: Levels) -> dict[Node, int]:
+    """Cycles per element to compute a value from its sources; of those it is none."""
+    cost: dict[Node, int] = {}
+    for node in nodes:
+        before = sum(cost[o] for o in dict.fromkeys(node.operands))
+        cost[node] = 0 if node in levels.sources[node] else node.info.cost + before
+    return cost
