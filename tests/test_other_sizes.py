@@ -12,9 +12,10 @@ from tf_stitch.ir.changing_sizes import atom_values, bind_changing
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, key_of
 from tf_stitch.ir.types import Symbol, static_shape, substitute
-from tf_stitch.other_sizes import Decisions, OtherSizes
+from tf_stitch.other_sizes import OtherSizes
 from tf_stitch.pipeline import CompileOptions, compile_region, plan_and_place
 from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.sized_plans import Decisions
 
 B = p.B
 NAMES = ("b", "n")

@@ -84,6 +84,7 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
+    shared: dict[tuple[int, ...], int] = {}
     names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
@@ -94,25 +95,30 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         if members not in launches:
             bound = launch_bound([programs[number][1] for number in members], device)
             launches[members] = Packed(f"launch_{len(launches)}", members, bound)
+            shared[members] = max(shared_bytes(programs[number][1]) for number in members)
         launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        steps.append(_device_launch(launch.name, [programs[number][1] for number in members], args, steps))
+        run = [programs[number][1] for number in members]
+        steps.append(_device_launch(launch.name, run, shared[members], args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     source = emit_cuda(programs, list(launches.values())) if programs else ""
     return Assembly(steps, source, runs, tuple(names.values()))
 
 
-def _device_launch(symbol: str, programs: Sequence[Program], args: tuple[BufferRef, ...], before: Sequence[Step],
-                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
-    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
+def _device_launch(symbol: str, programs: Sequence[Program], shared: int, args: tuple[BufferRef, ...],
+                   before: Sequence[Step], sizes: tuple[int, ...] = ()) -> DeviceLaunch:
+    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has.
+
+    Args:
+        shared: bytes of a block.
+    """
     grid = int(sum(program.grid for program in programs))
     cooperative = programs[0].cooperative
     if cooperative:
         used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
         args = (*args, BufferRef(Space.BARRIER, used))
-    return DeviceLaunch(symbol, grid, programs[0].threads, max(map(shared_bytes, programs)), args, sizes,
-                        cooperative)
+    return DeviceLaunch(symbol, grid, programs[0].threads, shared, args, sizes, cooperative)
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
@@ -132,6 +138,7 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     steps: list[Step] = []
     runs: dict[str, tuple[Program, ...]] = {}
     rendered: dict[str, Rendered] = {}
+    made: dict[tuple[Program, ...], tuple[Rendered, int]] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
     is_gpu = groups is not None
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
@@ -143,12 +150,14 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
         if not all(program.grid for program in programs):  # no elements: no work
             continue
-        kernel = rendered_launch(programs, device)
+        if programs not in made:
+            made[programs] = rendered_launch(programs, device), max(map(shared_bytes, programs))
+        kernel, shared = made[programs]
         rendered[kernel.symbol] = kernel
         runs[kernel.symbol] = programs
         names |= dict.fromkeys(group, kernel.symbol)
         if is_gpu:
-            steps.append(_device_launch(kernel.symbol, programs, args, steps, kernel.sizes))
+            steps.append(_device_launch(kernel.symbol, programs, shared, args, steps, kernel.sizes))
         else:
             steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}

@@ -1,8 +1,8 @@
 """Kernels that a region needs for other sizes than those it was compiled for, without compiling it anew.
 
-Where sizes change, passes, plan and buffers are the same for many of them (`Decisions`); schedules are not. So each
-pattern, one of those of equal structure, gets the other sizes and is scheduled, lowered and rendered again, once for
-all sizes that do not occur in it."""
+Where sizes change, passes, plan and buffers are the same for many of them (`sized_plans.Decisions`); schedules are not.
+So each pattern, one of those of equal structure, gets the other sizes and is scheduled, lowered and rendered again,
+once for all sizes that do not occur in it."""
 
 from __future__ import annotations
 
@@ -15,44 +15,21 @@ from tf_stitch.assembly import pack, rendered_launch
 from tf_stitch.emit.cuda import needs_wide_indices
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import Attrs, ConstantAttrs, InputAttrs, ReduceAttrs
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import InputAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size, atoms, dimensions_of, in_terms_of, size
-from tf_stitch.ir.types import TensorType
+from tf_stitch.ir.renumbering import Renumbering
+from tf_stitch.ir.sizes import Size, dimensions_of
 from tf_stitch.lowering.compile_pattern import first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.retarget import nodes_of, structure
 from tf_stitch.pattern_compiler import PatternCompiler
-from tf_stitch.pipeline import CompileOptions, split_reductions
+from tf_stitch.pipeline import CompileOptions
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 Values: TypeAlias = tuple[tuple[str, int], ...]
-
-
-class Decisions:
-    """What is decided by numbers before patterns are scheduled, where sizes change.
-
-    Args:
-        graph: bound to sizes none of which is known to be a multiple.
-        multiple: what the sizes of other graphs are then known to be multiples of, if they are.
-    """
-
-    def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
-        self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
-        self._reductions = dict.fromkeys(
-            (node.operands[0].type, node.attrs.axes) for node in graph.nodes()
-            if isinstance(node.attrs, ReduceAttrs) and any(isinstance(d, Size) for d in node.operands[0].type.dims))
-
-    def at(self, sizes: Mapping[str, int]) -> Hashable:
-        """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""
-        known = {n: size(n, v, 1 if v % self._multiple else self._multiple) for n, v in sizes.items()}
-        parts = (self._split.parts(TensorType(t.dtype, tuple(in_terms_of(d, known) for d in t.dims)), axes)
-                 for t, axes in self._reductions)
-        multiples = frozenset(atom.name for value in known.values() for atom in atoms(value))
-        return multiples, frozenset(n for n, v in sizes.items() if v == 1), tuple(max(1, p) for p in parts)
 
 
 class OtherSizes:
@@ -102,7 +79,7 @@ class OtherSizes:
         kind, values = key
         before = self._works[kind]
         assert isinstance(before, LoweredKernel)
-        pattern = _Resized(dict(values)).pattern(before.schedule.pattern)
+        pattern = _resized(before.schedule.pattern, dict(values))
         try:
             schedule = first_schedule(pattern, self._options.device, self._options.aligned)
             decided = kind, None if schedule is None else _decided(schedule)
@@ -130,38 +107,19 @@ def _with_memory_of(before: LoweredKernel, kernel: LoweredKernel) -> LoweredKern
     return replace(kernel, program=replace(kernel.program, buffers=buffers))
 
 
-class _Resized:
-    """Patterns with other numbers behind their sizes."""
-
-    def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._sizes = {name: size(name, number) for name, number in numbers.items()}
-
-    def pattern(self, pattern: Pattern) -> Pattern:
-        inside, outside = nodes_of(pattern)
-        new: dict[Node, Node] = {}
-        for i, node in enumerate(outside):
-            type_ = self._type(node.type)
-            new[node] = Node(OpKind.INPUT, (), InputAttrs(str(i), type_), type_, node.loc)
-        for node in inside:
-            operands = tuple(new[o] for o in node.operands)
-            new[node] = Node(node.kind, operands, self._attrs(node.attrs), self._type(node.type), node.loc)
-        free = frozenset(new[n] for n in inside if n in pattern.free)
-        return Pattern(tuple(new[n] for n in pattern.nodes), tuple(new[n] for n in pattern.outputs), free)
-
-    def _type(self, before: TensorType) -> TensorType:
-        return TensorType(before.dtype, tuple(self._number(d) if isinstance(d, int) else d for d in before.shape))
-
-    def _number(self, value: int) -> int:
-        return in_terms_of(value, self._sizes) if isinstance(value, Size) else value
-
-    def _attrs(self, attrs: Attrs) -> Attrs:
-        if isinstance(attrs, InputAttrs):
-            return replace(attrs, type=self._type(attrs.type))
-        if isinstance(attrs, ConstantAttrs):
-            return attrs
-        changed = {f.name: tuple(map(self._number, value)) for f in fields(attrs)
-                   if isinstance(value := getattr(attrs, f.name), tuple) and any(isinstance(v, Size) for v in value)}
-        return replace(attrs, **changed) if changed else attrs
+def _resized(pattern: Pattern, numbers: Mapping[str, int]) -> Pattern:
+    """The pattern with other numbers behind its sizes."""
+    inside, outside = nodes_of(pattern)
+    by = Renumbering(numbers)
+    new: dict[Node, Node] = {}
+    for i, node in enumerate(outside):
+        type_ = by.type(node.type)
+        new[node] = Node(OpKind.INPUT, (), InputAttrs(str(i), type_), type_, node.loc)
+    for node in inside:
+        operands = tuple(new[o] for o in node.operands)
+        new[node] = Node(node.kind, operands, by.attrs(node.attrs), by.type(node.type), node.loc)
+    free = frozenset(new[n] for n in inside if n in pattern.free)
+    return Pattern(tuple(new[n] for n in pattern.nodes), tuple(new[n] for n in pattern.outputs), free)
 
 
 def _kind(kernel: LoweredKernel) -> object:

@@ -158,6 +158,23 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     """
     start = time.perf_counter()
     plan, buffers = plan_and_place(graph, inputs, variables, options, instrument)
+    return _assembled(plan, buffers, inputs, variables, options, start)
+
+
+def compile_plan(plan: StitchPlan, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions
+                 ) -> CompiledRegion:
+    """As compile_region, for a graph with sizes that change whose plan is known."""
+    start = time.perf_counter()
+    compiler = PatternCompiler(options.device, options.aligned, reuse=options.reuse, templates=options.templates)
+    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
+    return _assembled(plan, buffers, inputs, variables, options, start)
+
+
+def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], variables: tuple[str, ...],
+               options: CompileOptions, start: float) -> CompiledRegion:
+    """Args:
+        start: when compiling began, in seconds.
+    """
     planned = time.perf_counter()
     outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in plan.graph.outputs
                     if n.kind is not OpKind.ASSIGN)

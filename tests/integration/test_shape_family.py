@@ -9,13 +9,13 @@ from tf_stitch.ir.sizes import size
 def test_what_differed_changes() -> None:
     family: ShapeFamily[int] = ShapeFamily()
     family.meet({"b": 4, "n": 17})
-    assert not family.changing
+    assert not family.change.symbols
     family.meet({"b": 4, "n": 17})
-    assert not family.changing
+    assert not family.change.symbols
     family.meet({"b": 4, "n": 1})
-    assert family.changing == {"n"}
+    assert family.change.symbols == {"n"}
     family.meet({"b": 8, "n": 17})
-    assert family.changing == {"b", "n"}, "for good"
+    assert family.change.symbols == {"b", "n"}, "for good"
 
 
 def test_the_executable_not_used_for_longest_is_dropped() -> None:

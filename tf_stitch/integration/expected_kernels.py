@@ -10,9 +10,9 @@ from tf_stitch.errors import StitchError
 from tf_stitch.integration.collector import collector_paused
 from tf_stitch.integration.kernel_library import Rendering
 from tf_stitch.integration.placed_region import PlacedRegion, multiple
-from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, Shapes, expected_sizes, with_parts
-from tf_stitch.ir.changing_sizes import Relations, atom_values, bind_changing, related_symbols
-from tf_stitch.other_sizes import Decisions, OtherSizes
+from tf_stitch.integration.shape_family import CPU_LENGTHS, GPU_LENGTHS, Change, Shapes, expected_sizes, with_parts
+from tf_stitch.ir.changing_sizes import atom_values, related_symbols
+from tf_stitch.other_sizes import OtherSizes
 from tf_stitch.pipeline import CompileOptions
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
@@ -29,15 +29,14 @@ class Expecting:
         shapes: of that.
         wanted: the kernels for them.
         first: sizes of the first signature.
-        changing: symbols that changed between the two.
+        change: symbols that changed between the two.
     """
 
     place: PlacedRegion
     shapes: Shapes
     wanted: BufferPlan
     first: Mapping[str, int]
-    changing: frozenset[str]
-    relations: Relations
+    change: Change
     options: CompileOptions
 
 
@@ -55,8 +54,7 @@ def expected_kernels(known: Expecting, left_out: Callable[[int], None]) -> Itera
         if time.thread_time() - start > MOST_SECONDS:
             return left_out(left)
         try:
-            buffers = known.wanted if i == 0 else place.placed_for_sizes(place.shapes(alike[0]), known.changing,
-                                                                         known.relations, options)
+            buffers = known.wanted if i == 0 else place.placed_for_sizes(place.shapes(alike[0]), known.change, options)
         except StitchError:
             left -= len(alike)
             continue  # sizes that no program can have, or that are compiled for themselves
@@ -73,14 +71,12 @@ def expected_kernels(known: Expecting, left_out: Callable[[int], None]) -> Itera
 @collector_paused()
 def _alike(known: Expecting) -> list[list[dict[str, int]]]:
     """Sizes to expect; those that are alike are together, the nearest to those at hand first."""
-    place, device = known.place, known.options.device
-    named = place.by_name(known.shapes)
-    bound = bind_changing(place.region.graph, named, known.changing, 1, known.relations)
-    decisions = Decisions(bound, known.options, multiple(device))
-    related = related_symbols(place.region.graph, named, known.changing, known.relations)
+    place, options, change = known.place, known.options, known.change
+    decisions = place.decisions(known.shapes, change, options)
+    related = related_symbols(place.region.graph, place.by_name(known.shapes), change.symbols, change.relations)
     at_hand = with_parts(place.sizes(known.shapes), related)
-    lengths = GPU_LENGTHS if device.is_gpu else CPU_LENGTHS
+    lengths = GPU_LENGTHS if options.device.is_gpu else CPU_LENGTHS
     found: dict[Hashable, list[dict[str, int]]] = {decisions.at(at_hand): [at_hand]}
-    for sizes in expected_sizes(at_hand, known.changing, related, lengths, known.first):
+    for sizes in expected_sizes(at_hand, change.symbols, related, lengths, known.first):
         found.setdefault(decisions.at(sizes), []).append(sizes)
     return list(found.values())

@@ -63,7 +63,7 @@ class Built:
     aligned: bool
     times: MeasuredTimes
     tuned: TunedTemplates
-    names: tuple[str, ...]  # of the nodes it was compiled for, operands first
+    names: tuple[str, ...]  # of the nodes it was compiled for, operands first, if it was
     stem: str  # of its dumps, "" if nothing was built
     seconds: dict[str, float]
 
@@ -113,6 +113,19 @@ class RegionBuilder:
                 self._built[identity] = self._compile(place, graph)
             return self._built[identity], known
 
+    def as_before(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> Built | None:
+        """An executable for sizes that are like others before, of kernels that are built; None where there is none."""
+        options = replace(self._options(place), plans=family.plans)
+        try:
+            compiled = place.compiled_as_before(shapes, family.change, options)
+        except StitchError:  # for_sizes tells
+            return None
+        if compiled is not None and self._library.missing(compiled.rendered, options.device):
+            family.finish_preparation()
+        if compiled is None or self._library.missing(compiled.rendered, options.device):
+            return None
+        return self._shared(place, compiled, options)
+
     def for_sizes(self, place: PlacedRegion, graph: TensorGraph, shapes: Shapes,
                   family: ShapeFamily[Built]) -> Built | None:
         """An executable of kernels that serve other sizes too. Where one is not built, all that other sizes may need
@@ -124,35 +137,33 @@ class RegionBuilder:
         """
         if any(node.kind is OpKind.LOOP for node in place.region.graph.nodes()):
             return None  # each length is another graph
-        if family.preparation is not None:
-            family.preparation.finish()
-            family.preparation = None
+        family.finish_preparation()
         options = replace(self._options(place), plans=family.plans)
         try:
-            wanted = place.compiled_for_sizes(shapes, family.changing, family.relations, options)
+            wanted = place.compiled_for_sizes(shapes, family.change, options)
         except StitchError as error:
             try:  # a size that has not changed so far may be a product of some that have
-                family.changing = frozenset(place.sizes(shapes))
-                wanted = place.compiled_for_sizes(shapes, family.changing, family.relations, options)
+                family.changes(place.sizes(shapes))
+                wanted = place.compiled_for_sizes(shapes, family.change, options)
             except StitchError:
                 self._report.remark("sizes", f"region {place.number}", f"compiled for each of its sizes: {error}")
                 return None
         kernels = self._library.missing(wanted.rendered, options.device)
         if not kernels:
-            return self._shared(place, graph, wanted, options)
+            return self._shared(place, wanted, options)
         stem = self._new_stem(place.number)
         RegionDump(self._dump, stem).compiled(wanted, options.device)
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
-        if family.prepared != family.changing:
-            family.prepared = family.changing
-            work = partial(self._prepare, Expecting(place, shapes, wanted.buffers, family.first, family.changing,
-                                                    family.relations, options))
+        if family.prepared != family.change.symbols:
+            family.prepared = family.change.symbols
+            work = partial(self._prepare,
+                           Expecting(place, shapes, wanted.buffers, family.first, family.change, options))
             future = self._behind.submit(work)
             family.preparation = None if future is None else Preparation(work, future)
-        return replace(self._shared(place, graph, wanted, options), stem=stem, compiled=wanted)
+        return replace(self._shared(place, wanted, options), stem=stem, compiled=wanted, names=names_of(graph))
 
     def _prepare(self, known: Expecting) -> None:
         """Builds kernels for sizes that a region may meet later."""
@@ -178,8 +189,8 @@ class RegionBuilder:
             except StitchError as error:
                 self._report.remark("sizes", f"region {number}", f"kernels for other sizes: {error}")
 
-    def _shared(self, place: PlacedRegion, graph: TensorGraph, compiled: CompiledRegion,
-                options: CompileOptions) -> Built:
+    def _shared(self, place: PlacedRegion, compiled: CompiledRegion, options: CompileOptions) -> Built:
+        """An executable of kernels that are built."""
         executable, device, host = compiled.executable, options.device, None
         if device.is_gpu:
             words = self._library.device_words(executable, device)
@@ -187,7 +198,7 @@ class RegionBuilder:
             host = self._library.host(executable, device)
             words = encode(executable, host.addresses())
         return Built(None, executable, words, host, device, place.aligned, self._times(place.device),
-                     self._templates(place.device), names_of(graph), "", compiled.seconds)
+                     self._templates(place.device), (), "", compiled.seconds)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)

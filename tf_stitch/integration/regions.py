@@ -20,7 +20,7 @@ from tf_stitch.integration.region_builder import CPU_ORDINAL, Built, RegionBuild
 from tf_stitch.integration.region_graph import RegionGraph
 from tf_stitch.integration.report import Report
 from tf_stitch.integration.report_entries import BuildEntry, KernelEntry
-from tf_stitch.integration.shape_family import ShapeFamily
+from tf_stitch.integration.shape_family import ShapeFamily, Shapes
 from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
@@ -183,18 +183,23 @@ class RegionRegistry:
             built = family.find(key.shapes)
             if built is not None:
                 return built, True
-            graph = place.bound(key.shapes)
-            for node in graph.nodes():
-                if node.type.numel == 0:
-                    raise BindError("a tensor has no elements", node.loc)
-            family.meet(place.sizes(key.shapes))
             known = False
-            if family.changing:
-                built = self._builder.for_sizes(place, graph, key.shapes, family)
+            if family.covers(place.sizes(key.shapes)):
+                built = self._builder.as_before(place, key.shapes, family)
             if built is None:
-                built, known = self._builder.for_numbers(place, graph)
+                built, known = self._built(place, key.shapes, family)
             family.keep(key.shapes, built)
             return built, known
+
+    def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
+        """An executable that is compiled now, and whether an equal region has it already."""
+        graph = place.bound(shapes)
+        for node in graph.nodes():
+            if node.type.numel == 0:
+                raise BindError("a tensor has no elements", node.loc)
+        family.meet(place.sizes(shapes))
+        built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
+        return self._builder.for_numbers(place, graph) if built is None else (built, False)
 
     @collector_paused()
     def _form(self, number: int) -> tuple[RegionGraph, str]:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from tf_stitch.ir.changing_sizes import Relations
 from tf_stitch.ir.sizes import atoms, in_terms_of
 from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.sized_plans import Decisions, SizedPlans
 
 Shapes = tuple[tuple[int, ...], ...]
 T = TypeVar("T")
@@ -41,6 +42,16 @@ class Preparation:
             self.future.result()
 
 
+class Change:
+    """Which symbols change, and what is known of them."""
+
+    def __init__(self, symbols: frozenset[str] = frozenset()) -> None:
+        self.symbols = symbols
+        self.relations = Relations()
+        self.plans = SizedPlans()
+        self.decisions: Decisions | None = None
+
+
 class ShapeFamily(Generic[T]):
     """Of regions of equal structure on one device. `lock` guards everything.
 
@@ -49,7 +60,7 @@ class ShapeFamily(Generic[T]):
 
     Attributes:
         first: sizes of the first signature.
-        changing: symbols that have had more than one size.
+        change: symbols that have had more than one size.
         prepared: those that kernels for other sizes have been built for, or are by `preparation`.
         built: executables by shapes, the latest used last.
     """
@@ -57,9 +68,8 @@ class ShapeFamily(Generic[T]):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.plans = PlanMemory()
-        self.relations = Relations()
+        self.change = Change()
         self.first: dict[str, int] = {}
-        self.changing: frozenset[str] = frozenset()
         self.prepared: frozenset[str] = frozenset()
         self.preparation: Preparation | None = None
         self.built: OrderedDict[Shapes, T] = OrderedDict()
@@ -67,7 +77,22 @@ class ShapeFamily(Generic[T]):
     def meet(self, sizes: Mapping[str, int]) -> None:
         """A signature is about to be built."""
         self.first = self.first or dict(sizes)
-        self.changing |= {name for name, size in sizes.items() if self.first[name] != size}
+        self.changes(self._different(sizes))
+
+    def covers(self, sizes: Mapping[str, int]) -> bool:
+        """Whether some sizes are known to change, and others are as ever."""
+        return bool(self.change.symbols) and self.change.symbols.issuperset(self._different(sizes))
+
+    def changes(self, symbols: Collection[str]) -> None:
+        """These symbols change, too."""
+        if not self.change.symbols.issuperset(symbols):
+            self.change = Change(self.change.symbols.union(symbols))
+
+    def finish_preparation(self) -> None:
+        """Waits for kernels in the making."""
+        if self.preparation is not None:
+            self.preparation.finish()
+            self.preparation = None
 
     def find(self, shapes: Shapes) -> T | None:
         """The executable for `shapes`."""
@@ -81,6 +106,9 @@ class ShapeFamily(Generic[T]):
         self.built[shapes] = built
         while len(self.built) > MOST_SIGNATURES:
             self.built.popitem(last=False)
+
+    def _different(self, sizes: Mapping[str, int]) -> set[str]:
+        return {name for name, size in sizes.items() if self.first[name] != size}
 
 
 def with_parts(sizes: Mapping[str, int], related: Mapping[str, int]) -> dict[str, int]:

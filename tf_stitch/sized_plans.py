@@ -1,0 +1,91 @@
+"""Plans for other sizes without passes and planner: where sizes change, both give the same for many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from tf_stitch.errors import StitchError
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_attrs import ReduceAttrs
+from tf_stitch.ir.renumbering import Renumbering
+from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size
+from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.ir.types import TensorType
+from tf_stitch.pipeline import CompileOptions, split_reductions
+from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
+from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
+
+
+class Decisions:
+    """What is decided by numbers before patterns are scheduled, where sizes change.
+
+    Args:
+        graph: bound to sizes none of which is known to be a multiple.
+        multiple: what the sizes of other graphs are then known to be multiples of, if they are.
+    """
+
+    def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
+        self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
+        self._reductions = dict.fromkeys(
+            (node.operands[0].type, node.attrs.axes) for node in graph.nodes()
+            if isinstance(node.attrs, ReduceAttrs) and any(isinstance(d, Size) for d in node.operands[0].type.dims))
+
+    def at(self, sizes: Mapping[str, int]) -> Hashable:
+        """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""
+        known = {n: size(n, v, 1 if v % self._multiple else self._multiple) for n, v in sizes.items()}
+        parts = (self._split.parts(TensorType(t.dtype, tuple(in_terms_of(d, known) for d in t.dims)), axes)
+                 for t, axes in self._reductions)
+        multiples = frozenset(atom.name for value in known.values() for atom in atoms(value))
+        return multiples, frozenset(n for n, v in sizes.items() if v == 1), tuple(max(1, p) for p in parts)
+
+
+@dataclass
+class _Known:
+    """Attributes:
+        text: of the planned graph, in terms of sizes; None if sizes that are alike gave two.
+        sure: two sizes gave it.
+    """
+
+    sizes: Mapping[str, int]
+    text: str | None
+    graph: TensorGraph
+    groups: Groups
+    solver: SolverReport | None
+    sure: bool = False
+
+
+class SizedPlans:
+    """Of a region. Sizes that are alike give the same graph and plan, in terms of sizes: where two have, it is taken
+    for a third, whose types are checked."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Known] = {}
+
+    def plan(self, alike: Hashable, numbers: Mapping[str, int]) -> StitchPlan | None:
+        """The plan for sizes like those of earlier plans, if it is known.
+
+        Args:
+            alike: equal for sizes that are alike (see Decisions).
+            numbers: of the sizes' atoms.
+        """
+        known = self._known.get(alike)
+        if known is None or not known.sure:
+            return None
+        try:
+            graph = Renumbering(numbers).graph(known.graph)
+        except StitchError:  # it is not for these numbers: passes and planner say why
+            return None
+        if any(int(node.type.numel) == 0 for node in graph.nodes()):
+            return None  # it is folded
+        return plan_of(graph, known.groups, known.solver)
+
+    def keep(self, alike: Hashable, sizes: Mapping[str, int], plan: StitchPlan) -> None:
+        """Remembers what passes and planner made for some sizes."""
+        text, known = anonymous_text(plan.graph), self._known.get(alike)
+        if known is None:
+            self._known[alike] = _Known(dict(sizes), text, plan.graph, groups_of(plan), plan.solver)
+        elif known.text != text:
+            known.text, known.sure = None, False
+        else:
+            known.sure = known.sure or known.sizes != sizes
