@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import tensorflow as tf
 
@@ -12,6 +13,7 @@ def step(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.softmax(tf.tanh(x) * 2.0 + 1.0)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it without one
 interrupted = False
 try:
     step(tf.ones([8, 100]))
