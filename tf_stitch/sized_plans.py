@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tf_stitch.errors import StitchError
@@ -15,6 +15,7 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.pipeline import CompileOptions, split_reductions
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
+from tf_stitch.transforms.split_reductions import separate
 
 
 class Decisions:
@@ -28,8 +29,7 @@ class Decisions:
     def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
         self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
         self._reductions = dict.fromkeys(
-            (node.operands[0].type, node.attrs.axes) for node in graph.nodes()
-            if isinstance(node.attrs, ReduceAttrs) and any(isinstance(d, Size) for d in node.operands[0].type.dims))
+            (type_, axes) for type_, axes in _reductions(graph) if any(isinstance(d, Size) for d in type_.dims))
 
     def at(self, sizes: Mapping[str, int]) -> Hashable:
         """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""
@@ -38,6 +38,15 @@ class Decisions:
                  for t, axes in self._reductions)
         multiples = frozenset(atom.name for value in known.values() for atom in atoms(value))
         return multiples, frozenset(n for n, v in sizes.items() if v == 1), tuple(max(1, p) for p in parts)
+
+
+def _reductions(graph: TensorGraph) -> Iterator[tuple[TensorType, tuple[int, ...]]]:
+    """What is reduced, and its axes, which adjoin."""
+    for node in graph.nodes():
+        apart = separate(node)
+        for one in (node,) if apart is None else (apart, apart.operands[0]):
+            if isinstance(one.attrs, ReduceAttrs):
+                yield one.operands[0].type, one.attrs.axes
 
 
 @dataclass

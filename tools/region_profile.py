@@ -41,9 +41,13 @@ def measure(workload: str, mode: str) -> Result:
     """Form -> what its process answered; the others wait meanwhile."""
     created = {form: workers.Worker("profile_worker.py", workload, mode, backend, backend=backend, variables=variables)
                for form, (backend, variables) in FORMS.items()}  # fmt: skip
-    for worker in created.values():
-        worker.wait()
-    return {form: worker.ask(_WARM_UP.value, _CALLS.value) for form, worker in created.items()}
+    try:
+        for worker in created.values():
+            worker.wait()
+        return {form: worker.ask(_WARM_UP.value, _CALLS.value) for form, worker in created.items()}
+    finally:
+        for worker in created.values():
+            worker.close()
 
 
 def main(_: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": {"ir", "transforms", "device", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime",
                  "pass_manager", "pattern_compiler", "joining", "sweep_order", "template_choice", "thin_products",
                  "assembly"},
-    "sized_plans": {"ir", "planning", "pipeline"},
+    "sized_plans": {"ir", "transforms", "planning", "pipeline"},
     "other_sizes": {"ir", "planning", "schedule", "lowering", "emit", "runtime", "pattern_compiler", "assembly",
                     "pipeline"},
     "sweep_order": {"ir", "device", "kernel_ir", "lowering", "runtime"},

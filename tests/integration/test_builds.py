@@ -144,6 +144,23 @@ def test_sizes_that_are_alike_are_compiled_once(registry: RegionRegistry, monkey
 
 
 @DEVICES
+@pytest.mark.parametrize("error", [ScheduleError("no kernel"), KeyError("a defect")], ids=lambda e: type(e).__name__)
+def test_other_sizes_that_fail_are_built_when_they_come(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch,
+                                                        device: int, error: Exception) -> None:
+    def fail(*_: object) -> Rendering:
+        raise error
+
+    monkeypatch.setattr(OtherSizes, "rendered", fail)
+    number = register(registry, columns)
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    assert registry.executables(number) == len(LENGTHS)
+    said = [entry["reason"] for entry in registry._report.document(None)["fallbacks"]]
+    assert said == (["KeyError: 'a defect'"] if isinstance(error, KeyError) else [])
+
+
+@DEVICES
 def test_other_sizes_take_some_time_at_most(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
                                             ) -> None:
     monkeypatch.setattr(expected_kernels, "MOST_SECONDS", -1.0)

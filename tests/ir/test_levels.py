@@ -60,7 +60,7 @@ def test_random_numbers_are_drawn_where_they_are_wanted() -> None:
     assert not found.sources[mask]
 
 
-def test_a_variable_is_read_before_it_may_change() -> None:
+def test_what_is_as_large_as_a_variable_is_read_at_once() -> None:
     decayed = B.exp(B.variable("v", F32, (64, 64)))
     assert levels(B.add(dense(X, "w"), decayed)).of[decayed] == 0
 

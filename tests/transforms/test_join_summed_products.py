@@ -189,3 +189,59 @@ def test_weights_are_put_side_by_side_once() -> None:
     graph = JoinSummedProducts().run(before).graph
     graph = EliminateCommonSubexpressions().run(JoinProducts(processors=2, gbps=1e9).run(graph).graph).graph
     assert (count(graph, OpKind.DOT), count(graph, OpKind.CONCAT)) == (2, 2)
+
+
+def wide_other() -> Node:
+    first, second = (B.dot(a, w, transpose_b=True) for a, w in zip(left()[:2], weights()[:2], strict=True))
+    return B.add(B.add(first, second), B.exp(B.input("o:0", F32, (3, ROWS, WIDTH))))
+
+
+def one_row() -> Node:
+    a, b = B.exp(B.input("a0:0", F32, (1, 40))), left()[1]
+    return B.add(B.dot(a, B.input("w:0", F32, (40, WIDTH))), B.dot(b, weights()[1], transpose_b=True))
+
+
+def of_other_shapes() -> Node:
+    a = B.dot(B.exp(B.input("a0:0", F32, (6, 40))), B.input("v:0", F32, (40, 4)))
+    b = B.dot(B.exp(B.input("a1:0", F32, (4, 40))), B.input("w:0", F32, (40, 6)))
+    return B.add(B.reshape(a, (24,)), B.reshape(b, (24,)))
+
+
+def rows_and_columns() -> Node:
+    a = B.dot(B.exp(B.input("a0:0", F32, (8, 40))), B.input("v:0", F32, (40, 4)))
+    b = B.dot(B.exp(B.input("a1:0", F32, (8, 40))), B.input("w:0", F32, (40, 4)))
+    return B.add(B.reshape(a, (8, 1, 4)), B.reshape(b, (1, 8, 4)))
+
+
+@pytest.mark.parametrize(("total", "products"), [(wide_other, 1), (one_row, 2), (of_other_shapes, 2),
+                                                 (rows_and_columns, 2)])  # fmt: skip
+def test_sums_that_broadcast(total: Callable[[], Node], products: int) -> None:
+    assert count(joined(total()), OpKind.DOT) == products
+
+
+def test_a_matrix_that_is_delivered_in_another_shape_stays() -> None:
+    wide = B.exp(B.input("a:0", F32, (3, 4, COLUMNS[0])))
+    flat = B.reshape(wide, (ROWS, COLUMNS[0]))
+    total = summed([flat, left()[1]], weights()[:2])
+    for delivered in (wide, B.reshape(wide, (4, 3, COLUMNS[0]))):
+        assert not JoinSummedProducts().run(region("g", [total, delivered])).modified
+
+
+def test_the_most_products_of_one_form() -> None:
+    other = B.dot(B.exp(B.input("b:0", F32, (ROWS, 5))), B.input("v:0", F32, (5, WIDTH)))
+    first, *rest = (B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True))
+    graph = joined(B.add(B.add(B.add(other, first), rest[0]), rest[1]))
+    assert count(graph, OpKind.DOT) == 2
+
+
+def test_a_delivered_sum_is_a_group_of_its_own() -> None:
+    inner = summed(left()[:2], weights()[:2])
+    total = B.add(inner, B.dot(left()[2], weights()[2], transpose_b=True))
+    assert count(joined(total, inner), OpKind.DOT) == 2
+
+
+def test_long_sums() -> None:
+    total = summed(left(), weights())
+    for i in range(3000):
+        total = B.add(total, B.input(f"r{i}:0", F32, (ROWS, WIDTH)))
+    assert JoinSummedProducts().run(region("g", [total])).modified

@@ -122,8 +122,13 @@ def test_graphs_without_products_stay() -> None:
     assert Recompute(is_product).run(graph).graph is graph
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_values_are_kept_in_random_graphs(seed: int) -> None:
+def test_values_are_kept_in_random_graphs() -> None:
+    changed = [random_graph_is_changed(seed) for seed in range(24)]
+    assert 8 < sum(changed) < 24
+
+
+def random_graph_is_changed(seed: int) -> bool:
+    """Whether the pass changes one; its values it keeps."""
     chance = random.Random(seed)
     values = [x(), B.input("y:0", F32, (ROWS, COLS))]
     for step in range(40):
@@ -137,4 +142,19 @@ def test_values_are_kept_in_random_graphs(seed: int) -> None:
             values.append(B.op(OpKind.TANH, dense(b, f"w{step}")))
         else:
             values.append(B.broadcast(B.reduce(OpKind.MAX, a, [1], keepdims=True), (ROWS, COLS)))
-    recomputed(*chance.sample(values[-10:], 3))
+    return recomputed(*chance.sample(values[-10:], 3))[1]
+
+
+def test_what_a_value_takes_twice_costs_once() -> None:
+    argument = dense(x(), "a")
+    sigmoid = value = B.op(OpKind.SIGMOID, argument)
+    for _ in range(3):
+        value = B.mul(sigmoid, B.sub(argument, value))
+    assert recomputed(B.mul(dense(B.neg(value), "b"), value))[1]
+
+
+def test_long_chains() -> None:
+    value = dense(x(), "a")
+    for _ in range(3000):
+        value = B.neg(value)
+    assert not recomputed(B.mul(dense(B.exp(value), "b"), value))[1]

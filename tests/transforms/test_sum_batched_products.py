@@ -65,3 +65,17 @@ def test_a_matrix_that_all_of_the_batch_share() -> None:
     x = B.broadcast(B.input("x:0", F32, (ROWS, TERMS)), (6, ROWS, TERMS))
     shared = B.dot(x, B.input("y:0", F32, (6, ROWS, COLUMNS)), transpose_a=True)
     assert products(after(B.sum(shared, [0]))) == [2]
+
+
+def test_products_that_others_need_stay() -> None:
+    terms = product((6,))
+    assert not SumBatchedProducts().run(region("g", [B.sum(terms, [0]), B.exp(terms)])).modified
+    terms = product((6,))
+    assert not SumBatchedProducts().run(region("g", [B.sum(terms, [0]), terms])).modified
+
+
+def test_matrices_that_a_library_reads_in_another_order_stay() -> None:
+    """Rows of a batch that is the second axis in memory: one product would take a copy."""
+    x = B.transpose(B.exp(B.input("x:0", F32, (ROWS, 6, TERMS))), (1, 0, 2))
+    terms = B.dot(x, B.input("y:0", F32, (6, ROWS, COLUMNS)), transpose_a=True)
+    assert products(after(B.sum(terms, [0]))) == [3]

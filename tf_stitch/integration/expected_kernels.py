@@ -17,8 +17,8 @@ from tf_stitch.pipeline import CompileOptions
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
 MOST_SECONDS = 4.5
-"""Of processor time for a region. Python's lock is held most of it, for which the program waits; and a size that is not
-prepared costs a run of a compiler, a fraction of a second."""
+"""Of processor time for a region, after which nothing is begun. Python's lock is held most of it, for which the program
+waits; and a size that is not prepared costs a run of a compiler, a fraction of a second."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,11 @@ def expected_kernels(known: Expecting, left_out: Callable[[int], None]) -> Itera
             if time.thread_time() - start > MOST_SECONDS:
                 return left_out(left)
             left -= 1
-            with collector_paused():
-                rendering = others.rendered(atom_values(sizes, multiple(options.device)))
+            try:
+                with collector_paused():
+                    rendering = others.rendered(atom_values(sizes, multiple(options.device)))
+            except StitchError:
+                continue
             yield rendering
 
 

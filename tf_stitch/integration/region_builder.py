@@ -90,7 +90,7 @@ class RegionBuilder:
 
     def builds(self, number: int) -> int:
         """Times that a region has been built for sizes at hand so far; those for its equals are theirs. One is for its
-        first sizes, one for the second: all others' kernels are built behind that."""
+        first sizes, one for the second: others' kernels are built behind that, as far as they are expected."""
         return self._compiled[number]
 
     def builds_behind(self, number: int) -> int:
@@ -166,7 +166,13 @@ class RegionBuilder:
         return replace(self._shared(place, wanted, options), stem=stem, compiled=wanted, names=names_of(graph))
 
     def _prepare(self, known: Expecting) -> None:
-        """Builds kernels for sizes that a region may meet later."""
+        """Builds kernels for sizes that a region may meet later, as far as that can be done."""
+        try:
+            self._build_expected(known)
+        except Exception as error:  # the program does without: sizes wait for a compiler when they come
+            self._report.note("sizes", f"region {known.place.number}", f"{type(error).__name__}: {error}")
+
+    def _build_expected(self, known: Expecting) -> None:
         kernels: dict[str, Rendered] = {}
         number, device = known.place.number, known.options.device
 

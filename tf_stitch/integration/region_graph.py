@@ -11,7 +11,7 @@ from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.ir.bind import unbound_symbols
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node, with_operands
 from tf_stitch.ir.op_attrs import AssignAttrs, ConstantAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape
@@ -165,9 +165,7 @@ class _Cutter:
             if missing:
                 stack.extend(missing)
                 continue
-            operands = tuple(self._new[o] for o in node.operands)
-            same = all(a is b for a, b in zip(operands, node.operands, strict=True))
-            self._new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+            self._new[node] = with_operands(node, tuple(self._new[o] for o in node.operands))
         return self._new[root]
 
     def _leaf(self, node: Node) -> Node | None:

@@ -90,9 +90,9 @@ class ShapeFamily(Generic[T]):
 
     def finish_preparation(self) -> None:
         """Waits for kernels in the making."""
-        if self.preparation is not None:
-            self.preparation.finish()
-            self.preparation = None
+        preparation, self.preparation = self.preparation, None
+        if preparation is not None:
+            preparation.finish()
 
     def find(self, shapes: Shapes) -> T | None:
         """The executable for `shapes`."""

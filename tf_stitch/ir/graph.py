@@ -56,6 +56,13 @@ def make_node(kind: OpKind, operands: Iterable[Node] = (), attrs: Attrs | None =
     return Node(kind, operands, attrs, result, loc)
 
 
+def with_operands(node: Node, operands: tuple[Node, ...]) -> Node:
+    """A node like `node` with these operands; itself if it has them. Errors are those of make_node."""
+    if all(a is b for a, b in zip(operands, node.operands, strict=True)):
+        return node
+    return make_node(node.kind, operands, node.attrs, node.loc)
+
+
 @dataclass
 class TensorGraph:
     """A region: outputs (and the assigns among them) define what is computed.

@@ -98,7 +98,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    levels = find_levels(nodes, is_large_product)
+    levels = find_levels(nodes, is_large_product, wanted)
     parts = decompose(work, needs, facts.free, levels)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import PassResult
 
@@ -23,12 +23,11 @@ class EliminateCommonSubexpressions:
         modified = False
         for node in graph.nodes():
             operands = tuple(new[o] for o in node.operands)
-            same = all(a is b for a, b in zip(operands, node.operands, strict=True))
             key = (node.kind, operands, node.attrs)
             if node.kind in _KEEP:
-                new[node] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+                new[node] = with_operands(node, operands)
             elif key in seen:
                 new[node], modified = seen[key], True
             else:
-                new[node] = seen[key] = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+                new[node] = seen[key] = with_operands(node, operands)
         return PassResult(TensorGraph(graph.name, [(k, new[n]) for k, n in graph.outputs]), modified)

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from itertools import accumulate
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, make_node, users_of
+from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
 from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -123,11 +123,7 @@ def _joined(graph: TensorGraph, groups: Sequence[Products]) -> TensorGraph:
             if node not in new:
                 new |= _side_by_side(*group_of[node], new)
             continue
-        operands = tuple(new[o] for o in node.operands)
-        if operands != node.operands:
-            new[node] = make_node(node.kind, operands, node.attrs, node.loc)
-        else:
-            new[node] = node
+        new[node] = with_operands(node, tuple(new[o] for o in node.operands))
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
 
 

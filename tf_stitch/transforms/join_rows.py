@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -86,7 +86,7 @@ def _joined(graph: TensorGraph, parts: dict[Node, Rows]) -> TensorGraph:
     for node in graph.nodes():
         operands = tuple(new[o] for o in node.operands)
         if node not in parts:
-            new[node] = node if operands == node.operands else make_node(node.kind, operands, node.attrs, node.loc)
+            new[node] = with_operands(node, operands)
             continue
         assert isinstance(node.attrs, DotAttrs)
         (tensor, first, _), matrix, b = parts[node], operands[1], Builder(node.loc)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, make_node, with_operands
 from tf_stitch.ir.levels import Levels, find_levels
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size
@@ -58,7 +58,7 @@ class _Copies:
 
     def __init__(self, nodes: list[Node], levels: Levels) -> None:
         self._levels = levels
-        self._cost = _costs(nodes, levels)
+        self._cheap: dict[Node, bool] = {}
         self.own: dict[Node, Node] = {}
         self._later: dict[tuple[Node, int], Node] = {}
         self.made = 0
@@ -67,10 +67,7 @@ class _Copies:
 
     def _with(self, node: Node, level: int) -> Node:
         """`node` with operands as `level` has them."""
-        operands = tuple(self._at(o, level) for o in node.operands)
-        if all(a is b for a, b in zip(operands, node.operands, strict=True)):
-            return node
-        return make_node(node.kind, operands, node.attrs, node.loc)
+        return with_operands(node, tuple(self._at(o, level) for o in node.operands))
 
     def _at(self, node: Node, level: int) -> Node:
         if level <= self._levels.of[node] or not self._pays(node):
@@ -90,13 +87,24 @@ class _Copies:
         read = sum(n.type.typical_bytes for n in sources)
         kept = self._levels.to_keep(sources)
         return (large and SMALL * (read - own) <= own and SMALL * kept <= own
-                and self._cost[node] <= CYCLES_PER_BYTE * node.type.dtype.size)
+                and self._is_cheap(node))
+
+    def _is_cheap(self, node: Node) -> bool:
+        """Whether a value's way through memory takes longer than computing it from its sources."""
+        if node not in self._cheap:
+            self._cheap[node] = _costs_at_most(node, self._levels, CYCLES_PER_BYTE * node.type.dtype.size)
+        return self._cheap[node]
 
 
-def _costs(nodes: list[Node], levels: Levels) -> dict[Node, int]:
-    """Cycles per element to compute a value from its sources; of those it is none."""
-    cost: dict[Node, int] = {}
-    for node in nodes:
-        before = sum(cost[o] for o in dict.fromkeys(node.operands))
-        cost[node] = 0 if node in levels.sources[node] else node.info.cost + before
-    return cost
+def _costs_at_most(node: Node, levels: Levels, cycles: int) -> bool:
+    """Whether an element of a value is computed from its sources in so many cycles."""
+    seen: set[Node] = set()
+    pending = [node]
+    while pending and cycles >= 0:
+        one = pending.pop()
+        if one in seen or one in levels.sources[one]:
+            continue
+        seen.add(one)
+        cycles -= one.info.cost
+        pending += one.operands
+    return cycles >= 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tf_stitch.errors import VerifyError
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.pass_manager import PassResult
 
 NodeRule: TypeAlias = Callable[[Node], Node | None]
@@ -22,9 +22,7 @@ def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult:
     new: dict[Node, Node] = {}
     modified = False
     for node in graph.nodes():
-        operands = tuple(new[o] for o in node.operands)
-        same = all(a is b for a, b in zip(operands, node.operands, strict=True))
-        current = node if same else make_node(node.kind, operands, node.attrs, node.loc)
+        current = with_operands(node, tuple(new[o] for o in node.operands))
         for _ in range(LIMIT):
             result = next((r for rule in rules if (r := rule(current)) is not None), None)
             if result is None:

@@ -60,7 +60,7 @@ class SplitReductions:
         def split(node: Node) -> Node | None:
             return None if node in kept else self._split(node)
 
-        return rewrite(graph, (_separate, self._split_softmax, split))
+        return rewrite(graph, (separate, self._split_softmax, split))
 
     def _shared_rows(self, graph: TensorGraph) -> set[Node]:
         """Reductions of rows that stay whole."""
@@ -180,8 +180,8 @@ def _split_maximum(node: Node) -> tuple[Node, Node] | None:
     return (whole, parts) if math.prod(together) == math.prod(x.type.dims) // node.type.numel else None
 
 
-def _separate(node: Node) -> Node | None:
-    """Axes that do not adjoin: the trailing run first, the rest after it."""
+def separate(node: Node) -> Node | None:
+    """A reduction whose axes do not adjoin as two: the trailing run first, the rest after it. None for others."""
     if node.category is not Category.REDUCTION or node.kind not in _SPLITTABLE:
         return None
     axes = cast(ReduceAttrs, node.attrs).axes

@@ -7,35 +7,58 @@ weights are written and added up.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs
+from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
+from tf_stitch.ir.matrices import transposed_layout
+from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.transforms.rewriter import rewrite
 
 
 @dataclass(frozen=True)
 class SumBatchedProducts:
-    """Applies wherever the terms of each product lie one after the other, so that nothing has to be moved."""
+    """Applies where nobody else needs the products, and the terms of each lie one after the other, so that nothing has
+    to be moved."""
 
     name: str = "sum_batched_products"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        return rewrite(graph, (_one_product,))
+        nodes = graph.nodes()
+        users, wanted = users_of(nodes), {n for _, n in graph.outputs}
+        chosen = {n for n in nodes if _adds_products(n) and _for_it_alone(n.operands[0], users[n.operands[0]], wanted)}
+        if not chosen:
+            return PassResult(graph, modified=False)
+        new: dict[Node, Node] = {}
+        for node in nodes:
+            new[node] = _one_product(node.operands[0], new) if node in chosen else with_operands(
+                node, tuple(new[o] for o in node.operands))
+        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), modified=True)
 
 
-def _one_product(node: Node) -> Node | None:
+def _adds_products(node: Node) -> bool:
     if node.kind is not OpKind.SUM or not isinstance(node.attrs, ReduceAttrs):
-        return None
+        return False
     products = node.operands[0]
     batch = products.type.rank - 2
-    if not isinstance(products.attrs, DotAttrs) or node.attrs.axes != tuple(range(batch)) \
-            or not products.attrs.transpose_a or products.attrs.transpose_b \
-            or any(x.type.shape[:batch] != products.type.shape[:batch] for x in products.operands):
-        return None
+    return (isinstance(products.attrs, DotAttrs) and node.attrs.axes == tuple(range(batch))
+            and products.attrs.transpose_a and not products.attrs.transpose_b
+            and all(x.type.shape[:batch] == products.type.shape[:batch] for x in products.operands)
+            and not any(_is_read_transposed(x) for x in products.operands))
+
+
+def _for_it_alone(products: Node, users: Sequence[Node], wanted: Collection[Node]) -> bool:
+    return len(users) == 1 and products not in wanted
+
+
+def _is_read_transposed(operand: Node) -> bool:
+    """Whether a library reads matrices where they lie before a transpose: their rows do not follow each other there."""
+    return isinstance(operand.attrs, TransposeAttrs) and transposed_layout(operand) is not None
+
+
+def _one_product(products: Node, new: dict[Node, Node]) -> Node:
     b = Builder(products.loc)
-    x, y = (b.reshape(o, (math.prod(o.type.dims[:-1]), o.type.dims[-1])) for o in products.operands)
+    x, y = (b.reshape(new[o], (math.prod(o.type.dims[:-1]), o.type.dims[-1])) for o in products.operands)
     return b.dot(x, y, transpose_a=True)

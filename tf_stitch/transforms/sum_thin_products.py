@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tf_stitch.ir.builder import Builder
-from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.sizes import Size
@@ -33,7 +33,7 @@ class SumThinProducts:
         chosen, new = self.chosen(graph), dict[Node, Node]()
         for node in graph.nodes():
             operands = tuple(new[o] for o in node.operands)
-            same = node if operands == node.operands else make_node(node.kind, operands, node.attrs, node.loc)
+            same = with_operands(node, operands)
             written = as_sum(same) if node in chosen else same
             assert written is not None
             new[node] = written
