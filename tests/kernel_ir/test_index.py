@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tf_stitch.ir.sizes import size
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, var
 
 
@@ -85,6 +86,15 @@ def test_delinearize_is_the_inverse_of_linearize(dims: list[int], vars_: list[in
 def test_a_row_of_a_block_delinearises_and_comes_back(grid: int, threads: int, dims: tuple[int, ...]) -> None:
     row = var(Var("block", grid)) * threads + var(Var("thread", threads))
     assert linearize(delinearize(row, dims), dims) == row
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_rows_of_a_batch_that_changes_come_back_whatever_it_is_at_hand(batch: int) -> None:
+    b = size("b", batch)
+    row = var(Var("block", b)) * 4 + var(Var("thread", 128)) // 32
+    assert row.bounds == (0, 4 * b - 1)
+    assert (row * -1).bounds == (1 - 4 * b, 0)
+    assert linearize(delinearize(row, (b, 4)), (b, 4)) == row
 
 
 def test_reshape_of_reshape_cancels() -> None:

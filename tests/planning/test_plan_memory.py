@@ -49,3 +49,18 @@ def test_another_structure_has_no_plan_yet() -> None:
     assert memory.recall(sums(size("n", 1))) is None, "a sum so short is not split"
     half = B.cast(B.input("x", DType.F16, (4, size("n", 33), 64)), DType.F32)
     assert memory.recall(run_passes(region("sums", [B.sum(B.mul(half, half), [0, 1, 2])]), passes(H200))) is None
+
+
+def weighted(length: int) -> TensorGraph:
+    """Rows times weights, which one element would be computed wherever it is needed."""
+    weights = B.exp(B.input("w", DType.F32, (length,)))
+    return region("weighted", [B.mul(B.input("x", DType.F32, (size("b", 64), length)), weights)])
+
+
+def test_a_plan_for_one_element_does_not_serve_many() -> None:
+    memory, many = PlanMemory(), weighted(size("n", 1))
+    memory.keep(planned(weighted(1)))
+    assert memory.recall(many) is None
+    memory.keep(planned(many))
+    assert memory.recall(weighted(size("n", 2))) is not None
+    assert memory.recall(weighted(1)) is None

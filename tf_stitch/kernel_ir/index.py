@@ -201,9 +201,9 @@ def _is_one(extent: int) -> bool:
 def _bounds(index: Index) -> tuple[int, int]:
     low = high = index.offset
     for atom, c in index.terms:
-        a, b = atom.bounds
-        low += min(a * c, b * c)
-        high += max(a * c, b * c)
+        ends = [end * c for end in atom.bounds]
+        least, most = ends if c >= 0 else reversed(ends)  # by the factor's sign: ends may agree at hand alone
+        low, high = low + least, high + most
     return low, high
 
 

@@ -13,6 +13,7 @@ from tf_stitch.planning.stitch_plan import (
     delivered,
     free_nodes,
     make_pattern,
+    plannable,
 )
 
 Groups: TypeAlias = Sequence[Sequence[int]]
@@ -25,10 +26,11 @@ def groups_of(plan: StitchPlan) -> list[list[int]]:
 
 
 def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> StitchPlan:
-    """The plan of a graph whose text is that of the graph the groups were made for.
+    """The plan of a graph of the structure of that which the groups were made for.
 
     Raises:
         IndexError: the graph has fewer nodes than that one.
+        ValueError: in this graph other nodes are free: one element may have become many.
     """
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(delivered(graph))
@@ -36,5 +38,8 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> 
     alone = (make_pattern(group, users, wanted, frozenset()) for group in members)
     found = [attention for pattern in alone if (attention := attention_of(pattern)) is not None]
     free = free_nodes(nodes, found, wanted)
+    planned, work = [n for group in members for n in group], plannable(graph, free)
+    if len(planned) != len(work) or set(planned) != set(work):
+        raise ValueError("not every node is in one pattern")
     patterns = [make_pattern(group, users, wanted, free) for group in members]
     return StitchPlan(graph, patterns, solver, free)

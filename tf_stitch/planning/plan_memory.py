@@ -21,7 +21,10 @@ class PlanMemory:
         """The plan of a graph of equal structure, for this one."""
         with self._lock:
             known = self._known.get(_structure(graph))
-        return None if known is None else plan_of(graph, known[1], known[0])
+        try:
+            return None if known is None else plan_of(graph, known[1], known[0])
+        except ValueError:  # made when a size that has begun to change was 1
+            return None
 
     def keep(self, plan: StitchPlan) -> None:
         """Remembers a plan."""
