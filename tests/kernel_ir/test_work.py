@@ -106,3 +106,15 @@ def test_rests_of_vectors_are_scalar() -> None:
     assert total(whole.scalar, K.SUM) == 0
     assert total(rest.scalar, K.SUM) == 5
     assert total(rest.vector, K.SUM) == 72
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_operands_of_a_concatenation_count_by_their_share(device: DeviceSpec, parts: int) -> None:
+    """Tests of halves lead to each."""
+    columns = [16 * (i + 1) for i in range(parts)]
+    program, work = only(device, B.concat([B.neg(x(4096, n, name=f"x{n}")) for n in columns], 1))
+    elements = 4096 * sum(columns)
+    assert moved_bytes(program, work) == pytest.approx(2 * 4 * elements, rel=0.01)
+    threads = program.grid * program.threads
+    assert threads * (total(work.scalar, K.NEG) + total(work.vector, K.NEG)) == pytest.approx(elements, rel=0.01)

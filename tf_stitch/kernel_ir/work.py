@@ -26,6 +26,8 @@ _ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpK
 """Reductions into separate elements wait for nothing."""
 
 Op = tuple[DType, OpKind]
+Interval = tuple[int, int]
+"""The first number, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Access:
 
 @dataclass
 class Work:
-    """Per thread of a block, every branch taken that is not the rarer of two.
+    """Per thread of a block, each branch as often as it is taken; of two that data decide about the longer one, always.
 
     Attributes:
         vector, scalar: ops in vectorised loops, and others (all of a GPU's).
@@ -102,6 +104,7 @@ class _Counter:
         self._loading = 0.0  # rounds of loads since the last reduction
         self._loaded: set[str] = set()  # index variables that were loaded
         self._lengths: dict[int, int] = {}  # statements by identity -> see _length
+        self._within: dict[Index, Interval] = {}  # what an index is known to be in
 
     def body(self, body: Sequence[k.Stmt], times: float, simd: Var | None, serial: Var | None) -> None:
         for stmt in body:
@@ -198,11 +201,21 @@ class _Counter:
         return times
 
     def _branches(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
-        """Of two branches the one with more work counts: the other is a rim."""
+        """Of two branches each counts by the share of indices that take it (an operand of a concatenation), or the one
+        with more work."""
         if not stmt.orelse:
             self.body(stmt.body, times, simd, serial)
-            return
-        self.body(max(bodies(stmt), key=self._length), times, simd, serial)
+        elif isinstance(stmt.condition, k.InRange):
+            index = stmt.condition.index
+            whole = self._within.get(index) or _interval(index)
+            inside, outside = _parts(whole, stmt.condition)
+            for body, part in ((stmt.body, inside), (stmt.orelse, outside)):
+                if _length_of(part):
+                    self._within[index] = part
+                    self.body(body, times * _length_of(part) / _length_of(whole), simd, serial)
+            self._within[index] = whole
+        else:
+            self.body(max(bodies(stmt), key=self._length), times, simd, serial)
 
     def _length(self, body: Sequence[k.Stmt]) -> int:
         """Statements without a body of their own, counted once: an operand of a concatenation is an If in the branch
@@ -317,6 +330,23 @@ class _Counter:
             # The thread itself takes what lies between, in its next iterations.
             return max(1, stride // min(stride, LINE_BYTES // self._dtypes[buffer].size))
         return stride
+
+
+def _interval(index: Index) -> Interval:
+    low, high = index.bounds
+    return low, high + 1
+
+
+def _length_of(interval: Interval) -> int:
+    return max(interval[1] - interval[0], 0)
+
+
+def _parts(whole: Interval, condition: k.InRange) -> tuple[Interval, Interval]:
+    """Of an interval what a condition holds for, and the rest; a rest on both sides counts as one behind."""
+    low, high = max(whole[0], condition.low), min(whole[1], condition.high)
+    low, high = min(low, whole[1]), max(high, min(low, whole[1]))
+    rest = (whole[0], low) if high >= whole[1] else (high + whole[0] - low, whole[1])
+    return (low, high), rest
 
 
 def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
