@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -66,10 +67,11 @@ class _Known:
 
 class SizedPlans:
     """Of a region. Sizes that are alike give the same graph and plan, in terms of sizes: where two have, it is taken
-    for a third, whose types are checked."""
+    for a third, whose types are checked. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, _Known] = {}
+        self._lock = threading.Lock()
 
     def plan(self, alike: Hashable, numbers: Mapping[str, int]) -> StitchPlan | None:
         """The plan for sizes like those of earlier plans, if it is known.
@@ -78,9 +80,10 @@ class SizedPlans:
             alike: equal for sizes that are alike (see Decisions).
             numbers: of the sizes' atoms.
         """
-        known = self._known.get(alike)
-        if known is None or not known.sure:
-            return None
+        with self._lock:
+            known = self._known.get(alike)
+            if known is None or not known.sure:
+                return None
         try:
             graph = Renumbering(numbers).graph(known.graph)
         except StitchError:  # it is not for these numbers: passes and planner say why
@@ -91,10 +94,10 @@ class SizedPlans:
 
     def keep(self, alike: Hashable, sizes: Mapping[str, int], plan: StitchPlan) -> None:
         """Remembers what passes and planner made for some sizes."""
-        text, known = anonymous_text(plan.graph), self._known.get(alike)
-        if known is None:
-            self._known[alike] = _Known(dict(sizes), text, plan.graph, groups_of(plan), plan.solver)
-        elif known.text != text:
-            known.text, known.sure = None, False
-        else:
-            known.sure = known.sure or known.sizes != sizes
+        text, groups = anonymous_text(plan.graph), groups_of(plan)
+        with self._lock:
+            known = self._known.setdefault(alike, _Known(dict(sizes), text, plan.graph, groups, plan.solver))
+            if known.text != text:
+                known.text, known.sure = None, False
+            else:
+                known.sure = known.sure or known.sizes != sizes

@@ -161,6 +161,22 @@ def test_other_sizes_that_fail_are_built_when_they_come(registry: RegionRegistry
 
 
 @DEVICES
+def test_a_length_like_two_others_needs_no_passes(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                                  ) -> None:
+    compiled: list[object] = []
+    compile_region = placed_region.compile_region
+    monkeypatch.setattr(placed_region, "compile_region", lambda *a: compiled.append(a) or compile_region(*a))
+    number = register(registry, normalised)
+    for length in (17, 12):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    for length in (20, 40, 7, 11, 301, 16):
+        built = registry.build(number, device, Key(True, shapes(registry, number, length)))
+        assert {type_.shape[1] for type_ in built.executable.outputs} == {length}
+    assert len(compiled) == (2 if device == CPU_ORDINAL else 3), "12, the next one, and one that is no multiple"
+
+
+@DEVICES
 def test_other_sizes_take_some_time_at_most(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
                                             ) -> None:
     monkeypatch.setattr(expected_kernels, "MOST_SECONDS", -1.0)

@@ -15,6 +15,7 @@ from tf_stitch.ir.changing_sizes import atom_values, bind_changing, related_symb
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import static_shape, substitute
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_plan, compile_region, plan_and_place
+from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.sized_plans import Decisions
 
@@ -89,8 +90,7 @@ class PlacedRegion:
             StitchError: it cannot be compiled so.
         """
         compiled = compile_region(self._bound_for_sizes(shapes, change, options), *self.arguments(), options)
-        sizes = self.sizes_and_parts(shapes, change)
-        change.plans.keep(self.decisions(shapes, change, options).at(sizes), sizes, compiled.plan)
+        self._keep(compiled.plan, shapes, change, options)
         return compiled
 
     @collector_paused()
@@ -109,7 +109,9 @@ class PlacedRegion:
     @collector_paused()
     def placed_for_sizes(self, shapes: Shapes, change: Change, options: CompileOptions) -> BufferPlan:
         """As compiled_for_sizes, but kernels are not emitted."""
-        return plan_and_place(self._bound_for_sizes(shapes, change, options), *self.arguments(), options)[1]
+        plan, buffers = plan_and_place(self._bound_for_sizes(shapes, change, options), *self.arguments(), options)
+        self._keep(plan, shapes, change, options)
+        return buffers
 
     def sizes_and_parts(self, shapes: Shapes, change: Change) -> dict[str, int]:
         """As sizes, with those of parts that some are multiples of (see with_parts)."""
@@ -122,6 +124,10 @@ class PlacedRegion:
             graph = bind_changing(self.region.graph, self.by_name(shapes), change.symbols, 1, change.relations)
             change.decisions = Decisions(graph, options, multiple(options.device))
         return change.decisions
+
+    def _keep(self, plan: StitchPlan, shapes: Shapes, change: Change, options: CompileOptions) -> None:
+        sizes = self.sizes_and_parts(shapes, change)
+        change.plans.keep(self.decisions(shapes, change, options).at(sizes), sizes, plan)
 
     def _bound_for_sizes(self, shapes: Shapes, change: Change, options: CompileOptions) -> TensorGraph:
         return bind_changing(self.region.graph, self.by_name(shapes), change.symbols, multiple(options.device),
