@@ -20,6 +20,7 @@ from tf_stitch.ir.op_attrs import Attrs, ConstantAttrs, InputAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Size, atoms, dimensions_of, in_terms_of, size
 from tf_stitch.ir.types import TensorType
+from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 from tf_stitch.lowering.compile_pattern import first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.retarget import nodes_of, structure
@@ -42,13 +43,15 @@ class Decisions:
 
     def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
         self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
+        self._vectors = dimensions_of_vectors(graph)
         self._reductions = dict.fromkeys(
             (node.operands[0].type, node.attrs.axes) for node in graph.nodes()
             if isinstance(node.attrs, ReduceAttrs) and any(isinstance(d, Size) for d in node.operands[0].type.dims))
 
     def at(self, sizes: Mapping[str, int]) -> Hashable:
         """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""
-        known = {n: size(n, v, 1 if v % self._multiple else self._multiple) for n, v in sizes.items()}
+        known = {n: size(n, v, self._multiple if n in self._vectors and v % self._multiple == 0 else 1)
+                 for n, v in sizes.items()}
         parts = (self._split.parts(TensorType(t.dtype, tuple(in_terms_of(d, known) for d in t.dims)), axes)
                  for t, axes in self._reductions)
         multiples = frozenset(atom.name for value in known.values() for atom in atoms(value))

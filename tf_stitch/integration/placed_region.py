@@ -14,12 +14,11 @@ from tf_stitch.ir.bind import bind, symbol_sizes
 from tf_stitch.ir.changing_sizes import Relations, bind_changing
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import static_shape, substitute
+from tf_stitch.ir.vector_sizes import VECTOR
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region, plan_and_place
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
 UNEQUAL = "sizes differ that are broadcast to each other, and were taken to be equal"
-VECTOR = 4
-"""Elements of a vector access on a GPU."""
 
 
 def multiple(device: DeviceSpec) -> int:
