@@ -72,7 +72,8 @@ def expected_kernels(known: Expecting, left_out: Callable[[int], None]) -> Itera
 
 @collector_paused()
 def _alike(known: Expecting) -> list[list[dict[str, int]]]:
-    """Sizes to expect; those that are alike are together, the nearest to those at hand first."""
+    """Sizes to expect; those that are alike are together: those like the ones at hand first, then what most are like,
+    for the time that the first of them takes."""
     place, device = known.place, known.options.device
     named = place.by_name(known.shapes)
     bound = bind_changing(place.region.graph, named, known.changing, 1, known.relations)
@@ -83,4 +84,5 @@ def _alike(known: Expecting) -> list[list[dict[str, int]]]:
     found: dict[Hashable, list[dict[str, int]]] = {decisions.at(at_hand): [at_hand]}
     for sizes in expected_sizes(at_hand, known.changing, related, lengths, known.first):
         found.setdefault(decisions.at(sizes), []).append(sizes)
-    return list(found.values())
+    first, *others = found.values()
+    return [first, *sorted(others, key=len, reverse=True)]
