@@ -67,9 +67,23 @@ def test_kernels_are_those_of_the_region_compiled_for_other_sizes(device: Device
 
 
 def test_what_passes_decide_by_numbers() -> None:
-    graph = TensorGraph("columns", [("o", B.sum(B.input("x", DType.F32, (Symbol("n"), WIDTH)), [0]))])
-    bound = bind_changing(graph, {"x": (24, WIDTH)}, ["n"])
-    decisions = Decisions(bound, CompileOptions(H200), 4)
+    total, rows = B.sum(B.input("x", DType.F32, (Symbol("n"), WIDTH)), [0]), B.exp(B.input("y", DType.F32,
+                                                                                        (3, Symbol("n"))))
+    graph = TensorGraph("columns", [("o", total), ("p", rows)])
+    decisions = Decisions(bind_changing(graph, shapes(graph, {"n": 24}), ["n"]), CompileOptions(H200), 4)
     assert decisions.at({"n": 24}) == decisions.at({"n": 28})
     for other in (23, 1, 1 << 16):
         assert decisions.at({"n": 24}) != decisions.at({"n": other})
+
+
+def test_a_launch_depends_on_one_size() -> None:
+    """Or there would be one for every two classes of lengths."""
+    x, y = (B.input(key, DType.F32, (WIDTH, Symbol(key))) for key in "bn")
+    graph = TensorGraph("two", [("o", p.softmax(x)), ("p", B.sum(B.square(y), [1]))])
+    inputs, options = tuple(key_of(n) for n in graph.inputs()), CompileOptions(H200, plans=PlanMemory())
+    found: set[str] = set()
+    lengths = (7, 30, 70, 200)  # a kernel each, of as many threads
+    for b, n in [(b, n) for b in lengths for n in lengths]:
+        bound = bind_changing(graph, shapes(graph, {"b": b, "n": n}), NAMES, 1)
+        found |= compile_region(bound, inputs, (), options).rendered.keys()
+    assert len(found) == 2 * len(lengths)

@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.lowering.packing import stands_alone
+from tf_stitch.lowering.packing import decided_by, stands_alone
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, GemmStep, HostLaunch, Space, Step
 from tf_stitch.runtime.library_calls import LibraryCall
@@ -172,18 +172,18 @@ def rendered_launch(programs: Sequence[Program], device: DeviceSpec) -> Rendered
 
 def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:
     """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and none much shared memory, while their parameters fit. Library calls and large kernels stand alone. Groups
-    in the order they run."""
+    threads and none much shared memory, while their parameters fit; where sizes change, if the same ones decide which
+    kernels they are. Library calls and large kernels stand alone. Groups in the order they run."""
     most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
-    groups: dict[tuple[int, int, int], list[list[int]]] = {}
+    groups: dict[tuple[int, int, int, tuple[str, ...]], list[list[int]]] = {}
     for i, work in enumerate(works):
         if isinstance(work, LibraryCall):
-            groups[rounds[i], 0, i] = [[i]]
+            groups[rounds[i], 0, i, ()] = [[i]]
             continue
         if not work.program.grid:  # no elements: no work
             continue
         alone = i if stands_alone(work) else -1
-        packs = groups.setdefault((rounds[i], work.program.threads, alone), [[]])
+        packs = groups.setdefault((rounds[i], work.program.threads, alone, decided_by(work)), [[]])
         together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
         if packs[-1] and sum(len(one.arguments) for one in together) > most:
             packs.append([])

@@ -13,6 +13,7 @@ from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import TensorType
+from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 from tf_stitch.pipeline import CompileOptions, split_reductions
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
@@ -29,12 +30,14 @@ class Decisions:
 
     def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
         self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
+        self._vectors = dimensions_of_vectors(graph)
         self._reductions = dict.fromkeys(
             (type_, axes) for type_, axes in _reductions(graph) if any(isinstance(d, Size) for d in type_.dims))
 
     def at(self, sizes: Mapping[str, int]) -> Hashable:
         """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""
-        known = {n: size(n, v, 1 if v % self._multiple else self._multiple) for n, v in sizes.items()}
+        known = {n: size(n, v, self._multiple if n in self._vectors and v % self._multiple == 0 else 1)
+                 for n, v in sizes.items()}
         parts = (self._split.parts(TensorType(t.dtype, tuple(in_terms_of(d, known) for d in t.dims)), axes)
                  for t, axes in self._reductions)
         multiples = frozenset(atom.name for value in known.values() for atom in atoms(value))

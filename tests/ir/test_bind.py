@@ -11,7 +11,7 @@ from tf_stitch.ir import changing_sizes
 from tf_stitch.ir.bind import bind, unbound_symbols
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
-from tf_stitch.ir.changing_sizes import Relations, bind_changing, related_symbols
+from tf_stitch.ir.changing_sizes import Relations, atom_values, bind_changing, related_symbols
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -81,6 +81,15 @@ def test_changing_symbols_become_sizes() -> None:
     [given] = bound.inputs()
     assert [isinstance(d, Size) for d in given.type.dims] == [False, True, False]
     assert [int(d) for d in given.type.dims] == [4, 17, 64]
+
+
+def test_sizes_that_vectors_need_are_known_to_be_multiples() -> None:
+    x = B.input("x", DType.F32, (Symbol("b"), Symbol("n")))
+    graph = TensorGraph("g", [("o", B.exp(x))])
+    assert bind_changing(graph, {"x": (8, 12)}, {"b", "n"}, 4).inputs()[0].type.dims == (size("b", 8), size("n", 12, 4))
+    assert bind_changing(graph, {"x": (8, 13)}, {"b", "n"}, 4).inputs()[0].type.dims == (size("b", 8), size("n", 13))
+    atoms = atom_values({"b": 8, "n": 13}, 4)
+    assert atoms == {"b": 8, "b/4": 2, "n": 13}
 
 
 def test_rows_of_a_flattened_tensor_are_its_axes() -> None:

@@ -73,7 +73,8 @@ def expected_kernels(known: Expecting, left_out: Callable[[int], None]) -> Itera
 
 @collector_paused()
 def _alike(known: Expecting) -> list[list[dict[str, int]]]:
-    """Sizes to expect; those that are alike are together, the nearest to those at hand first."""
+    """Sizes to expect; those that are alike are together: those like the ones at hand first, then what most are like,
+    for the time that the first of them takes."""
     place, options, change = known.place, known.options, known.change
     decisions = place.decisions(known.shapes, change, options)
     related = related_symbols(place.region.graph, place.by_name(known.shapes), change.symbols, change.relations)
@@ -82,4 +83,5 @@ def _alike(known: Expecting) -> list[list[dict[str, int]]]:
     found: dict[Hashable, list[dict[str, int]]] = {decisions.at(at_hand): [at_hand]}
     for sizes in expected_sizes(at_hand, change.symbols, related, lengths, known.first):
         found.setdefault(decisions.at(sizes), []).append(sizes)
-    return list(found.values())
+    first, *others = found.values()
+    return [first, *sorted(others, key=len, reverse=True)]

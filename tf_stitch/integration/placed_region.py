@@ -14,14 +14,13 @@ from tf_stitch.ir.bind import bind, symbol_sizes
 from tf_stitch.ir.changing_sizes import atom_values, bind_changing, related_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import static_shape, substitute
+from tf_stitch.ir.vector_sizes import VECTOR
 from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_plan, compile_region, plan_and_place
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.sized_plans import Decisions
 
 UNEQUAL = "sizes differ that are broadcast to each other, and were taken to be equal"
-VECTOR = 4
-"""Elements of a vector access on a GPU."""
 
 
 def multiple(device: DeviceSpec) -> int:

@@ -10,27 +10,30 @@ from tf_stitch.errors import BindError
 from tf_stitch.ir.bind import Related, attr_shape, bind_nodes, bound_graph, symbol_sizes
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size
+from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 
 Sizes: TypeAlias = Mapping[str, int]
 
 
 class Relations:
-    """What a graph ties some of its changing symbols to, kept for other numbers: in a large graph it takes seconds to
-    find. Threads may share it."""
+    """What a graph ties some of its changing symbols to, and which dimensions vectors need, kept for other numbers: in
+    a large graph it takes seconds to find. Threads may share it."""
 
     def __init__(self) -> None:
-        self._known: tuple[frozenset[str], Sizes] | None = None
+        self._known: tuple[frozenset[str], Sizes, frozenset[str]] | None = None
 
-    def at(self, numbers: Mapping[str, int], changing: Collection[str]) -> dict[str, int] | None:
-        """The relations at other numbers; None if none are known, or these numbers do not fit them."""
+    def at(self, numbers: Mapping[str, int], changing: Collection[str]) -> tuple[dict[str, int], frozenset[str]] | None:
+        """The relations at other numbers, and the dimensions of vectors; None if none are known, or these numbers do
+        not fit them."""
         known = self._known
         if known is None or known[0] != frozenset(changing):
             return None
-        return _at(known[1], numbers)
+        related = _at(known[1], numbers)
+        return None if related is None else (related, known[2])
 
-    def keep(self, changing: Collection[str], related: Sizes) -> None:
+    def keep(self, changing: Collection[str], related: Sizes, vectors: frozenset[str]) -> None:
         """Remembers what was found."""
-        self._known = frozenset(changing), related
+        self._known = frozenset(changing), related, vectors
 
 
 def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], changing: Collection[str],
@@ -38,24 +41,26 @@ def bind_changing(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], chang
     """As bind, but the symbols of `changing` become Sizes.
 
     Args:
-        multiple: a symbol whose size is a multiple of this is known to be one.
+        multiple: a symbol whose size is a multiple of this is known to be one, if vectors need it.
         relations: known from other numbers.
 
     Raises:
         BindError: as bind, or equal sizes whose relation cannot be told from the graph.
     """
     numbers = symbol_sizes(graph, shapes)
-    related = None if relations is None else relations.at(numbers, changing)
-    if related is not None:
+    known = None if relations is None else relations.at(numbers, changing)
+    if known is not None:
+        related, vectors = known
         try:
-            return _bound(graph, _factored(_sizes(numbers, changing, related), multiple))
+            return _bound(graph, _factored(_sizes(numbers, changing, related), multiple, vectors))
         except (BindError, Related):  # they hold for other numbers alone
             pass
     bound, related = _related(graph, numbers, changing)
+    vectors = dimensions_of_vectors(bound)
     if relations is not None:
-        relations.keep(changing, related)
+        relations.keep(changing, related, vectors)
     sizes = _sizes(numbers, changing, related)
-    factored = _factored(sizes, multiple)
+    factored = _factored(sizes, multiple, vectors)
     return bound if factored == sizes else _bound(graph, factored)
 
 
@@ -65,12 +70,13 @@ def related_symbols(graph: TensorGraph, shapes: Mapping[str, Sequence[int]], cha
     what is free. Arguments and errors are those of bind_changing."""
     numbers = symbol_sizes(graph, shapes)
     known = None if relations is None else relations.at(numbers, changing)
-    return _related(graph, numbers, changing)[1] if known is None else known
+    return _related(graph, numbers, changing)[1] if known is None else known[0]
 
 
 def atom_values(numbers: Mapping[str, int], multiple: int) -> dict[str, int]:
-    """What the atoms of sizes are that bind_changing makes of these numbers."""
-    return {a.name: a.value for n, v in numbers.items() for a in atoms(size(n, v, 1 if v % multiple else multiple))}
+    """What the atoms are of which bind_changing may make the sizes for these numbers."""
+    factors = (1, multiple)
+    return {a.name: a.value for n, v in numbers.items() for f in factors if v % f == 0 for a in atoms(size(n, v, f))}
 
 
 def _sizes(numbers: Mapping[str, int], changing: Collection[str], related: Sizes) -> dict[str, int]:
@@ -78,10 +84,10 @@ def _sizes(numbers: Mapping[str, int], changing: Collection[str], related: Sizes
             for name, value in numbers.items()}
 
 
-def _factored(sizes: Sizes, multiple: int) -> dict[str, int]:
-    """The sizes with those that are multiples of `multiple` known to be."""
+def _factored(sizes: Sizes, multiple: int, vectors: Collection[str]) -> dict[str, int]:
+    """The sizes with those of `vectors` that are multiples of `multiple` known to be."""
     free = {a.name: a.value for v in sizes.values() for a in atoms(v)}
-    factors = {n: size(n, v, multiple) for n, v in free.items() if v % multiple == 0}
+    factors = {n: size(n, v, multiple) for n, v in free.items() if n in vectors and v % multiple == 0}
     return {n: in_terms_of(v, factors) for n, v in sizes.items()} if multiple > 1 and factors else dict(sizes)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tf_stitch.ir.sizes import typical
+from tf_stitch.ir.sizes import dimensions_of, typical
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.schedule.kernel_schedule import Rule
 
 PACKED_SHARED_BYTES = 40 * 1024
 """Of a block of a pack: each has the memory of the member that needs most."""
@@ -19,3 +20,11 @@ def stands_alone(kernel: LoweredKernel) -> bool:
         return True
     domain = kernel.schedule.domain
     return typical(domain.rows * domain.cols) >= LARGE
+
+
+def decided_by(kernel: LoweredKernel) -> tuple[str, ...]:
+    """Dimensions whose numbers decided by how many threads a row or a column is taken: others need another kernel. A
+    launch of kernels that depend on different ones would be needed for every two of their numbers."""
+    domain = kernel.schedule.domain
+    along = {Rule.ROW: domain.cols, Rule.COLUMN: domain.rows}.get(kernel.schedule.rule, 0)
+    return dimensions_of(along)
