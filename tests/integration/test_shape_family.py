@@ -57,3 +57,12 @@ def test_sizes_that_were_equal_twice_are_expected_to_be() -> None:
     apart = [tuple(one.values()) for one in expected_sizes(sizes, names, {}, (50,), {"b": 4, "n": 32, "m": 31})]
     assert sorted(apart) == [(8, 17, 50), (8, 50, 17), (8, 50, 50), (50, 17, 17), (50, 17, 50), (50, 50, 17),
                              (50, 50, 50)]
+
+
+def test_multiples_beside_others_are_expected() -> None:
+    sizes = {"b": 10, "n": 10}
+    apart = [tuple(one.values()) for one in expected_sizes(sizes, sizes, {}, (1, 31, 32), {"b": 3, "n": 4})]
+    assert {(31, 31), (32, 32), (31, 32), (32, 31)} <= set(apart)
+    assert (1, 31) not in apart
+    assert len(set(apart)) == len(apart)
+    assert (31, 32) not in [tuple(one.values()) for one in expected_sizes(sizes, sizes, {}, (1, 31, 32), {})]

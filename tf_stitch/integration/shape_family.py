@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from tf_stitch.ir.changing_sizes import Relations
@@ -119,8 +120,9 @@ def with_parts(sizes: Mapping[str, int], related: Mapping[str, int]) -> dict[str
 def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related: Mapping[str, int],
                    lengths: Sequence[int], before: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes of symbols that a later signature may have: each changing one at `lengths` while the others stay, all of
-    them together, and all but one; those nearest to `sizes` first. What was equal twice counts as one: source and
-    target of a batch.
+    them together, all but one, and, where two of the lengths are neighbours, all at one and one at the other, for one
+    of them may be a multiple of a vector; those nearest to `sizes` first. What was equal twice counts as one: source
+    and target of a batch.
 
     Args:
         sizes: of symbols, and of parts (see with_parts).
@@ -133,11 +135,15 @@ def expected_sizes(sizes: Mapping[str, int], changing: Collection[str], related:
     for name in free:
         equal.setdefault((before.get(name), sizes[name]), []).append(name)
     alone = [tuple(names) for names in equal.values()]
-    but_one = (tuple(n for n in free if n not in names) for names in alone)
-    found: list[tuple[float, dict[str, int]]] = []
-    for names in dict.fromkeys((*alone, tuple(free), *but_one)):
-        for length in lengths if names else ():
-            env = {**sizes, **dict.fromkeys(names, length)}
-            away = max(abs(math.log2(length / max(sizes[name], 1))) for name in names)
-            found.append((away, env | {n: int(in_terms_of(value, env)) for n, value in related.items()}))
-    return [env for _, env in sorted(found, key=lambda one: one[0])][:MOST_SAMPLES]
+    but_one = [tuple(n for n in free if n not in names) for names in alone]
+    changes = [dict.fromkeys(names, length) for names in dict.fromkeys((*alone, tuple(free), *but_one)) if names
+               for length in lengths]
+    neighbours = [(a, b) for a, b in pairwise(lengths) if b == a + 1]
+    changes += [dict.fromkeys(names, a) | dict.fromkeys(others, b) for names, others in zip(alone, but_one, strict=True)
+                if others for pair in neighbours for a, b in (pair, pair[::-1])]
+    found: dict[tuple[tuple[str, int], ...], float] = {}
+    for new in changes:
+        env = {**sizes, **new}
+        env |= {n: int(in_terms_of(value, env)) for n, value in related.items()}
+        found[tuple(env.items())] = max(abs(math.log2(length / max(sizes[name], 1))) for name, length in new.items())
+    return [dict(env) for env, _ in sorted(found.items(), key=lambda one: one[1])][:MOST_SAMPLES]
