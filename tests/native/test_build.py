@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -92,6 +94,18 @@ def test_unsafe_or_impossible_folder(
     blocked.write_text("")
     assert build_library(TINY, blocked).exists()
     assert "other users" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_only_read(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container's image, where there may be no compiler."""
+    path = build_library(TINY, tmp_path)
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(build, "COMPILERS", ("no-such-compiler",))
+    assert build_library(TINY, tmp_path) == path
 
 
 def test_hook_links_no_tensorflow() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tf_stitch.errors import BuildError
-from tf_stitch.runtime import kernel_cache
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -47,19 +48,22 @@ def test_an_entry_without_its_digest_is_a_miss(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_private(tmp_path: Path) -> None:
+    assert KernelCache(tmp_path / "new").folder.stat().st_mode & 0o077 == 0
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    KernelCache(shared)
-    assert shared.stat().st_mode & 0o022 == 0, "nobody else may plant binaries"
+    cache = KernelCache(shared)
+    assert cache.folder != shared, "others may have planted binaries"
+    assert "other users" in str(cache.problem)
 
 
 def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() == 0:  # whose files everybody trusts
+        os.chown(tmp_path, 4712, -1)
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     cache = KernelCache(tmp_path)
     assert cache.folder != tmp_path
-    assert cache.problem is not None
-    assert "another user" in cache.problem
+    assert "another user" in str(cache.problem)
 
 
 def test_a_folder_that_cannot_be_written_is_replaced(tmp_path: Path) -> None:
@@ -70,32 +74,49 @@ def test_a_folder_that_cannot_be_written_is_replaced(tmp_path: Path) -> None:
     assert cache.put("k", ".so", b"x").read_bytes() == b"x"
 
 
-def test_a_read_only_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KernelCache(tmp_path).put("known", ".so", b"binary")
+    bad = KernelCache(tmp_path).put("bad", ".so", b"binary")
+    bad.write_bytes(b"binarz")
+
     def refuse(**_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(kernel_cache.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     cache = KernelCache(tmp_path)
-    assert cache.folder != tmp_path
+    assert cache.get("known", ".so") == known
+    assert cache.get("bad", ".so") is None
+    assert cache.problem is None, "nothing had to be written"
+    for key in ("new", "bad"):
+        path = cache.put(key, ".so", b"new")
+        assert path.parent != tmp_path
+        assert cache.get(key, ".so") == path
     assert "Read-only" in str(cache.problem)
 
 
 @pytest.mark.parametrize("call", ["replace", "fdopen"])
-def test_a_full_disk_is_a_build_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                         call: str) -> None:
-    cache = KernelCache(tmp_path)
+def test_a_full_disk_has_a_temporary_folder_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+                                                      ) -> None:
+    cache, real, full_disks = KernelCache(tmp_path), getattr(os, call), 1
 
-    def full(handle: object, *_: object) -> None:
+    def full(handle: Any, *rest: Any) -> Any:
+        nonlocal full_disks
+        if full_disks == 0:
+            return real(handle, *rest)
+        full_disks -= 1
         if isinstance(handle, int):
             os.close(handle)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(kernel_cache.os, call, full)
-    with pytest.raises(BuildError, match="No space left"):
-        cache.put("k", ".so", b"binary")
-    monkeypatch.undo()
+    monkeypatch.setattr(os, call, full)
+    path = cache.put("k", ".so", b"binary")
     assert files(tmp_path) == []
-    assert cache.get("k", ".so") is None
+    assert cache.get("k", ".so") == path
+    assert "No space left" in str(cache.problem)
+    full_disks = 1
+    with pytest.raises(BuildError, match="No space left"):
+        cache.put("other", ".so", b"binary")
+    assert cache.get("other", ".so") is None
 
 
 def test_killed_between_artefact_and_digest_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +129,7 @@ def test_killed_between_artefact_and_digest_is_a_miss(tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr(kernel_cache.os, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         cache.put("k", ".so", b"binary")
     monkeypatch.undo()

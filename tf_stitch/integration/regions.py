@@ -24,6 +24,7 @@ from tf_stitch.integration.shape_family import ShapeFamily, Shapes
 from tf_stitch.integration.tuner import Job, Tuner
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -74,8 +75,9 @@ class RegionRegistry:
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
-        if self.cache.problem:
-            report.fallback("cache", str(config.cache_dir), self.cache.problem)
+        self._said = self.cache.problem
+        if self._said:
+            report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
                             lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
 
@@ -93,8 +95,9 @@ class RegionRegistry:
         self._prebuilder.close()
         self._tuner.close()
         self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts()}
-        if self._plans.problem and self._plans.problem != self.cache.problem:
-            self._report.note("cache", str(self._plans.folder), self._plans.problem)
+        for cache in (self.cache, self._plans):
+            if cache.problem and cache.problem != self._said:
+                self._report.note("cache", str(cache.folder), cache.problem)
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]
@@ -223,27 +226,32 @@ class RegionRegistry:
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
             self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
-        self._report.add_later(lambda: self._entries(Place(number, build), key, built, cached))
-        if built.compiled is None:
+        if built.compiled is None:  # an entry is less than what it would keep alive
+            self._report.add(_shared_entry(number, key, built))
             return
-        if built.compiled.source:
-            self._report.add_source(_source_of(built), built.compiled.source)
-        if not cached and not built.compiled.rendered:
-            self._tuner.add(Job(built.compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
-                                built.compiled.kernels))
+        compiled = built.compiled
+        self._report.add_later(lambda: self._entries(Place(number, build), key, built, compiled, cached))
+        if compiled.source:
+            self._report.add_source(_source_of(built), compiled.source)
+        if not cached and not compiled.rendered:
+            self._tuner.add(Job(compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
+                                compiled.kernels))
 
     @collector_paused()
-    def _entries(self, place: Place, key: Key, built: Built, cached: bool) -> list[BuildEntry | KernelEntry]:
-        """What the report says of an executable."""
-        if built.compiled is None:
-            shapes = [list(shape) for shape in key.shapes]
-            return [BuildEntry(place.region, shapes, True, None, dict(built.seconds), None, [],
-                               built.executable.arena_bytes, built.executable.live_bytes, {})]
+    def _entries(self, place: Place, key: Key, built: Built, compiled: CompiledRegion, cached: bool
+                 ) -> list[BuildEntry | KernelEntry]:
+        """What the report says of an executable that was compiled."""
         graph = self.bound(place.region, key.shapes)
         own_names = dict(zip(built.names, names_of(graph), strict=True))
-        return list(build_entries(place, graph, key.shapes, built.compiled, built.device, cached,
-                                  _source_of(built) if built.compiled.source else None, own_names,
+        return list(build_entries(place, graph, key.shapes, compiled, built.device, cached,
+                                  _source_of(built) if compiled.source else None, own_names,
                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+
+
+def _shared_entry(region: int, key: Key, built: Built) -> BuildEntry:
+    """What the report says of an executable of kernels that other sizes have."""
+    return BuildEntry(region, [list(shape) for shape in key.shapes], True, None, dict(built.seconds), None, [],
+                      built.executable.arena_bytes, built.executable.live_bytes, {})
 
 
 def _source_of(built: Built) -> str:

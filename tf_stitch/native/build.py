@@ -7,14 +7,12 @@ can be carried to a machine without a compiler.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import hashlib
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from tf_stitch.errors import NativeError
+from tf_stitch.private_folder import make_private, temporary_folder
 
 SOURCE_DIR = Path(__file__).parent
 COMPILERS = ("g++", "c++", "clang++")
@@ -76,8 +75,14 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     version = tf.version.VERSION
     special = [flag for source in library.sources for flag in _special_flags(source)]
     digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *special, *libraries])
-    folder = _private_folder(cache_dir.expanduser() / "native")
-    target = folder / f"{library.name}-tf{version}-{digest[:16]}.so"
+    file = f"{library.name}-tf{version}-{digest[:16]}.so"
+    folder = cache_dir.expanduser() / "native"
+    access = make_private(folder)
+    if access.reading and (folder / file).exists():  # perhaps where nothing can be written
+        return folder / file
+    if access.problem:
+        folder = _temporary_folder(folder, access.problem)
+    target = folder / file
     if not target.exists():  # it is moved into place when it is finished
         with _locked(folder / f"{library.name}.lock"):
             if not target.exists():
@@ -95,30 +100,10 @@ def _digest(library: Library, settings: list[str]) -> str:
     return digest.hexdigest()
 
 
-def _private_folder(wanted: Path) -> Path:
-    """`wanted`, created for this user alone, or a temporary folder where that cannot be."""
-    try:
-        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = wanted.stat()
-        if status.st_uid != os.getuid():
-            reason = "belongs to another user"
-        elif stat.S_IMODE(status.st_mode) & 0o022:
-            reason = "can be written by other users"
-        elif not os.access(wanted, os.W_OK):
-            reason = "is read-only"
-        else:
-            return wanted
-    except OSError as error:
-        reason = error.strerror or str(error)
-    return _temporary_folder(f"{wanted}: {reason}")
-
-
 @cache
-def _temporary_folder(reason: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tf_stitch-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _say(f"native libraries go to a temporary folder ({reason}); TF_STITCH_CACHE names a lasting one")
-    return folder
+def _temporary_folder(wanted: Path, reason: str) -> Path:
+    _say(f"native libraries go to a temporary folder ({wanted}: {reason}); TF_STITCH_CACHE names a lasting one")
+    return temporary_folder(str(wanted))
 
 
 @contextlib.contextmanager

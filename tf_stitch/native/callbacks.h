@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct BuildResult {
   std::string error;
 };
 
+constexpr int kNoThread = 4;
 constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
 
 // What Python answers to a request for a region's own nodes.
@@ -61,11 +63,16 @@ struct Callbacks {
 };
 
 // Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is
-// open there (tapes, devices) is not for us, and Ctrl-C would end a build halfway.
+// open there (tapes, devices) is not for us, and Ctrl-C would end a build halfway. Not 0 if there is no thread to be had:
+// the region falls back.
 template <typename Call>
 int InItsOwnThread(const Call& call) {
   int code = 0;
-  std::thread([&] { code = call(); }).join();
+  try {
+    std::thread([&] { code = call(); }).join();
+  } catch (const std::system_error&) {
+    return kNoThread;
+  }
   return code;
 }
 

@@ -112,7 +112,7 @@ class StepGraph : public GraphClaim {
   std::atomic<bool> failed_{false};
   GraphCounters& counters_;
   GraphPlaces& places_;
-  std::atomic<bool> placed_{false};              // whether the next three are known
+  std::atomic<bool> placed_{false};              // whether workspace_bytes_, after_ and workspace_ are known
   std::size_t workspace_bytes_ = 0;
   CUcontext context_ = nullptr;
   CUstream capture_ = nullptr;
