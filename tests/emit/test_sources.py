@@ -108,3 +108,11 @@ def ptx(source: str, architecture: str) -> str:
     nvrtc.compileProgram(program, [f"-arch=compute_{architecture}", "--std=c++17",
                                    "--device-as-default-execution-space"])  # fmt: skip
     return bytes(nvrtc.getPTX(program)).decode()
+
+
+@pytest.mark.parametrize(("rows", "wide"), [(30000, False), (70000, True)])
+def test_positions_beyond_32_bits_without_a_large_buffer(rows: int, wide: bool) -> None:
+    positions = B.positions((rows, 70000), DType.I64)
+    graph = region("positions", [B.reduce(OpKind.MAX, B.mul(positions, B.input("x:0", DType.I64, (rows, 1))), [1])])
+    source = compiled(graph, H200, solver="greedy").source
+    assert ("const int64_t block = " in source, "const int block = " in source) == (wide, not wide)

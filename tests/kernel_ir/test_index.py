@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_stitch.ir.sizes import size
-from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, var
+from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, reach, var
 
 
 def evaluate(index: Index, env: Mapping[str, int]) -> int:
@@ -135,3 +135,12 @@ def test_steps_of_a_division_that_would_undo_each_other_are_one() -> None:
         for value in range(chunk.extent):
             wanted = (770 - value % 4 + value // 4 * 40) // divisor
             assert evaluate(index // divisor, {"chunk": value}) == wanted
+
+
+def test_what_an_index_is_worked_out_from() -> None:
+    row, column = Var("row", 70000), Var("column", 70000)
+    flat = var(row) * 70000 + var(column)
+    assert reach(flat) == 70000 * 69999 + 69999
+    assert reach(flat // 70000 // 70000) <= reach(flat)
+    assert reach((flat + 5) // 11 - 3) >= 70000 * 69999, "of what is divided"
+    assert reach(var(column) - 100000) == 100000 + 69999

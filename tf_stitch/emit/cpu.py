@@ -19,7 +19,7 @@ from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
 from tf_stitch.kernel_ir.moved_values import moved_values
-from tf_stitch.kernel_ir.walk import arrays, statements
+from tf_stitch.kernel_ir.walk import arrays, evaluated, statements
 
 CACHE_LINE = 64
 """Bytes that a prefetch brings."""
@@ -61,6 +61,12 @@ class _Invariants:
     before: dict[str, str] = field(default_factory=dict)
 
 
+def _chooses(body: Sequence[k.Stmt]) -> bool:
+    """Whether there are branches, or values that an index decides about."""
+    return any(isinstance(stmt, k.If) or any(isinstance(e, k.InRange) for e in evaluated(stmt))
+               for stmt in statements(body))
+
+
 class _Cpu(CFamily):
     index_type = "int64_t"
 
@@ -98,7 +104,14 @@ class _Cpu(CFamily):
         yield from (line.replace("args[", "call->args[") for line in sizes)
         # gcc 12 does not vectorise reductions in a loop over blocks that their addresses do not depend on.
         single = "  { const int64_t block = begin; (void)end;"
-        yield single if p.grid == 1 else "  for (int64_t block = begin; block < end; ++block) {"
+        if p.grid != 1 and _chooses(p.body):
+            # From AVX2 on gcc 12 vectorises a loop over blocks wrongly where a branch depends on the block (rows of
+            # few columns, put one behind the other or padded): it must not know that blocks follow each other.
+            yield "  for (int64_t next = begin; next < end; ++next) {"
+            yield "    int64_t block = next;"
+            yield '    __asm__("" : "+r"(block));'
+        else:
+            yield single if p.grid == 1 else "  for (int64_t block = begin; block < end; ++block) {"
         for line in body:
             yield "  " + line
         yield "  }"

@@ -15,6 +15,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.sizes import Atom
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.index import reach
+from tf_stitch.kernel_ir.walk import indices, statements
 
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
@@ -156,7 +158,7 @@ def _alone(buffer: k.Buffer) -> str:
 
 
 def needs_wide_indices(largest: int, threads: int) -> bool:
-    """Whether indices have 64 bits: of buffers of so many elements, in so many threads, with up to 16 elements each."""
+    """Whether indices have 64 bits: none is larger than that, in so many threads, with up to 16 elements each."""
     return largest >= 1 << 31 or threads * 16 >= 1 << 31
 
 
@@ -165,6 +167,7 @@ class _Cuda(CFamily):
         super().__init__(program)
         self.sizes.update(sizes or {})
         largest, blocks = max((b.size for b in program.buffers), default=0), max(p.grid for p in program.phases())
+        largest = max(largest, *(reach(index) for stmt in statements(program.body) for index in indices(stmt)), 0)
         self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
         self._group = 1
 

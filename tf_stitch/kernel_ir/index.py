@@ -208,6 +208,17 @@ def _bounds(index: Index) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 16)
+def reach(index: Index) -> int:
+    """What no number exceeds, in either direction, from which an index is worked out."""
+    total, inside = abs(int(index.offset)), 0
+    for atom, c in index.terms:
+        total += abs(int(c)) * max(map(abs, map(int, atom.bounds)))
+        if not isinstance(atom, Var):
+            inside = max(inside, reach(atom.base))
+    return max(total, inside)
+
+
+@lru_cache(maxsize=1 << 16)
 def _variables(index: Index) -> frozenset[Var]:
     found: set[Var] = set()
     for atom, _ in index.terms:

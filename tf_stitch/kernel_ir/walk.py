@@ -86,6 +86,12 @@ def evaluated(stmt: k.Stmt) -> Iterator[k.Expr]:
             yield from expressions(part)
 
 
+def indices(stmt: k.Stmt) -> Iterator[Index]:
+    """All indices that a statement evaluates itself."""
+    yield from (part for part in operands(stmt) if isinstance(part, Index))
+    yield from (e.index for e in evaluated(stmt) if isinstance(e, k.Load | k.Element | k.FromIndex | k.InRange))
+
+
 def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     """Accesses of a statement without those of its bodies."""
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))

@@ -25,6 +25,8 @@ REGISTER_ELEMENTS = 32
 REGISTER_BUDGET = 64
 """Registers all staged values of a thread may take."""
 MAX_THREADS = 1024
+BLOCK_THREADS = 128
+"""Of a block, at least: short rows share one."""
 SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
 LONG_ROW = 1 << 14
@@ -95,12 +97,15 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     items = ceil_div(chunks, row_threads)
     if changes:
         items = _power_of_two(items)
+        while items > per_thread and row_threads < MAX_THREADS:
+            row_threads, items = 2 * row_threads, items // 2
     in_registers = items <= per_thread
     if in_registers:
         fit = within_budget(pattern, kept, row_threads, items * vector)
         in_registers, kept = fit is not None, fit or kept
-    items = items if in_registers else 0  # a loop
-    at_once = max(1, 128 // row_threads)
+    if not in_registers:  # a loop; a row in shared memory has the block to itself
+        items, row_threads = 0, max(row_threads, BLOCK_THREADS)
+    at_once = max(1, BLOCK_THREADS // row_threads)
     many = not isinstance(domain.rows, Size) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
     # Vertical packing: several loads in flight.
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
