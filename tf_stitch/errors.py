@@ -57,6 +57,10 @@ class ScheduleError(StitchError):
     """A set of nodes cannot become one kernel; the message says why."""
 
 
+class TooManyCopies(ScheduleError):
+    """A kernel would compute values at too many places, by whichever schedule."""
+
+
 class TemplateError(StitchError):
     """A text is no implementation template; the message says where it stops being one."""
 

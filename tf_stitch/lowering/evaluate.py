@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias, cast
 
-from tf_stitch.errors import ScheduleError
+from tf_stitch.errors import ScheduleError, TooManyCopies
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -23,6 +23,10 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 MultiIndex: TypeAlias = tuple[Index, ...]
+
+FEW_COPIES, MOST_COPIES = 1024, 8
+"""How often all nodes of a kernel together are computed, at most: so often, and so often each. Kernels of the zoo's
+models compute 1,769 values for 263 nodes, and 1,120 for 130."""
 
 
 class Evaluator:
@@ -37,17 +41,22 @@ class Evaluator:
         self.scaled: dict[Node, k.Expr] = {}  # the factor that a staged value has to be multiplied by
         self.fetched: dict[tuple[Node, Index], tuple[str, Index]] = {}  # as staged, in the access at hand
         self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
+        self._left = FEW_COPIES + MOST_COPIES * len(self.pattern.nodes)
 
     def value(self, node: Node, index: MultiIndex) -> k.Expr:
         """The element `index` of `node`, in the compute type.
 
         Raises:
             ScheduleError: a reduction is needed at another row than the one at hand.
+            TooManyCopies: many nodes are needed at several indices each by the next one: a power of their number.
         """
         key = (node, index)
         known = self.out.lookup(key)
         if known is not None:
             return known
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyCopies("values are needed at too many places of each other", node.loc)
         value = self.out.let(self._compute(node, index), key, self.pattern.name(node))
         self.out.remember(key, value)
         return value
