@@ -57,7 +57,7 @@ class ScheduleError(StitchError):
     """A set of nodes cannot become one kernel; the message says why."""
 
 
-class TooManyCopies(ScheduleError):
+class TooManyCopiesError(ScheduleError):
     """A kernel would compute values at too many places, by whichever schedule."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_host, run_kernel_ir
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import TooManyCopies
+from tf_stitch.errors import TooManyCopiesError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.lowering import lower
@@ -61,5 +61,5 @@ def test_one_kernel_is_refused_at_once(device: DeviceSpec) -> None:
     schedule = first_schedule(pattern, device)
     assert schedule is not None
     for refused in (lambda: lower(schedule), lambda: compile_pattern(pattern, device)):
-        with pytest.raises(TooManyCopies, match="too many places"):
+        with pytest.raises(TooManyCopiesError, match="too many places"):
             refused()

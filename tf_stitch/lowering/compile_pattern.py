@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.errors import ScheduleError, TooManyCopies
+from tf_stitch.errors import ScheduleError, TooManyCopiesError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -28,7 +28,7 @@ def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) 
     for schedule in _schedules(pattern, device, aligned, reasons):
         try:
             return lower(schedule)
-        except TooManyCopies:
+        except TooManyCopiesError:
             raise
         except ScheduleError as error:
             reasons.append(error.message)

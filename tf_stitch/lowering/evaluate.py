@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias, cast
 
-from tf_stitch.errors import ScheduleError, TooManyCopies
+from tf_stitch.errors import ScheduleError, TooManyCopiesError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -48,7 +48,7 @@ class Evaluator:
 
         Raises:
             ScheduleError: a reduction is needed at another row than the one at hand.
-            TooManyCopies: many nodes are needed at several indices each by the next one: a power of their number.
+            TooManyCopiesError: many nodes are needed at several indices each by the next one: a power of their number.
         """
         key = (node, index)
         known = self.out.lookup(key)
@@ -56,7 +56,7 @@ class Evaluator:
             return known
         self._left -= 1
         if self._left < 0:
-            raise TooManyCopies("values are needed at too many places of each other", node.loc)
+            raise TooManyCopiesError("values are needed at too many places of each other", node.loc)
         value = self.out.let(self._compute(node, index), key, self.pattern.name(node))
         self.out.remember(key, value)
         return value
