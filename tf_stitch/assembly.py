@@ -9,7 +9,6 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.cuda import Packed, emit_cuda, join_cuda, render_cuda
 from tf_stitch.emit.rendered import Rendered
-from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -84,7 +83,6 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
-    shared: dict[tuple[int, ...], int] = {}
     names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
@@ -95,30 +93,30 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         if members not in launches:
             bound = launch_bound([programs[number][1] for number in members], device)
             launches[members] = Packed(f"launch_{len(launches)}", members, bound)
-            shared[members] = max(shared_bytes(programs[number][1]) for number in members)
         launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        run = [programs[number][1] for number in members]
-        steps.append(_device_launch(launch.name, run, shared[members], args, steps))
+        steps.append(_device_launch(launch.name, _kernels(buffers, group), args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     source = emit_cuda(programs, list(launches.values())) if programs else ""
     return Assembly(steps, source, runs, tuple(names.values()))
 
 
-def _device_launch(symbol: str, programs: Sequence[Program], shared: int, args: tuple[BufferRef, ...],
-                   before: Sequence[Step], sizes: tuple[int, ...] = ()) -> DeviceLaunch:
-    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has.
+def _kernels(buffers: BufferPlan, group: Sequence[int]) -> list[LoweredKernel]:
+    return [work for i in group if isinstance(work := buffers.kernels[i], LoweredKernel)]
 
-    Args:
-        shared: bytes of a block.
-    """
-    grid = int(sum(program.grid for program in programs))
-    cooperative = programs[0].cooperative
+
+def _device_launch(symbol: str, kernels: Sequence[LoweredKernel], args: tuple[BufferRef, ...], before: Sequence[Step],
+                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
+    """The launch of kernels side by side; a cooperative one, alone, gets counters that no step before it has."""
+    grid = int(sum(kernel.program.grid for kernel in kernels))
+    first = kernels[0].program
+    cooperative = first.cooperative
     if cooperative:
         used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
         args = (*args, BufferRef(Space.BARRIER, used))
-    return DeviceLaunch(symbol, grid, programs[0].threads, shared, args, sizes, cooperative)
+    shared = max(kernel.shared_bytes for kernel in kernels)
+    return DeviceLaunch(symbol, grid, first.threads, shared, args, sizes, cooperative)
 
 
 def _after(buffers: BufferPlan, groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
@@ -138,7 +136,7 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     steps: list[Step] = []
     runs: dict[str, tuple[Program, ...]] = {}
     rendered: dict[str, Rendered] = {}
-    made: dict[tuple[Program, ...], tuple[Rendered, int]] = {}
+    made: dict[tuple[Program, ...], Rendered] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
     is_gpu = groups is not None
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
@@ -147,19 +145,20 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         if isinstance(first, LibraryCall):
             steps.append(GemmStep(first.gemm.at_hand(), args))
             continue
-        programs = tuple(w.program for i in group if isinstance(w := buffers.kernels[i], LoweredKernel))
+        kernels = _kernels(buffers, group)
+        programs = tuple(kernel.program for kernel in kernels)
         if not all(program.grid for program in programs):  # no elements: no work
             continue
         if programs not in made:
-            made[programs] = rendered_launch(programs, device), max(map(shared_bytes, programs))
-        kernel, shared = made[programs]
-        rendered[kernel.symbol] = kernel
-        runs[kernel.symbol] = programs
-        names |= dict.fromkeys(group, kernel.symbol)
+            made[programs] = rendered_launch(programs, device)
+        launch = made[programs]
+        rendered[launch.symbol] = launch
+        runs[launch.symbol] = programs
+        names |= dict.fromkeys(group, launch.symbol)
         if is_gpu:
-            steps.append(_device_launch(kernel.symbol, programs, shared, args, steps, kernel.sizes))
+            steps.append(_device_launch(launch.symbol, kernels, args, steps, launch.sizes))
         else:
-            steps.append(HostLaunch(kernel.symbol, args, kernel.sizes))
+            steps.append(HostLaunch(launch.symbol, args, launch.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
     source = (join_cuda if is_gpu else join_cpu)(parts) if parts else ""
     return Assembly(steps, source, runs, tuple(names.values()), rendered)

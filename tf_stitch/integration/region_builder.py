@@ -157,8 +157,8 @@ class RegionBuilder:
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
-        if family.prepared != family.change.symbols:
-            family.prepared = family.change.symbols
+        if not family.change.prepared:
+            family.change.prepared = True
             work = partial(self._prepare,
                            Expecting(place, shapes, wanted.buffers, family.first, family.change, options))
             future = self._behind.submit(work)

@@ -51,6 +51,7 @@ class Change:
         self.relations = Relations()
         self.plans = SizedPlans()
         self.decisions: Decisions | None = None
+        self.prepared = False  # kernels for other sizes have been asked for
 
 
 class ShapeFamily(Generic[T]):
@@ -62,7 +63,7 @@ class ShapeFamily(Generic[T]):
     Attributes:
         first: sizes of the first signature.
         change: symbols that have had more than one size.
-        prepared: those that kernels for other sizes have been built for, or are by `preparation`.
+        preparation: kernels for other sizes, in the making.
         built: executables by shapes, the latest used last.
     """
 
@@ -71,7 +72,6 @@ class ShapeFamily(Generic[T]):
         self.plans = PlanMemory()
         self.change = Change()
         self.first: dict[str, int] = {}
-        self.prepared: frozenset[str] = frozenset()
         self.preparation: Preparation | None = None
         self.built: OrderedDict[Shapes, T] = OrderedDict()
 

@@ -124,7 +124,9 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     return;
   }
   if (code != 0 || result.words.empty()) {
-    slot->reason = result.error.empty() ? "nothing was built for these shapes" : result.error;
+    slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
+                   : result.error.empty() ? "nothing was built for these shapes"
+                                          : result.error;
     return;
   }
   auto executable = std::make_unique<Executable>();
