@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from costing.cases import Cases, of_kernels
 from costing.exported import export, load, target_of
-from dram_traffic import match, row
+from dram_traffic import SWEEP_BEHIND, match, row
 from profiling.counters import Counted, ProfilerError, parse
 from profiling.tables import small_summary, small_table, traffic_result, traffic_summary, traffic_table
 
@@ -70,21 +70,24 @@ def test_kernels_come_back_from_their_folder(tmp_path: Path) -> None:
     assert kernel.name == "peers: softmax, row_reduction 512x1024"
 
 
-def test_what_stays_in_the_cache_counts_as_written(tmp_path: Path) -> None:
-    found = softmax_case()
+def test_what_the_cache_writes_later_counts(tmp_path: Path) -> None:
     (tmp_path / "built").write_bytes(b"")
-    export(found.cases, [tmp_path / "built"], "cuda", tmp_path)
+    export(softmax_case().cases, [tmp_path / "built"], "cuda", tmp_path)
     kernels = load(tmp_path)
-    counted = Counted(kernels[0].kernel.symbol, 2 << 20, 1000, 2 << 20)
-    [pair] = match(kernels, [counted])
-    assert row(*pair)["ratio"] == 1.0
-    with pytest.raises(ProfilerError, match="other kernels"):
-        match(kernels, [replace(counted, kernel="launch_99")])
+    own = Counted(kernels[0].kernel.symbol, 2 << 20, 1 << 20, 2 << 20)
+    behind = Counted(SWEEP_BEHIND, 512 << 20, 1 << 20, 0)
+    [found] = match(kernels, [own, behind])
+    assert row(*found)["ratio"] == 1.0
+    noise = replace(behind, written=3 << 20)
+    assert row(kernels[0], own, noise)["later"] == own.stored
+    for wrong in ([replace(own, kernel="launch_99"), behind], [behind, own], [own]):
+        with pytest.raises(ProfilerError, match="other kernels"):
+            match(kernels, wrong)
 
 
 def test_tables_keep_small_kernels_apart() -> None:
     def kernel(name: str, expected: int, ratio: float) -> dict[str, object]:
-        return {"name": name, "expected": expected, "ratio": ratio, "read": 1, "written": 1, "stored": 1}
+        return {"name": name, "expected": expected, "ratio": ratio, "read": 1, "written": 1, "later": 1}
 
     rows = [kernel("good", 1 << 21, 1.05), kernel("bad", 1 << 22, 1.5), kernel("tiny", 100, 9.0)]
     summary = traffic_summary(rows)

@@ -12,7 +12,7 @@ DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 L2_WRITTEN = "lts__t_sectors_srcunit_tex_op_write.sum"
 """Sectors that the processors wrote into the L2 cache."""
 METRICS = {DRAM_READ: "byte", DRAM_WRITTEN: "byte", L2_WRITTEN: "sector"}
-"""Counters and their units."""
+"""Counters and their units. They fit one pass: more would run a launch again, over caches that the first run left."""
 SECTOR_BYTES = 32
 
 
@@ -39,12 +39,12 @@ class Counted:
 def profile(command: Sequence[str], kernels: str, log: Path, limit: float) -> list[Counted]:
     """Runs a program and counts its launches of kernels whose name matches the regular expression, in their order.
 
-    The caches are empty before each launch; clocks stay as they are.
+    Caches and clocks stay as they are.
 
     Raises:
         ProfilerError: with the last lines of what Nsight Compute or the program said.
     """
-    ncu = ["ncu", "--csv", "--print-units", "base", "--metrics", ",".join(METRICS), "--cache-control", "all",
+    ncu = ["ncu", "--csv", "--print-units", "base", "--metrics", ",".join(METRICS), "--cache-control", "none",
            "--clock-control", "none", "--kernel-name", f"regex:{kernels}", "--log-file", str(log)]
     try:
         done = subprocess.run([*ncu, *command], capture_output=True, text=True, check=False, timeout=limit)
