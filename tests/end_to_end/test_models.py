@@ -96,11 +96,21 @@ def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> Non
     if case.model == "nmt" and not case.unroll:  # a beam search
         graphs = [{loop["name"]: loop["reason"] for loop in graph["loops"]} for graph in report["graphs"]]
         assert any("while" in loops and not any(loops.values()) for loops in graphs)
-    sizes = [remark for remark in report["remarks"] if remark["stage"] == "sizes"]
-    assert sizes == [] or any(loop["steps"] is None for loop in unrolled), "two builds serve all lengths"
+    if not any(loop["steps"] is None for loop in unrolled):
+        assert max(_builds_in_time(report).values(), default=0) <= 2, "two builds serve all lengths"
     known = KNOWN_FALLBACKS.get(case.model, {})
     assert [f for f in report["fallbacks"] if not any(reason in f["reason"] for reason in known)] == []
     assert known or sum(region["fallbacks"] for region in report["regions"]) == 0
+
+
+def _builds_in_time(report: Any) -> dict[int, int]:
+    """Builds of each region, but those that had no time to work out every size that may come."""
+    builds = {region["id"]: region["builds"] for region in report["regions"]}
+    for remark in report["remarks"]:
+        if remark["stage"] == "sizes":
+            assert "built when these come" in remark["reason"]
+            del builds[int(remark["where"].removeprefix("region "))]
+    return builds
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -151,19 +153,31 @@ def test_both_programs_agree(highs: bool, monkeypatch: pytest.MonkeyPatch) -> No
 
 WITHOUT_PULP = """
 import sys
-sys.modules["pulp"] = None
+from concurrent.futures import ThreadPoolExecutor
 from tf_stitch.planning.ilp_solver import solve
 from tf_stitch.planning.selection import Selection
 edges = ((0, 3), (1, 2))
-for _ in range(2):
-    print(solve(Selection((frozenset((0, 2)), frozenset((1, 3))), (3.0, 2.0), 4, edges), 5.0).status)
+def status(_: int) -> str:
+    return solve(Selection((frozenset((0, 2)), frozenset((1, 3))), (3.0, 2.0), 4, edges), 5.0).status
+with ThreadPoolExecutor(8) as pool:
+    print(*pool.map(status, range(8)))
 """
 
 
-def test_without_pulp_the_greedy_choice_is_taken_and_said_once() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_PULP], text=True, capture_output=True, check=True)
-    assert done.stdout.split() == ["greedy", "greedy"]
-    assert done.stderr.count("pulp is not installed") == 1
+@pytest.mark.parametrize(("package", "said"), [
+    ("raise ModuleNotFoundError(name='pulp')", "it is not installed"),
+    ("import time; time.sleep(0.2); import no_such_module", "No module named 'no_such_module'"),
+    ("import time; time.sleep(0.2); from . import core", "ImportError: cannot import name 'core'"),
+    ("class LpProblem: pass", "it has no LpAffineExpression"),
+])  # fmt: skip
+def test_without_pulp_the_greedy_choice_is_taken_and_said_once(tmp_path: Path, package: str, said: str) -> None:
+    (tmp_path / "pulp").mkdir()
+    (tmp_path / "pulp" / "__init__.py").write_text(package)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PULP], text=True, capture_output=True, check=True,
+                          env=os.environ | {"PYTHONPATH": path})
+    assert done.stdout.split() == ["greedy"] * 8
+    assert done.stderr.count("pulp cannot be used") == done.stderr.count(said) == 1
 
 
 def test_disjoint_candidates_need_no_program() -> None:

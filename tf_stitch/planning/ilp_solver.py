@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -19,17 +20,33 @@ from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 MAX_ROUNDS = 50
 
 
-@cache
+_IMPORTING = Lock()
+"""A second import of a package whose first one failed may find what is left of it."""
+
+
 def import_pulp() -> ModuleType | None:
-    """pulp; None, said once, where it is not installed. Imported when the first program has to be solved: it takes a
+    """pulp; None, said once, where it cannot be imported. Imported when the first program has to be solved: it takes a
     while."""
+    with _IMPORTING:
+        return _imported()
+
+
+@cache
+def _imported() -> ModuleType | None:
     try:
         import pulp
-    except ImportError:
-        print("[tf_stitch] pulp is not installed: fusions are chosen greedily", file=sys.stderr)
-        return None
-    module: ModuleType = pulp
-    return module
+        module: ModuleType = pulp
+        missing = [name for name in ("LpProblem", "LpAffineExpression", "HiGHS") if not hasattr(module, name)]
+        if not missing:
+            return module
+        reason = f"it has no {missing[0]}"
+    except ModuleNotFoundError as error:
+        reason = "it is not installed" if error.name == "pulp" else str(error)
+    except Exception as error:  # whatever a broken package raises
+        reason = f"{type(error).__name__}: {error}"
+    print(f"[tf_stitch] pulp cannot be used ({reason}): fusions are chosen greedily; pip install \"pulp>=2.8,<4\"",
+          file=sys.stderr)
+    return None
 
 
 def solve(problem: Selection, seconds: float) -> Choice:
