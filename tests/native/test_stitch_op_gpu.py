@@ -283,6 +283,23 @@ waits = pytest.mark.skipif(
     reason="kernels wait by themselves from compute capability 9.0 on")
 
 
+def test_a_product_of_operands_that_are_not_aligned(regions: Regions) -> None:
+    """Kernels that ask for more are not among what the library proposes: the region does not fall back."""
+    def fallback(call: object) -> None:
+        raise AssertionError(call)
+
+    size, cupy = 64, pytest.importorskip("cupy")
+    step = product(size, (INPUT, 0), (INPUT, 1), (OUTPUT, 0))
+    region = regions.add(lambda key: IMAGE.executable([[size, size]], [step]), fallback)
+    values = np.arange(2 * (size * size + 1), dtype=np.float32).reshape(2, -1) % 7
+    [a, b] = [tf.experimental.dlpack.from_dlpack(cupy.asarray(row)[1:].reshape(size, size).__dlpack__())
+              for row in values]
+    for _ in range(2):
+        [out] = regions.call(region, [a, b])
+        np.testing.assert_array_equal(out, values[0, 1:].reshape(size, size) @ values[1, 1:].reshape(size, size))
+    assert regions.builds[region] == [(regions.builds[region][0][0] & ~1, 2, size, size, 2, size, size)]
+
+
 @pytest.fixture(params=[True, False])
 def programmatic(request: pytest.FixtureRequest, regions: Regions) -> Iterator[bool]:
     regions.library.set_graphs(64, request.param)

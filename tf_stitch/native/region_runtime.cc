@@ -2,6 +2,8 @@
 
 #include <tuple>
 
+#include "shape_key.h"
+
 namespace tf_stitch {
 namespace {
 
@@ -137,7 +139,8 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   if (context_ != nullptr) {
     ScopedContext current(context_);
-    slot->reason = PrepareGpu(context_, &graphs_, &places_, executable.get());
+    const bool aligned = (slot->key[0] & ShapeKey::kAllAligned) != 0;
+    slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
     if (!slot->reason.empty()) return;
   }
   slot->updates_state = !executable->state.empty();
