@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -361,6 +363,25 @@ def test_a_pending_build_runs_the_original_ops(regions: Regions) -> None:
     assert regions.call(region, [tf.zeros([4])])[0][0] == 0
     assert regions.library.region_runs(region) == 1
     assert regions.library.region_fallbacks(region) == 21
+
+
+def test_executables_go_with_the_functions_that_run_them(regions: Regions) -> None:
+    def traced() -> Any:
+        return tf.function(lambda x: regions.call(region, [x])[0]).get_concrete_function(tf.TensorSpec([8], tf.float32))
+
+    region = regions.add(copy_of)
+    first, second = traced(), traced()
+    for function in (first, second, first):
+        np.testing.assert_array_equal(function(ramp()), ramp())
+    del first, function
+    gc.collect()
+    second(ramp())
+    assert len(regions.builds[region]) == 1, "the second runs it still"
+    del second
+    gc.collect()
+    traced()(ramp())
+    assert len(regions.builds[region]) == 2
+    assert regions.library.region_runs(region) == 5, "counts stay"
 
 
 def test_cleared_callbacks(regions: Regions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -228,6 +229,22 @@ def test_lengths_that_run_take_the_graphs_of_lengths_that_do_not(regions: Region
     assert run([*range(8, 18)] * 6) == (8, 0, 8 * 3), "in turns, the first eight keep theirs"
     assert run([16, 17] * 20) == (10, 2, 8 * 3 + 2 * 6), "asked for at the end of the turns, too"
     assert run([*range(8, 18)]) == (10, 2, 8 * 3 + 2 * 6 + 8), "8 and 9 have lost theirs"
+
+
+def test_graphs_of_functions_that_are_gone_leave_their_places(regions: Regions) -> None:
+    """Also while they run: the last kernel takes long."""
+    steps = [increment((INPUT, 0), (ARENA, 0)), increment((ARENA, 0), (ARENA, 256)),
+             increment((ARENA, 256), (OUTPUT, 0), kernel="slow_increment_to")]  # fmt: skip
+    numbers = [regions.add(lambda key: IMAGE.executable([[8]], steps, arena=(256, 256))) for _ in range(80)]
+    for number in numbers:  # more than a process has places for
+        function = tf.function(lambda x, number=number: regions.call(number, [x])[0])
+        results = [function(ramp() + float(i)) for i in range(5)]
+        del function
+        gc.collect()
+        for i, result in enumerate(results):
+            np.testing.assert_array_equal(result, np.arange(8) + i + 3)
+    counts = {r.region: (r.graphs, r.failures) for r in regions.library.graphs()}
+    assert [counts[number] for number in numbers] == [(1, 0)] * 80
 
 
 def chain(steps: int) -> list[list[int]]:

@@ -50,6 +50,25 @@ Counters& GlobalCounters() {
   return *counters;
 }
 
+void RegionRuntime::Enter() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++kernels_;
+}
+
+void RegionRuntime::Leave() {
+  // Without callbacks the program ends: nothing could be built anew, and contexts may be gone.
+  const CallbackGate<Callbacks>::Entry entry(&Gate());
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
+  std::shared_ptr<const Slot> last;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--kernels_ != 0 || entry.get() == nullptr) return;
+  for (const auto& [key, slot] : slots_) {
+    if (const auto outcome = slot->guard.outcome()) decided_.insert_or_assign(key, *outcome);
+  }
+  gone.swap(slots_);
+  last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
+}
+
 std::shared_ptr<const Slot> RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
   std::shared_ptr<const Slot> last = std::atomic_load_explicit(&last_, std::memory_order_acquire);
   if (last != nullptr && SameKey(*last, key, n)) return last;
@@ -173,9 +192,11 @@ const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOri
 
 void RegionRuntime::AddOutcomes(std::vector<GuardRecord>* records) {
   std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::vector<std::int64_t>, Guard::Outcome> outcomes = decided_;
   for (const auto& [key, slot] : slots_) {
-    if (const auto outcome = slot->guard.outcome()) records->push_back({region_, device_, key, *outcome});
+    if (const auto outcome = slot->guard.outcome()) outcomes.insert_or_assign(key, *outcome);
   }
+  for (const auto& [key, outcome] : outcomes) records->push_back({region_, device_, key, outcome});
 }
 
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {

@@ -65,6 +65,11 @@ class RegionRuntime {
   RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
       : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
 
+  // A kernel that is to run the region, and one that never will again. With the last one go the executables: a function
+  // that was traced anew and freed leaves its region to nobody. Counts and what was measured stay, for the report.
+  void Enter();
+  void Leave();
+
   // The slot of `key` if it is built, or pending and not yet to be asked for again.
   std::shared_ptr<const Slot> Find(const std::int64_t* key, std::size_t n);
 
@@ -116,11 +121,13 @@ class RegionRuntime {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
+  int kernels_ = 0;                                            // that are to run it
+  std::map<std::vector<std::int64_t>, Guard::Outcome> decided_;  // of slots that went with the last kernel
   mutable GraphCounters graphs_;
   mutable GraphPlaces places_;
 };
 
-// The runtime of a region on a device (-1: CPU); lives for the process. `signature` is what all nodes of a region share
+// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds: see Enter. `signature` is what all nodes of a region share
 // (numbers and types of inputs and outputs); null when it differs from the first node's.
 RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
                            const std::vector<std::int32_t>& signature);
