@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
-from tf_stitch.errors import BuildPending
+from tf_stitch.errors import BuildInterruptedError, BuildPending
 from tf_stitch.native.fallback_call import FallbackCall
 
 KERNELS = """
@@ -363,6 +363,35 @@ def test_a_pending_build_runs_the_original_ops(regions: Regions) -> None:
     assert regions.call(region, [tf.zeros([4])])[0][0] == 0
     assert regions.library.region_runs(region) == 1
     assert regions.library.region_fallbacks(region) == 21
+
+
+def test_an_interrupted_build_is_tried_again(regions: Regions) -> None:
+    reasons: list[str] = []
+    passes = False
+
+    def build(key: tuple[int, ...]) -> list[int]:
+        if passes:
+            return copy_of(key)
+        raise BuildInterruptedError("the disk is full")
+
+    def fallback(call: FallbackCall) -> None:
+        reasons.append(call.reason)
+        call.set_output(0, call.inputs[0] + 1)
+
+    def results(region: int, calls: int) -> list[float]:
+        return [float(regions.call(region, [tf.zeros([4])])[0][0]) for _ in range(calls)]
+
+    mended, never = regions.add(build, fallback), regions.add(build, fallback)
+    assert results(mended, 5) + results(never, 5) == [1] * 10
+    assert [len(regions.builds[region]) for region in (mended, never)] == [1, 1], "not at once"
+    assert set(reasons) == {"the disk is full"}
+    time.sleep(0.6)
+    assert results(never, 5) == [1] * 5
+    passes = True
+    assert results(mended, 5) == [0] * 5
+    time.sleep(0.6)
+    assert results(never, 5) == [1] * 5, "it waits longer each time"
+    assert [len(regions.builds[region]) for region in (mended, never)] == [2, 2]
 
 
 def test_executables_go_with_the_functions_that_run_them(regions: Regions) -> None:

@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
 constexpr auto kPatience = std::chrono::milliseconds(10);
+// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the one
+// before it.
+constexpr int kMostInterrupted = 4;
+constexpr auto kFirstWait = std::chrono::milliseconds(500);
 
 struct Registry {
   std::mutex mutex;
@@ -95,7 +99,9 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
       return slot;
     }
     if (entry.get() == nullptr) return nullptr;
+    const int interrupted = it == slots_.end() ? 0 : it->second->interrupted;
     slot = NewSlot(key);
+    slot->interrupted = interrupted;
     slot->variable_types = extents.variable_types;
   }
   Build(*entry.get(), extents, slot.get());
@@ -148,6 +154,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
                    : result.error.empty() ? "nothing was built for these shapes"
                                           : result.error;
+    if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
   }
   auto executable = std::make_unique<Executable>();
@@ -164,6 +171,14 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   slot->updates_state = !executable->state.empty();
   slot->executable = std::move(executable);
+}
+
+void RegionRuntime::TryLater(Slot* slot) {
+  if (++slot->interrupted >= kMostInterrupted) return;
+  auto wait = kFirstWait;
+  for (int i = 1; i < slot->interrupted; ++i) wait *= 10;
+  slot->pending = true;
+  slot->ask_again = std::chrono::steady_clock::now() + wait;
 }
 
 const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {

@@ -29,7 +29,10 @@ struct Slot {
   bool updates_state = false;
   std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
   std::string reason;
-  bool pending = false;  // Python builds it beside the program: the region's own nodes run until then, for no `reason`
+  // Python builds it beside the program, for no `reason`, or is asked again for what was interrupted: until then the
+  // region's own nodes run.
+  bool pending = false;
+  int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable Guard guard;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
@@ -107,6 +110,7 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
 
