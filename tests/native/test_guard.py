@@ -260,6 +260,18 @@ def test_fallback_runs_in_the_op(regions: Regions, kernel: Symbols) -> None:
     assert counted == [(unbuilt, asked[0], 5), (broken, asked[1], 3)]
 
 
+def test_nodes_that_the_simplest_executor_refuses(regions: Regions) -> None:
+    """What it left, TensorFlow would find again when another is asked for."""
+    def switched(x: tf.Tensor) -> tf.Tensor:
+        low, high = tf.raw_ops.Switch(data=x, pred=x > 0.0)
+        return tf.raw_ops.Merge(inputs=[low - 1.0, high + 1.0])[0]
+
+    function = definition(switched, SCALAR)
+    region = regions.add(lambda key: None, original=lambda _: function)
+    run = function_of(regions, region)
+    assert [float(run(tf.constant(x))) for x in (2.0, -2.0)] == [3.0, -3.0]
+
+
 def test_what_the_nodes_raise_is_the_users_error(regions: Regions) -> None:
     function = definition(lambda x: tf.debugging.check_numerics(x, "not a number"), SCALAR)
     region = regions.add(lambda key: None, original=lambda _: function)
