@@ -9,13 +9,14 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.cuda import Packed, emit_cuda, join_cuda, render_cuda
 from tf_stitch.emit.rendered import Rendered
+from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.packing import decided_by, stands_alone
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, GemmStep, HostLaunch, Space, Step
-from tf_stitch.runtime.library_calls import LibraryCall
+from tf_stitch.runtime.library_calls import MOST_EXTENT, LibraryCall
 from tf_stitch.runtime.step_order import Access, predecessors
 
 MAX_PACKED_POINTERS = 480
@@ -66,12 +67,25 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
+def _product(call: LibraryCall, args: tuple[BufferRef, ...]) -> GemmStep:
+    """The step of a library call, for the sizes at hand.
+
+    Raises:
+        ScheduleError: the library cannot count so far.
+    """
+    gemm = call.gemm.at_hand()
+    if max(gemm.batch, gemm.m, gemm.n, gemm.k) > MOST_EXTENT:
+        raise ScheduleError(f"{gemm} has an extent above {MOST_EXTENT}, which matrix libraries count with 32 bits",
+                            call.nodes[0].loc)
+    return GemmStep(gemm, args)
+
+
 def _on_host(buffers: BufferPlan) -> Assembly:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
         if isinstance(work, LibraryCall):
-            steps.append(GemmStep(work.gemm, _args(buffers, work)))
+            steps.append(_product(work, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
@@ -87,7 +101,7 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
-            steps.append(GemmStep(first.gemm, _args(buffers, first)))
+            steps.append(_product(first, _args(buffers, first)))
             continue
         members = tuple(which[i] for i in group)
         if members not in launches:
@@ -143,7 +157,7 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         if isinstance(first, LibraryCall):
-            steps.append(GemmStep(first.gemm.at_hand(), args))
+            steps.append(_product(first, args))
             continue
         kernels = _kernels(buffers, group)
         programs = tuple(kernel.program for kernel in kernels)

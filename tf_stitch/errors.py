@@ -73,6 +73,10 @@ class BuildError(StitchError):
     """A compiler is missing or rejected generated code."""
 
 
+class BuildInterruptedError(BuildError):
+    """A build did not end for a reason that may pass: no memory, a full disk, a compiler that was killed."""
+
+
 class NativeError(StitchError):
     """The native op or the graph hook could not be built or loaded."""
 

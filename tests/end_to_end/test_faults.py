@@ -101,6 +101,18 @@ def test_a_full_disk(run: Runner, expected: list[float], cache: Path) -> None:
     assert not [path for path in (cache / "kernels").iterdir() if path.suffix == ".so"]
 
 
+def test_the_compiler_is_killed_once(run: Runner, cache: Path, tmp_path: Path, compiler: Compiler) -> None:
+    program, first = PROGRAMS / "goes_on.py", tmp_path / "was_here"
+    path = compiler(f"[ -e {first} ] || {{ touch {first}; kill -9 $$; }}")
+    done = run(program, TF_STITCH_CACHE=str(cache), PATH=path)
+    check(done, json.loads(run(program, stitch="").stdout))
+    assert "it is tried again" in done.stderr
+    assert done.report is not None
+    [region] = done.report["regions"]
+    assert region["fallbacks"] > 0
+    assert region["runs"] > 0
+
+
 def test_the_compiler_is_killed(run: Runner, expected: list[float], cache: Path, compiler: Compiler) -> None:
     done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $$"))
     check(done, expected)

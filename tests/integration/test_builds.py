@@ -265,3 +265,17 @@ def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionReg
     assert entry["count"] == 2
     assert "for each of its sizes: not with sizes that change" in entry["reason"]
     assert ", 2 remarks (TF_STITCH_REPORT keeps them)" in registry._report.status_line(kept=False)
+
+
+@pytest.mark.parametrize("device", [0], ids=["h200"])
+def test_more_rows_than_a_library_counts(registry: RegionRegistry, device: int) -> None:
+    """TensorFlow runs the region for these sizes; others are as before."""
+    def product(x: Node) -> Node:
+        return B.dot(x, B.input("i1", DType.F32, (2, 64, 256)))
+
+    number = register(registry, product)
+    for length in (1000, 2000):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    with pytest.raises(ScheduleError, match="extent above"):
+        registry.build(number, device, Key(True, shapes(registry, number, 1 << 31)))
+    registry.build(number, device, Key(True, shapes(registry, number, 3000)))

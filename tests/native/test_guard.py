@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,11 +68,18 @@ def increment_kernel(kernel: Symbols, name: str) -> list[int]:
     return executable([([], [])], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
 
 
-def repeated(regions: Regions, region: int, calls: int = DECIDED) -> Any:
+@cache
+def function_of(regions: Regions, region: int) -> Any:
+    """One function for all calls: what a region has goes with the last one."""
     @tf.function
     def run(x: tf.Tensor) -> tf.Tensor:
         return regions.call(region, [x])[0]
 
+    return run
+
+
+def repeated(regions: Regions, region: int, calls: int = DECIDED) -> Any:
+    run = function_of(regions, region)
     results = [float(run(tf.constant(float(i)))) for i in range(calls)]
     assert results == [i + 1.0 for i in range(calls)]
     return run
@@ -94,6 +103,19 @@ def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None)
     before = library.region_runs(region)
     repeated(regions, region)
     assert library.region_runs(region) == before
+
+
+def test_what_was_measured_outlives_the_function(regions: Regions, kernel: Symbols, guard: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    repeated(regions, region)
+    decided = outcome(regions, region)
+    assert decided.original
+    function_of.cache_clear()
+    gc.collect()
+    assert outcome(regions, region) == decided
+    repeated(regions, region, 1)
+    assert len(regions.builds[region]) == 2
+    assert outcome(regions, region) == decided
 
 
 @pytest.mark.parametrize(("name", "gives_way"), [("seldom_fast", True), ("at_times_fast", False)])
@@ -236,6 +258,18 @@ def test_fallback_runs_in_the_op(regions: Regions, kernel: Symbols) -> None:
     assert [regions.library.region_fallbacks(r) for r in (unbuilt, broken)] == [5, 3]
     counted = [(r, reason, n) for r, reason, n in regions.library.native_fallbacks() if r in (unbuilt, broken)]
     assert counted == [(unbuilt, asked[0], 5), (broken, asked[1], 3)]
+
+
+def test_nodes_that_the_simplest_executor_refuses(regions: Regions) -> None:
+    """What it left, TensorFlow would find again when another is asked for."""
+    def switched(x: tf.Tensor) -> tf.Tensor:
+        low, high = tf.raw_ops.Switch(data=x, pred=x > 0.0)
+        return tf.raw_ops.Merge(inputs=[low - 1.0, high + 1.0])[0]
+
+    function = definition(switched, SCALAR)
+    region = regions.add(lambda key: None, original=lambda _: function)
+    run = function_of(regions, region)
+    assert [float(run(tf.constant(x))) for x in (2.0, -2.0)] == [3.0, -3.0]
 
 
 def test_what_the_nodes_raise_is_the_users_error(regions: Regions) -> None:

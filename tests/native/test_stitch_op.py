@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 
 from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
-from tf_stitch.errors import BuildPending
 from tf_stitch.native.fallback_call import FallbackCall
 
 KERNELS = """
@@ -307,72 +306,6 @@ def test_bad_words_are_an_error(regions: Regions, words: list[int]) -> None:
         with pytest.raises(tf.errors.InternalError, match="bad executable"):
             regions.call(region, [ramp()])
     assert regions.call(regions.add(lambda key: GOOD), [ramp()])[0].shape == (8,)
-
-
-def copy_of(key: tuple[int, ...]) -> list[int]:
-    """Words that copy the input of a key [flags, 1, n]."""
-    return executable([([key[2]], [])], [[3, OUTPUT, 0, INPUT, 0, 4 * key[2]]])
-
-
-def test_signatures_are_capped(regions: Regions) -> None:
-    region = regions.add(copy_of)
-    for n in range(1, 601):
-        assert regions.call(region, [tf.ones([n])])[0].shape == (n,)
-    assert len(regions.builds[region]) == 600
-    regions.call(region, [tf.ones([600])])
-    regions.call(region, [tf.ones([120])])
-    assert len(regions.builds[region]) == 600, "what was used lately is kept"
-    regions.call(region, [tf.ones([1])])
-    assert len(regions.builds[region]) == 601, "what was not is built again"
-
-
-def test_signatures_come_and_go_under_concurrent_calls(regions: Regions) -> None:
-    region = regions.add(copy_of)
-
-    def work(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        for n in rng.integers(1, 1200, 400):
-            x = np.arange(n, dtype=np.float32)
-            np.testing.assert_array_equal(regions.call(region, [tf.constant(x)])[0], x)
-
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(work, seed) for seed in range(4)]:
-            done.result()
-
-
-def test_a_pending_build_runs_the_original_ops(regions: Regions) -> None:
-    ready = threading.Event()
-
-    def build(key: tuple[int, ...]) -> list[int]:
-        if not ready.is_set():
-            raise BuildPending
-        return copy_of(key)
-
-    def fallback(call: FallbackCall) -> None:
-        assert call.reason == ""
-        call.set_output(0, call.inputs[0] + 1)
-
-    region = regions.add(build, fallback)
-    assert regions.call(region, [tf.zeros([4])])[0][0] == 1
-    for _ in range(20):
-        assert regions.call(region, [tf.zeros([4])])[0][0] == 1
-    time.sleep(0.03)
-    ready.set()
-    assert regions.call(region, [tf.zeros([4])])[0][0] == 0
-    assert regions.library.region_runs(region) == 1
-    assert regions.library.region_fallbacks(region) == 21
-
-
-def test_cleared_callbacks(regions: Regions) -> None:
-    region = regions.add(lambda key: GOOD)
-    regions.call(region, [ramp()])
-    regions.library.clear_callbacks()
-    try:
-        regions.call(region, [ramp()])  # built before: needs no Python
-        with pytest.raises(tf.errors.FailedPreconditionError, match="not active"):
-            regions.call(region, [tf.zeros([9])])
-    finally:
-        regions.connect()
 
 
 def test_constant_folding(regions: Regions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -230,6 +231,22 @@ def test_lengths_that_run_take_the_graphs_of_lengths_that_do_not(regions: Region
     assert run([*range(8, 18)]) == (10, 2, 8 * 3 + 2 * 6 + 8), "8 and 9 have lost theirs"
 
 
+def test_graphs_of_functions_that_are_gone_leave_their_places(regions: Regions) -> None:
+    """Also while they run: the last kernel takes long."""
+    steps = [increment((INPUT, 0), (ARENA, 0)), increment((ARENA, 0), (ARENA, 256)),
+             increment((ARENA, 256), (OUTPUT, 0), kernel="slow_increment_to")]  # fmt: skip
+    numbers = [regions.add(lambda key: IMAGE.executable([[8]], steps, arena=(256, 256))) for _ in range(80)]
+    for number in numbers:  # more than a process has places for
+        function = tf.function(lambda x, number=number: regions.call(number, [x])[0])
+        results = [function(ramp() + float(i)) for i in range(5)]
+        del function
+        gc.collect()
+        for i, result in enumerate(results):
+            np.testing.assert_array_equal(result, np.arange(8) + i + 3)
+    counts = {r.region: (r.graphs, r.failures) for r in regions.library.graphs()}
+    assert [counts[number] for number in numbers] == [(1, 0)] * 80
+
+
 def chain(steps: int) -> list[list[int]]:
     """From the input through the arena to the output."""
     between = [(ARENA, 256 * i) for i in range(steps - 1)]
@@ -281,6 +298,23 @@ GPUS = tf.config.list_physical_devices("GPU")
 waits = pytest.mark.skipif(
     not GPUS or tf.config.experimental.get_device_details(GPUS[0]).get("compute_capability", (0, 0)) < (9, 0),
     reason="kernels wait by themselves from compute capability 9.0 on")
+
+
+def test_a_product_of_operands_that_are_not_aligned(regions: Regions) -> None:
+    """Kernels that ask for more are not among what the library proposes: the region does not fall back."""
+    def fallback(call: object) -> None:
+        raise AssertionError(call)
+
+    size, cupy = 64, pytest.importorskip("cupy")
+    step = product(size, (INPUT, 0), (INPUT, 1), (OUTPUT, 0))
+    region = regions.add(lambda key: IMAGE.executable([[size, size]], [step]), fallback)
+    values = np.arange(2 * (size * size + 1), dtype=np.float32).reshape(2, -1) % 7
+    [a, b] = [tf.experimental.dlpack.from_dlpack(cupy.asarray(row)[1:].reshape(size, size).__dlpack__())
+              for row in values]
+    for _ in range(2):
+        [out] = regions.call(region, [a, b])
+        np.testing.assert_array_equal(out, values[0, 1:].reshape(size, size) @ values[1, 1:].reshape(size, size))
+    assert regions.builds[region] == [(regions.builds[region][0][0] & ~1, 2, size, size, 2, size, size)]
 
 
 @pytest.fixture(params=[True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import BuildError, SourceLoc
+from tf_stitch.errors import BuildError, BuildInterruptedError, SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime import host_builder, nvrtc_builder
@@ -40,8 +41,9 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rejected_source_names_the_compiler_and_leaves_nothing(tmp_path: Path) -> None:
     cache = KernelCache(tmp_path)
-    with pytest.raises(BuildError, match="rejected a generated kernel"):
+    with pytest.raises(BuildError, match="rejected a generated kernel") as error:
         build_host("this is no C", "native", cache)
+    assert not isinstance(error.value, BuildInterruptedError), "it would be rejected again"
     assert not list(tmp_path.iterdir())
 
 
@@ -61,15 +63,35 @@ def test_a_compiler_that_hangs_or_is_killed_leaves_nothing(tmp_path: Path, monke
     assert build_host(source, "native", KernelCache(tmp_path)).exists(), "the next try works"
 
 
-def test_a_killed_compiler_is_a_build_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [
+    "kill -9 $$",
+    'echo "gcc: fatal error: Killed signal terminated program cc1" >&2; exit 1',
+    'echo "cc1: out of memory allocating 65536 bytes" >&2; exit 1',
+    'echo "fatal error: error writing to /tmp/x.s: No space left on device" >&2; exit 1',
+])  # fmt: skip
+def test_a_compiler_that_lacks_something_may_be_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+                                                            ) -> None:
     fake = tmp_path / "bin" / "gcc"
     fake.parent.mkdir()
-    fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo fake && exit 0\nkill -9 $$\n')
+    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo fake && exit 0\n{end}\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(BuildError, match="rejected"):
+    with pytest.raises(BuildInterruptedError, match="did not finish"):
         build_host("int f;", "native", KernelCache(tmp_path / "cache"))
     assert not list((tmp_path / "cache").iterdir())
+
+
+def test_no_process_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, before = compiled(EXP, CPU).source, subprocess.run
+
+    def no_memory(command: list[str], **kwargs: object) -> object:
+        if "-o" in command:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return before(command, **kwargs)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(host_builder.subprocess, "run", no_memory)
+    with pytest.raises(BuildInterruptedError, match=r"could not run.*Cannot allocate memory"):
+        build_host(source, "native", KernelCache(tmp_path))
 
 
 def test_a_compiler_that_crashes_is_asked_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -114,7 +114,7 @@ def test_a_full_disk_has_a_temporary_folder_beside_it(tmp_path: Path, monkeypatc
     assert cache.get("k", ".so") == path
     assert "No space left" in str(cache.problem)
     full_disks = 1
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(BuildInterruptedError, match="No space left"):
         cache.put("other", ".so", b"binary")
     assert cache.get("other", ".so") is None
 

@@ -18,7 +18,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BuildPending, StitchError
+from tf_stitch.errors import BuildInterruptedError, BuildPending, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import device_type
@@ -222,12 +222,20 @@ class Session:
                   f"{milliseconds:.0f} ms", file=sys.stderr)
 
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
-        """Words of the executable for one signature, None to fall back."""
+        """Words of the executable for one signature, None to fall back for good.
+
+        Raises:
+            BuildInterruptedError: to fall back until the op asks again.
+        """
         try:
             build = self.registry.build_later if self._config.async_builds else self.registry.build
             return build(region, device, Key.parse(key)).words
         except BuildPending:
             raise
+        except (BuildInterruptedError, MemoryError) as error:
+            self.report.fallback("build", self._where(region), _reason(error),
+                                 "TensorFlow's own ops run instead, and it is tried again")
+            raise BuildInterruptedError(_reason(error)) from error
         except Exception as error:
             self.report.fallback("build", self._where(region), _reason(error))
             if self._config.strict:

@@ -64,7 +64,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tf_stitch.errors import BuildPending, NativeError
+from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
 from tf_stitch.native.fallback_call import DIMS, FallbackCall
 
@@ -77,7 +77,7 @@ OriginalFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
 
 _INTERNAL = 13  # absl's status code
-_PENDING = 3  # callbacks.h
+_PENDING, _INTERRUPTED = 3, 5  # callbacks.h
 
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
@@ -164,8 +164,9 @@ class OpLibrary:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
-        BuildPending to be asked again a little later. Any other exception in it counts as None, with its message as
-        FallbackCall.reason.
+        BuildPending to be asked again a little later, or BuildInterruptedError to be asked again a few times, half a
+        second later at first. Any other exception in it counts as None; its message is FallbackCall.reason, as is that
+        of an interruption.
 
         `original(region, reason)` is called before a region's own TensorFlow nodes run in place of its kernels, once
         per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
@@ -184,6 +185,9 @@ class OpLibrary:
                 return 0
             except BuildPending:
                 return _PENDING
+            except BuildInterruptedError as error:
+                library.tfs_result_error(result, str(error).encode(errors="replace"))
+                return _INTERRUPTED
             except Exception as error:  # cannot cross C++; the op calls `fallback` with this reason
                 library.tfs_result_error(result, _message(error))
                 return 2

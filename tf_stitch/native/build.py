@@ -54,9 +54,9 @@ class Library:
 STITCH_OP = Library(
     "stitch_op",
     ("stitch_op.cc", "while_op.cc", "host_gemm.cc", "executable.cc", "loop_roles.cc", "loop_spec.cc",
-     "region_runtime.cc", "cublas_lt.cc", "cuda_graph.cc", "graph_nodes.cc", "graph_places.cc", "gpu_modules.cc",
-     "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "callers_executor.cc", "exports.cc", "host_blocks_baseline.cc",
-     "host_blocks_avx2.cc", "host_blocks_avx512.cc"),
+     "region_runtime.cc", "cublas_lt.cc", "lt_library.cc", "cuda_graph.cc", "graph_nodes.cc", "graph_places.cc",
+     "gpu_modules.cc", "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "callers_executor.cc", "exports.cc",
+     "host_blocks_baseline.cc", "host_blocks_avx2.cc", "host_blocks_avx512.cc"),
     links_tensorflow=True,
 )
 GRAPH_HOOK = Library("graph_hook", ("graph_hook.cc",), links_tensorflow=False)

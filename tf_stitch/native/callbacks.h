@@ -42,6 +42,7 @@ struct BuildResult {
 
 constexpr int kNoThread = 4;
 constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
+constexpr int kBuildInterrupted = 5;  // it failed for a reason that may pass
 
 // What Python answers to a request for a region's own nodes.
 struct OriginalResult {

@@ -1,13 +1,12 @@
-// Products through cuBLASLt, loaded with dlopen: preferably the copy that TensorFlow has loaded itself.
-#include <dlfcn.h>
-
+// Products through cuBLASLt.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <map>
 
 #include "gemm.h"
 #include "gpu_timer.h"
+#include "lt_library.h"
+#include "recently_used.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
@@ -15,28 +14,7 @@
 namespace tf_stitch {
 namespace {
 
-// What we need of cublasLt.h; the numbers are its ABI.
-struct LtHandleOpaque;
-struct LtDescOpaque;
-struct LtLayoutOpaque;
-struct LtPreferenceOpaque;
-using LtHandle = LtHandleOpaque*;
-using LtDesc = LtDescOpaque*;
-using LtLayout = LtLayoutOpaque*;
-using LtPreference = LtPreferenceOpaque*;
-
-struct LtAlgo {
-  std::uint64_t data[8];
-};
-
-struct LtHeuristic {
-  LtAlgo algo;
-  std::size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
+// Numbers of cublasLt.h.
 enum { kDescTransposeA = 3, kDescTransposeB = 4, kDescEpilogue = 7, kDescBiasPointer = 8 };
 enum { kLayoutBatchCount = 5, kLayoutBatchOffset = 6 };
 enum { kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignment = 5 };
@@ -44,7 +22,6 @@ enum { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu
 enum { kReal32 = 0, kReal64 = 1, kReal16 = 2, kBfloat16 = 14 };
 enum { kCompute32 = 68, kCompute64 = 70, kCompute32AsTf32 = 77 };
 constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or the output type: none in place
-constexpr std::uint32_t kAlignment = 16;                  // bytes; the op's key tells aligned buffers apart
 enum { kAlgoSplitK = 2, kAlgoReduction = 3 };
 constexpr std::uint32_t kReductionByComputeType = 2;
 constexpr int kProposals = 16;
@@ -56,66 +33,22 @@ constexpr std::int32_t kSplits[] = {4, 8, 16, 32};
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20, kLeastWorkspace = std::size_t{256} << 10;
 constexpr std::int64_t kWorkspaceShare = 32;  // of what a run touches, one part in so many
 
-struct Library {
-  std::string error = "not loaded";
-  int (*Create)(LtHandle*);
-  int (*DescCreate)(LtDesc*, int, int);
-  int (*DescDestroy)(LtDesc);
-  int (*DescSet)(LtDesc, int, const void*, std::size_t);
-  int (*LayoutCreate)(LtLayout*, int, std::uint64_t, std::uint64_t, std::int64_t);
-  int (*LayoutSet)(LtLayout, int, const void*, std::size_t);
-  int (*PreferenceCreate)(LtPreference*);
-  int (*PreferenceDestroy)(LtPreference);
-  int (*PreferenceSet)(LtPreference, int, const void*, std::size_t);
-  int (*Heuristic)(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int, LtHeuristic*, int*);
-  int (*AlgoSet)(LtAlgo*, int, const void*, std::size_t);
-  int (*AlgoCheck)(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo*, LtHeuristic*);
-  int (*Matmul)(LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*,
-                const void*, LtLayout, void*, LtLayout, const LtAlgo*, void*, std::size_t, CUstream);
-};
-
-void* Open(const std::vector<std::string>& candidates) {
-  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
-  }
-  for (const std::string& name : candidates) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
-Library Load(const std::vector<std::string>& candidates) {
-  Library lt{};
-  void* library = Open(candidates);
-  if (library == nullptr) {
-    lt.error = "no cuBLASLt library";
-    return lt;
-  }
-  const auto resolve = [&](const char* name, auto* function) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-    return *function != nullptr;
-  };
-  const bool whole = resolve("cublasLtCreate", &lt.Create) && resolve("cublasLtMatmulDescCreate", &lt.DescCreate) &&
-                     resolve("cublasLtMatmulDescDestroy", &lt.DescDestroy) &&
-                     resolve("cublasLtMatmulDescSetAttribute", &lt.DescSet) &&
-                     resolve("cublasLtMatrixLayoutCreate", &lt.LayoutCreate) &&
-                     resolve("cublasLtMatrixLayoutSetAttribute", &lt.LayoutSet) &&
-                     resolve("cublasLtMatmulPreferenceCreate", &lt.PreferenceCreate) &&
-                     resolve("cublasLtMatmulPreferenceDestroy", &lt.PreferenceDestroy) &&
-                     resolve("cublasLtMatmulPreferenceSetAttribute", &lt.PreferenceSet) &&
-                     resolve("cublasLtMatmulAlgoGetHeuristic", &lt.Heuristic) &&
-                     resolve("cublasLtMatmulAlgoConfigSetAttribute", &lt.AlgoSet) &&
-                     resolve("cublasLtMatmulAlgoCheck", &lt.AlgoCheck) && resolve("cublasLtMatmul", &lt.Matmul);
-  lt.error = whole ? "" : "this cuBLASLt lacks functions";
-  return lt;
-}
+// Products that are shared, of about 3 kB each. Executables hold theirs, of which a region has up to 512: one that is
+// dropped here is settled anew by the next executable that wants it.
+constexpr std::size_t kMostGemms = 2048;
 
 struct State {
+  using Key = std::tuple<CUcontext, GemmSpec, unsigned, unsigned, std::size_t, bool, bool>;
+
   std::mutex mutex;
-  Library library;
+  LtLibrary library;
   std::map<CUcontext, LtHandle> handles;
-  std::map<std::tuple<CUcontext, GemmSpec, unsigned, std::size_t, bool, bool>, std::shared_ptr<GpuGemm>> gemms;
+  RecentlyUsed<Key, std::shared_ptr<GpuGemm>> gemms{kMostGemms};
 };
+
+// Destroyed by the library's own function.
+template <typename Opaque>
+using Owned = std::unique_ptr<Opaque, int (*)(Opaque*)>;
 
 State& Global() {
   static auto* state = new State;  // contexts die before static destructors run
@@ -152,30 +85,34 @@ int DataType(int type) {
 
 class LtGemm final : public GpuGemm {
  public:
-  LtGemm(const Library& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, std::size_t workspace, bool tf32,
-         bool deterministic)
-      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), workspace_(workspace), tf32_(tf32),
-        settled_(deterministic) {}
+  LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, unsigned unaligned,
+         std::size_t workspace, bool tf32, bool deterministic)
+      : lt_(lt), handle_(handle), spec_(spec), cold_(cold), unaligned_(unaligned), workspace_(workspace), tf32_(tf32),
+        settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
+        b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
 
   // A row-major product is the column-major product of the exchanged operands.
   std::string Prepare() {
     const int type = DataType(spec_.type);
     if (type < 0) return "cuBLASLt has no products of this type";
     // Proposals look at no more of a bias than the alignment of its address.
-    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{kAlignment}), &desc_);
-    const auto layout = [&](LtLayout* made, const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) {
+    std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{Alignment(2)}), &desc_);
+    const auto layout = [&](Owned<LtLayoutOpaque>* owned, const MatrixLayout& stored, std::int64_t rows,
+                            std::int64_t cols) {
       // Rows of cols elements are column-major columns; one stored transposed has its axes exchanged.
       const std::int64_t fast = stored.transposed ? rows : cols, slow = stored.transposed ? cols : rows;
+      LtLayout made = nullptr;
       if (error.empty()) {
-        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(made, type, fast, slow, stored.stride));
+        error = Failed("cublasLtMatrixLayoutCreate", lt_.LayoutCreate(&made, type, fast, slow, stored.stride));
       }
+      owned->reset(made);
       if (!error.empty() || spec_.batch == 1) return;
       const std::int32_t count = static_cast<std::int32_t>(spec_.batch);
       error = Failed("cublasLtMatrixLayoutSetAttribute",
-                     lt_.LayoutSet(*made, kLayoutBatchCount, &count, sizeof(count)));
+                     lt_.LayoutSet(made, kLayoutBatchCount, &count, sizeof(count)));
       if (error.empty()) {
         error = Failed("cublasLtMatrixLayoutSetAttribute",
-                       lt_.LayoutSet(*made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
+                       lt_.LayoutSet(made, kLayoutBatchOffset, &stored.step, sizeof(stored.step)));
       }
     };
     layout(&a_, spec_.a, spec_.m, spec_.k);
@@ -219,13 +156,15 @@ class LtGemm final : public GpuGemm {
     return spec_.bias ? kEpilogueBias : kEpilogueDefault;
   }
 
-  std::string NewDesc(const void* bias, LtDesc* desc) const {
+  std::string NewDesc(const void* bias, Owned<LtDescOpaque>* owned) const {
     const bool wide = spec_.type == tensorflow::DT_DOUBLE;
     const int compute = wide ? kCompute64 : tf32_ && spec_.type == tensorflow::DT_FLOAT ? kCompute32AsTf32 : kCompute32;
-    std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(desc, compute, wide ? kReal64 : kReal32));
+    LtDesc desc = nullptr;
+    std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(&desc, compute, wide ? kReal64 : kReal32));
+    owned->reset(desc);
     const auto set = [&](int attribute, const auto& value) {
       if (error.empty()) {
-        error = Failed("cublasLtMatmulDescSetAttribute", lt_.DescSet(*desc, attribute, &value, sizeof(value)));
+        error = Failed("cublasLtMatmulDescSetAttribute", lt_.DescSet(desc, attribute, &value, sizeof(value)));
       }
     };
     set(kDescTransposeA, std::int32_t{spec_.b.transposed});
@@ -247,12 +186,15 @@ class LtGemm final : public GpuGemm {
     };
     prefer(kPreferWorkspace, std::uint64_t{workspace_});
     prefer(kPreferReductions, kReproducibleReductions);
-    for (int operand = 0; operand < 4; ++operand) prefer(kPreferAlignment + operand, kAlignment);
+    const int result = spec_.arguments() - 1;
+    const int arguments[] = {1, 0, spec_.addend ? spec_.addend_argument() : result, result};  // of A, B, C and D
+    for (int i = 0; i < 4; ++i) prefer(kPreferAlignment + i, Alignment(arguments[i]));
     int found = 0;
     proposals_.resize(kProposals);
     if (error.empty()) {
-      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_, b_, a_, C(), out_, preference,
-                                                                     kProposals, proposals_.data(), &found));
+      error = Failed("cublasLtMatmulAlgoGetHeuristic", lt_.Heuristic(handle_, desc_.get(), b_.get(), a_.get(), C(),
+                                                                     out_.get(), preference, kProposals,
+                                                                     proposals_.data(), &found));
     }
     lt_.PreferenceDestroy(preference);
     proposals_.resize(std::max(found, 0));
@@ -276,7 +218,9 @@ class LtGemm final : public GpuGemm {
             lt_.AlgoSet(&split.algo, kAlgoSplitK, &splits, sizeof(splits)) == 0 &&
             lt_.AlgoSet(&split.algo, kAlgoReduction, &kReductionByComputeType, sizeof(kReductionByComputeType)) == 0;
         LtHeuristic found{};
-        if (!possible || lt_.AlgoCheck(handle_, desc_, b_, a_, C(), out_, &split.algo, &found) != 0) continue;
+        if (!possible || lt_.AlgoCheck(handle_, desc_.get(), b_.get(), a_.get(), C(), out_.get(), &split.algo, &found) != 0) {
+          continue;
+        }
         if (found.state != 0 || found.workspace > workspace_) continue;
         split.workspace = found.workspace;
         proposals_.push_back(split);
@@ -308,14 +252,14 @@ class LtGemm final : public GpuGemm {
   std::size_t Bytes(const MatrixLayout& stored, std::int64_t rows, std::int64_t cols) const {
     const std::int64_t slow = stored.transposed ? cols : rows, fast = stored.transposed ? rows : cols;
     const auto items = static_cast<std::size_t>((spec_.batch - 1) * stored.step + (slow - 1) * stored.stride + fast);
-    return items * tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
+    return items * ItemBytes();
   }
 
   std::string Launch(const LtHeuristic& proposal, CUstream stream, void* const* arguments, void* workspace) const {
     // The pointer of the bias is part of the descriptor, which other threads may be using.
-    LtDesc desc = desc_;
+    Owned<LtDescOpaque> with_bias(nullptr, lt_.DescDestroy);
     std::string error;
-    if (spec_.bias) error = NewDesc(arguments[2], &desc);
+    if (spec_.bias) error = NewDesc(arguments[2], &with_bias);
     if (error.empty()) {
       const float one = 1, beta = spec_.addend;
       const double wide_one = 1, wide_beta = spec_.addend;
@@ -323,25 +267,34 @@ class LtGemm final : public GpuGemm {
       void* out = arguments[spec_.arguments() - 1];
       const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
       error = Failed("cublasLtMatmul",
-                     lt_.Matmul(handle_, desc, wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_,
-                                arguments[0], a_, wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out,
-                                out_, &proposal.algo, workspace, proposal.workspace, stream));
+                     lt_.Matmul(handle_, spec_.bias ? with_bias.get() : desc_.get(),
+                                wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_.get(), arguments[0],
+                                a_.get(), wide ? static_cast<const void*>(&wide_beta) : &beta, c, C(), out, out_.get(),
+                                &proposal.algo, workspace, proposal.workspace, stream));
     }
-    if (desc != desc_ && desc != nullptr) lt_.DescDestroy(desc);
     return error;
   }
 
-  LtLayout C() const { return spec_.addend ? addend_ : out_; }
+  LtLayout C() const { return spec_.addend ? addend_.get() : out_.get(); }
 
-  const Library& lt_;
+  // Bytes that the address of an argument is a multiple of.
+  std::uint32_t Alignment(int argument) const {
+    return (unaligned_ >> argument & 1) == 0 ? kGemmAlignment : ItemBytes();
+  }
+
+  std::uint32_t ItemBytes() const {
+    return tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
+  }
+
+  const LtLibrary& lt_;
   const LtHandle handle_;
   const GemmSpec spec_;
-  const unsigned cold_;
+  const unsigned cold_, unaligned_;
   const std::size_t workspace_;
   const bool tf32_;
   std::atomic<bool> settled_;
-  LtDesc desc_ = nullptr;
-  LtLayout a_ = nullptr, b_ = nullptr, out_ = nullptr, addend_ = nullptr;
+  Owned<LtDescOpaque> desc_;
+  Owned<LtLayoutOpaque> a_, b_, out_, addend_;
   std::vector<LtHeuristic> proposals_;
   std::size_t chosen_ = 0;
   std::mutex mutex_;
@@ -352,7 +305,7 @@ class LtGemm final : public GpuGemm {
 std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
-  if (!state.library.error.empty()) state.library = Load(candidates);
+  if (!state.library.error.empty()) state.library = LoadLtLibrary(candidates);
   return state.library.error;
 }
 
@@ -362,26 +315,28 @@ std::size_t GemmWorkspaceBytes(std::int64_t bytes) {
   return most;
 }
 
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::size_t workspace,
-                        std::shared_ptr<GpuGemm>* gemm) {
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, unsigned unaligned,
+                        std::size_t workspace, std::shared_ptr<GpuGemm>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
-  std::shared_ptr<GpuGemm>& known = state.gemms[{context, spec, cold, workspace, tf32, deterministic}];
-  if (known == nullptr) {
-    LtHandle& handle = state.handles[context];
-    if (handle == nullptr) {
-      const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
-      if (!error.empty()) return error;
-    }
-    auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, workspace, tf32, deterministic);
-    const std::string error = made->Prepare();
-    if (!error.empty()) return error;
-    known = std::move(made);
+  const State::Key key{context, spec, cold, unaligned, workspace, tf32, deterministic};
+  if (const std::shared_ptr<GpuGemm>* known = state.gemms.Find(key)) {
+    *gemm = *known;
+    return "";
   }
-  *gemm = known;
+  LtHandle& handle = state.handles[context];
+  if (handle == nullptr) {
+    const std::string error = Failed("cublasLtCreate", state.library.Create(&handle));
+    if (!error.empty()) return error;
+  }
+  auto made = std::make_shared<LtGemm>(state.library, handle, spec, cold, unaligned, workspace, tf32, deterministic);
+  const std::string error = made->Prepare();
+  if (!error.empty()) return error;
+  state.gemms.Keep(key, made);
+  *gemm = std::move(made);
   return "";
 }
 

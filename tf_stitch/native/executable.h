@@ -111,7 +111,9 @@ struct Extents {
 std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
 
 // Loads modules and resolves kernels in `context`, which must be current. Returns "" or what is wrong, among it a
-// cooperative launch whose blocks cannot all be resident: its grid barrier would never end. `counters` and `places` outlive it.
-std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* places, Executable* executable);
+// cooperative launch whose blocks cannot all be resident: its grid barrier would never end. `aligned`: as its key says.
+// `counters` and `places` outlive it.
+std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters, GraphPlaces* places,
+                       Executable* executable);
 
 }  // namespace tf_stitch

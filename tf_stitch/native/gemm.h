@@ -49,6 +49,8 @@ struct GemmSpec {
 // its allocator does not know. A power of two: regions of about one size share products.
 std::size_t GemmWorkspaceBytes(std::int64_t bytes);
 
+constexpr std::uint32_t kGemmAlignment = 16;  // bytes: the most that a library's kernel asks of an address
+
 // A product ready to run in one context. Thread-safe.
 class GpuGemm {
  public:
@@ -66,11 +68,12 @@ class GpuGemm {
 };
 
 // The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: an
-// operand that is found in device memory rather than in the cache, as bits. `workspace`: bytes of scratch memory that it
-// may use.
+// operand that is found in device memory rather than in the cache, as bits. `unaligned`: arguments whose addresses are
+// multiples of their elements' size only, as bits; others are of kGemmAlignment. `workspace`: bytes of scratch memory that
+// it may use.
 // Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, std::size_t workspace,
-                        std::shared_ptr<GpuGemm>* gemm);
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, unsigned unaligned,
+                        std::size_t workspace, std::shared_ptr<GpuGemm>* gemm);
 
 // "" or why this process has no cuBLASLt. `candidates` are files to try after what is already loaded.
 std::string LoadCublasLt(const std::vector<std::string>& candidates);

@@ -124,9 +124,22 @@ unsigned FromOutside(const Gemm& gemm) {
   return bits;
 }
 
+// Operands that may lie at any multiple of an element where not all buffers of a key are aligned, as bits: inputs and
+// variables, and outputs, which may take over an input's buffer. Memory that is ours alone is always aligned.
+unsigned MayBeUnaligned(const Gemm& gemm) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
+    const Operand& operand = gemm.args[i];
+    const bool ours = operand.space == Space::kFresh || operand.space == Space::kArena;
+    if (!ours) bits |= 1U << i;
+  }
+  return bits;
+}
+
 }  // namespace
 
-std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* places, Executable* executable) {
+std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters, GraphPlaces* places,
+                       Executable* executable) {
   std::vector<CUmodule> modules(executable->modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
@@ -137,7 +150,8 @@ std::string PrepareGpu(CUcontext context, GraphCounters* counters, GraphPlaces* 
   for (Step& step : executable->steps) {
     std::string error;
     if (auto* gemm = std::get_if<Gemm>(&step)) {
-      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, workspace, &gemm->gpu);
+      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, aligned ? 0 : MayBeUnaligned(*gemm),
+                          workspace, &gemm->gpu);
     }
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);

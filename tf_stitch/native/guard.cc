@@ -95,12 +95,31 @@ Guard::Turn Guard::Sample(CUstream stream) {
 void Guard::Start(CUstream stream, Turn* turn) {
   if (stream != nullptr) {
     const StreamContext current(stream);
-    const CudaDriver& cuda = Cuda();
-    const bool events = start_ != nullptr || (cuda.EventCreate(&start_, 0) == 0 && cuda.EventCreate(&stop_, 0) == 0);
-    turn->timed = events && cuda.EventRecord(start_, stream) == 0;
+    turn->timed = MakeEvents(stream) && Cuda().EventRecord(start_, stream) == 0;
   }
   turn->start_ns = Now();
 }
+
+bool Guard::MakeEvents(CUstream stream) {
+  const CudaDriver& cuda = Cuda();
+  if (start_ == nullptr && (cuda.StreamGetCtx(stream, &context_) != 0 || cuda.EventCreate(&start_, 0) != 0)) {
+    start_ = nullptr;
+  } else if (stop_ == nullptr && cuda.EventCreate(&stop_, 0) != 0) {
+    stop_ = nullptr;
+  }
+  return start_ != nullptr && stop_ != nullptr;
+}
+
+void Guard::DestroyEvents() {
+  if (start_ == nullptr) return;
+  const ScopedContext current(context_);
+  for (CUevent* event : {&start_, &stop_}) {
+    if (*event != nullptr) Cuda().EventDestroy(*event);
+    *event = nullptr;
+  }
+}
+
+Guard::~Guard() { DestroyEvents(); }
 
 void Guard::End(CUstream stream, const Turn& turn, bool ok) {
   if (!turn.sampled) return;
@@ -134,10 +153,7 @@ bool Guard::Collect(CUstream stream) {
     Add(pending_->form, std::max(pending_->start_ns, static_cast<std::int64_t>(milliseconds * 1e6F)));
   }
   pending_.reset();
-  if (state_.load() != State::kOpen) {
-    cuda.EventDestroy(start_);
-    cuda.EventDestroy(stop_);
-  }
+  if (state_.load() != State::kOpen) DestroyEvents();
   return true;
 }
 

@@ -20,6 +20,11 @@ void EnableGuard(bool enabled, std::int64_t series_apart_ns);
 // timed at a time, so that concurrent calls are left alone. `stream` is null on the CPU.
 class Guard {
  public:
+  Guard() = default;
+  ~Guard();  // no call is between Begin and End
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
   struct Outcome {
     Form form;
     double stitched_us;  // medians
@@ -55,6 +60,8 @@ class Guard {
 
   Turn Sample(CUstream stream);
   void Start(CUstream stream, Turn* turn);
+  bool MakeEvents(CUstream stream);
+  void DestroyEvents();
   bool Collect(CUstream stream);
   void Add(Form form, std::int64_t ns);
   void Decide(State state) { state_.store(state, std::memory_order_release); }
@@ -68,6 +75,7 @@ class Guard {
   bool busy_ = false;              // a sampled call runs
   bool unsettled_ = false;         // the last call took the original form
   std::optional<Turn> pending_;    // a timed call whose kernels may still run; start_ns is what the host took
+  CUcontext context_ = nullptr;    // of the events
   CUevent start_ = nullptr, stop_ = nullptr;
   std::size_t series_ = 0;            // that have begun
   std::int64_t next_series_ns_ = 0;

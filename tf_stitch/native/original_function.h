@@ -43,6 +43,7 @@ class OriginalNodes {
   absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library,
                            tensorflow::FunctionLibraryRuntime::Handle* handle) const {
     absl::Status status;
+    *handle = tensorflow::kInvalidHandle;
     // The first costs least per node. It takes no edges between host and device memory, which the second does.
     for (const char* executor : {"SINGLE_THREADED_EXECUTOR", ""}) {
       if (parallel_ && *executor != '\0') continue;
@@ -52,6 +53,9 @@ class OriginalNodes {
       options.create_kernels_eagerly = true;
       status = library->Instantiate(name_, tensorflow::AttrSlice(), options, handle);
       if (status.ok()) break;
+      // Kernels come last: what has none has a handle all the same, and whoever asks for the other executor would get it.
+      if (*handle != tensorflow::kInvalidHandle) library->ReleaseHandle(*handle).IgnoreError();
+      *handle = tensorflow::kInvalidHandle;
     }
     return status;
   }
@@ -97,6 +101,9 @@ class OriginalFunction {
       if (Find(library) != nullptr) continue;
       tensorflow::FunctionLibraryRuntime::Handle handle;
       TF_RETURN_IF_ERROR(nodes.Instantiate(library, &handle));
+      instances_.erase(std::remove_if(instances_.begin(), instances_.end(), [](const Instance& instance) {
+        return instance.alive.GetNewRef() == nullptr;
+      }), instances_.end());
       instances_.push_back({library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle});
     }
   }

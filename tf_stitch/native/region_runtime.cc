@@ -2,11 +2,17 @@
 
 #include <tuple>
 
+#include "shape_key.h"
+
 namespace tf_stitch {
 namespace {
 
 constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
 constexpr auto kPatience = std::chrono::milliseconds(10);
+// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the one
+// before it.
+constexpr int kMostInterrupted = 4;
+constexpr auto kFirstWait = std::chrono::milliseconds(500);
 
 struct Registry {
   std::mutex mutex;
@@ -48,6 +54,25 @@ Counters& GlobalCounters() {
   return *counters;
 }
 
+void RegionRuntime::Enter() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++kernels_;
+}
+
+void RegionRuntime::Leave() {
+  // Without callbacks the program ends: nothing could be built anew, and contexts may be gone.
+  const CallbackGate<Callbacks>::Entry entry(&Gate());
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
+  std::shared_ptr<const Slot> last;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--kernels_ != 0 || entry.get() == nullptr) return;
+  for (const auto& [key, slot] : slots_) {
+    if (const auto outcome = slot->guard.outcome()) decided_.insert_or_assign(key, *outcome);
+  }
+  gone.swap(slots_);
+  last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
+}
+
 std::shared_ptr<const Slot> RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
   std::shared_ptr<const Slot> last = std::atomic_load_explicit(&last_, std::memory_order_acquire);
   if (last != nullptr && SameKey(*last, key, n)) return last;
@@ -74,7 +99,9 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
       return slot;
     }
     if (entry.get() == nullptr) return nullptr;
+    const int interrupted = it == slots_.end() ? 0 : it->second->interrupted;
     slot = NewSlot(key);
+    slot->interrupted = interrupted;
     slot->variable_types = extents.variable_types;
   }
   Build(*entry.get(), extents, slot.get());
@@ -127,6 +154,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
                    : result.error.empty() ? "nothing was built for these shapes"
                                           : result.error;
+    if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
   }
   auto executable = std::make_unique<Executable>();
@@ -137,11 +165,20 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   if (context_ != nullptr) {
     ScopedContext current(context_);
-    slot->reason = PrepareGpu(context_, &graphs_, &places_, executable.get());
+    const bool aligned = (slot->key[0] & ShapeKey::kAllAligned) != 0;
+    slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
     if (!slot->reason.empty()) return;
   }
   slot->updates_state = !executable->state.empty();
   slot->executable = std::move(executable);
+}
+
+void RegionRuntime::TryLater(Slot* slot) {
+  if (++slot->interrupted >= kMostInterrupted) return;
+  auto wait = kFirstWait;
+  for (int i = 1; i < slot->interrupted; ++i) wait *= 10;
+  slot->pending = true;
+  slot->ask_again = std::chrono::steady_clock::now() + wait;
 }
 
 const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
@@ -170,9 +207,11 @@ const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOri
 
 void RegionRuntime::AddOutcomes(std::vector<GuardRecord>* records) {
   std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::vector<std::int64_t>, Guard::Outcome> outcomes = decided_;
   for (const auto& [key, slot] : slots_) {
-    if (const auto outcome = slot->guard.outcome()) records->push_back({region_, device_, key, *outcome});
+    if (const auto outcome = slot->guard.outcome()) outcomes.insert_or_assign(key, *outcome);
   }
+  for (const auto& [key, outcome] : outcomes) records->push_back({region_, device_, key, outcome});
 }
 
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {

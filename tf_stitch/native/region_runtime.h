@@ -29,7 +29,10 @@ struct Slot {
   bool updates_state = false;
   std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
   std::string reason;
-  bool pending = false;  // Python builds it beside the program: the region's own nodes run until then, for no `reason`
+  // Python builds it beside the program, for no `reason`, or is asked again for what was interrupted: until then the
+  // region's own nodes run.
+  bool pending = false;
+  int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
   mutable Guard guard;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
@@ -64,6 +67,11 @@ class RegionRuntime {
  public:
   RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
       : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
+
+  // A kernel that is to run the region, and one that never will again. With the last one go the executables: a function
+  // that was traced anew and freed leaves its region to nobody. Counts and what was measured stay, for the report.
+  void Enter();
+  void Leave();
 
   // The slot of `key` if it is built, or pending and not yet to be asked for again.
   std::shared_ptr<const Slot> Find(const std::int64_t* key, std::size_t n);
@@ -102,6 +110,7 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
 
@@ -116,11 +125,13 @@ class RegionRuntime {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
+  int kernels_ = 0;                                            // that are to run it
+  std::map<std::vector<std::int64_t>, Guard::Outcome> decided_;  // of slots that went with the last kernel
   mutable GraphCounters graphs_;
   mutable GraphPlaces places_;
 };
 
-// The runtime of a region on a device (-1: CPU); lives for the process. `signature` is what all nodes of a region share
+// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds: see Enter. `signature` is what all nodes of a region share
 // (numbers and types of inputs and outputs); null when it differs from the first node's.
 RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
                            const std::vector<std::int32_t>& signature);

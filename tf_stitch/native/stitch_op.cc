@@ -50,6 +50,10 @@ class StitchOp final : public tensorflow::OpKernel {
     OP_REQUIRES_VALUE(signature_, c, Signature(name(), num_inputs_, num_variables_, types));
   }
 
+  ~StitchOp() override {
+    if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
+  }
+
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
@@ -94,7 +98,9 @@ class StitchOp final : public tensorflow::OpKernel {
       return absl::InvalidArgumentError(
           absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region_));
     }
-    runtime_.store(runtime, std::memory_order_release);
+    runtime->Enter();
+    RegionRuntime* other = nullptr;
+    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call has entered for this kernel
     return runtime;
   }
 

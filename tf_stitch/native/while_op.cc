@@ -47,6 +47,12 @@ REGISTER_OP("StitchWhile")
 // The loop's regions on one device. The loop as a whole is timed, counted and replaced by its own nodes; it is built as
 // the others.
 struct LoopRegions {
+  std::vector<RegionRuntime*> All() const {
+    std::vector<RegionRuntime*> all{loop, condition, body};
+    if (host != nullptr) all.push_back(host);
+    return all;
+  }
+
   RegionRuntime* loop = nullptr;
   RegionRuntime* condition = nullptr;
   RegionRuntime* body = nullptr;
@@ -64,6 +70,11 @@ class StitchWhileOp final : public tensorflow::OpKernel {
                 absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " is on a GPU, and not split")));
     ahead_ = spec_.split && !spec_.condition_on_host && spec_.LeavesNoTrace();
     if (!on_gpu_) OP_REQUIRES_OK(c, FindRegions(Placement{}).status());
+  }
+
+  ~StitchWhileOp() override {
+    if (!regions_) return;
+    for (RegionRuntime* region : regions_->All()) region->Leave();
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -100,6 +111,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     if (spec_.host >= 0) {
       TF_ASSIGN_OR_RETURN(found.host, part(spec_.host, true, spec_.beside.roles.body, spec_.beside.results));
     }
+    for (RegionRuntime* region : found.All()) region->Enter();
     return &regions_.emplace(found);
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from tf_stitch.emit.comments import code_of
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -25,6 +26,8 @@ AFTER_CRASH = ("-ffp-contract=off",)
 """Where the compiler itself fails. gcc 12 cannot make a masked fma of a product that stands in one branch ("in
 convert_mult_to_fma"); products and sums then stay two instructions, and the fmas that `cpu_math.h` asks for remain."""
 TIMEOUT_SECONDS = 300
+_MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
+"""What a compiler says when it, or a program that it runs, lacked something or was killed."""
 
 
 @lru_cache(maxsize=1)
@@ -38,6 +41,7 @@ def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
 
     Raises:
         BuildError: no compiler, or the compiler's message.
+        BuildInterruptedError: the compiler was killed, or lacked memory or a place for its files.
     """
     cc = compiler()
     if cc is None:
@@ -48,6 +52,13 @@ def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
 
 
 def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:
+    try:
+        return _compile_in_a_folder(cc, source, options)
+    except OSError as error:
+        raise BuildInterruptedError(f"{cc} could not run: {error}") from None
+
+
+def _compile_in_a_folder(cc: str, source: str, options: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tf_stitch_") as folder:
         file, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         file.write_text(source)
@@ -57,8 +68,11 @@ def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:
             result = _run(command)
             if "internal compiler error" in result.stderr:
                 result = _run([*command, *AFTER_CRASH])
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
             raise BuildError(f"{cc} did not finish: {error}") from None
+        if result.returncode < 0 or (result.returncode and _MAY_PASS.search(result.stderr)):
+            raise BuildInterruptedError(f"{cc} did not finish (exit {result.returncode}): "
+                                        f"{result.stderr.strip()[:2000] or 'it was killed'}")
         if result.returncode:
             raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
         return library.read_bytes()
@@ -73,7 +87,7 @@ def _version(cc: str) -> str:
     try:
         return subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{cc} --version failed: {error}") from None
+        raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from tf_stitch.atomic_file import write_atomically
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildInterruptedError
 from tf_stitch.private_folder import make_private, temporary_folder
 
 
@@ -79,7 +79,7 @@ class KernelCache:
         """Stores an artefact; a reader sees all of it or nothing.
 
         Raises:
-            BuildError: it can be stored nowhere: disks are full.
+            BuildInterruptedError: it can be stored nowhere: disks are full.
         """
         if self._instead is None:
             try:
@@ -92,8 +92,8 @@ class KernelCache:
         try:
             return _store(self._instead / (key + suffix), data)
         except OSError as error:
-            raise BuildError(f"cannot store a built kernel in {self.folder}, nor in {self._instead}: "
-                             f"{error.strerror or error}") from None
+            raise BuildInterruptedError(f"cannot store a built kernel in {self.folder}, nor in {self._instead}: "
+                                        f"{error.strerror or error}") from None
 
 
 def _store(path: Path, data: bytes) -> Path:

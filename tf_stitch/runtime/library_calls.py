@@ -19,6 +19,9 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 
+MOST_EXTENT = (1 << 31) - 1
+"""Products of a call, rows, columns and terms of each."""
+
 
 @dataclass(frozen=True)
 class Gemm:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tf_stitch.emit.comments import code_of
 from tf_stitch.emit.cuda import relaxable
-from tf_stitch.errors import BuildError
+from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime import kernel_resources
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -26,6 +26,7 @@ def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
 
     Raises:
         BuildError: CuPy or NVRTC is missing, or NVRTC's log.
+        BuildInterruptedError: NVRTC lacked memory.
     """
     nvrtc = _nvrtc()
     version = ".".join(map(str, nvrtc.getVersion()))
@@ -66,6 +67,8 @@ def _compile(nvrtc: Any, source: str, architecture: str, macros: Sequence[str] =
         nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *OPTIONS, *macros])
         return bytes(nvrtc.getCUBIN(program)), kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:
+        if "OUT_OF_MEMORY" in str(error):
+            raise BuildInterruptedError(f"NVRTC did not finish: {error}") from None
         log = nvrtc.getProgramLog(program)
         raise BuildError(f"NVRTC rejected a generated kernel ({error}): {log.strip()[:2000]}") from None
     finally:

@@ -1,0 +1,50 @@
+// A cuBLASLt that only keeps books: of what lives, and of the alignments that proposals were asked for.
+#include <cstddef>
+#include <cstdint>
+
+namespace {
+
+int live = 0;
+bool refuse = false;                          // to set a descriptor
+std::uint32_t alignments[4] = {0, 0, 0, 0};  // of A, B, C and D
+std::uintptr_t bias = 0;
+
+int Make(void** made) { return *made = new char, ++live, 0; }
+int Destroy(void* made) { return delete static_cast<char*>(made), --live, 0; }
+
+}  // namespace
+
+extern "C" {
+
+int fake_live() { return live; }
+void fake_refuse(bool wanted) { refuse = wanted; }
+const std::uint32_t* fake_alignments() { return alignments; }
+std::uintptr_t fake_bias() { return bias; }
+
+int cublasLtCreate(void** handle) { return *handle = &live, 0; }
+int cublasLtMatmulDescCreate(void** desc, int, int) { return Make(desc); }
+int cublasLtMatmulDescDestroy(void* desc) { return Destroy(desc); }
+int cublasLtMatmulDescSetAttribute(void*, int attribute, const void* value, std::size_t) {
+  if (attribute == 8) bias = *static_cast<const std::uintptr_t*>(value);
+  return refuse ? 7 : 0;
+}
+int cublasLtMatrixLayoutCreate(void** layout, int, std::uint64_t, std::uint64_t, std::int64_t) { return Make(layout); }
+int cublasLtMatrixLayoutSetAttribute(void*, int, const void*, std::size_t) { return 0; }
+int cublasLtMatrixLayoutDestroy(void* layout) { return Destroy(layout); }
+int cublasLtMatmulPreferenceCreate(void** preference) { return Make(preference); }
+int cublasLtMatmulPreferenceDestroy(void* preference) { return Destroy(preference); }
+int cublasLtMatmulPreferenceSetAttribute(void*, int attribute, const void* value, std::size_t) {
+  if (attribute >= 5) alignments[attribute - 5] = *static_cast<const std::uint32_t*>(value);
+  return 0;
+}
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* found) {
+  return *found = 1, 0;  // all zeros: it is possible
+}
+int cublasLtMatmulAlgoConfigSetAttribute(void*, int, const void*, std::size_t) { return 0; }
+int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, void*) { return 0; }
+int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*,
+                   void*, void*, const void*, void*, std::size_t, void*) {
+  return 0;
+}
+
+}  // extern "C"
