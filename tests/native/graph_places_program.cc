@@ -63,6 +63,7 @@ struct Region {
     const Executable& executable = *lengths[length];
     executable.WorkspaceBytes();
     const auto record = [](CUstream, const Step&, std::size_t) { return std::string(); };
+    executable.graph->CountRun();
     return executable.graph->Wanted(executable.steps) &&
            executable.graph->Launch(context, executable, Buffers{}, nullptr, record);
   }

@@ -7,9 +7,11 @@
 #include "gemm.h"
 #include "tensorflow/core/framework/types.h"
 
+bool deterministic = true;  // no proposal is tried
+
 namespace tsl {
 bool tensor_float_32_execution_enabled() { return false; }
-bool OpDeterminismRequired() { return true; }  // no proposal is tried
+bool OpDeterminismRequired() { return deterministic; }
 }  // namespace tsl
 
 namespace tensorflow {
@@ -61,7 +63,7 @@ void Run(const char* library) {
   std::printf("refused: %d more live\n", live() - before);
 
   void* arguments[5] = {};
-  for (int i = 0; i < 3; ++i) Find(Product(1, tensorflow::DT_FLOAT, true, true))->Run(nullptr, arguments, nullptr);
+  for (int i = 0; i < 3; ++i) Find(Product(1, tensorflow::DT_FLOAT, true, true))->Run(nullptr, arguments, nullptr, true);
   std::printf("runs with a bias: %d more live\n", live() - before);
 
   const std::shared_ptr<GpuGemm> first = Find(Product(3, tensorflow::DT_FLOAT, false, false));
@@ -70,14 +72,33 @@ void Run(const char* library) {
   const int many = live();
   for (int rows = 10'000; rows < 20'000; ++rows) Find(Product(rows, tensorflow::DT_FLOAT, false, false));
   std::printf("of many lengths: %s, then %d more\n", many > 1000 ? "some" : "none", live() - many);
-  std::printf("one that is held runs: \"%s\"\n", first->Run(nullptr, arguments, nullptr).c_str());
+  std::printf("one that is held runs: \"%s\"\n", first->Run(nullptr, arguments, nullptr, true).c_str());
+
+  deterministic = false;
+  const auto products = reinterpret_cast<int (*)()>(dlsym(fake, "fake_products"));
+  const std::shared_ptr<GpuGemm> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
+  for (const bool trial : {false, false, true, true, false}) {
+    const int so_far = products();
+    tried->Run(nullptr, arguments, nullptr, trial);
+    std::printf("%s: %s, %s\n", trial ? "a trial" : "no trial", products() - so_far > 1 ? "many" : "one",
+                tried->settled() ? "settled" : "open");
+  }
 }
 
 }  // namespace
 
 const CudaDriver& Cuda() {
-  static const CudaDriver none{};
-  return none;
+  static const CudaDriver driver = [] {
+    CudaDriver made{};
+    made.CtxGetDevice = [](CUdevice*) { return 1; };
+    made.EventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(1), 0; };
+    made.EventRecord = [](CUevent, CUstream) { return 0; };
+    made.EventSynchronize = [](CUevent) { return 0; };
+    made.EventElapsedTime = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = 1, 0; };
+    made.EventDestroy = [](CUevent) { return 0; };
+    return made;
+  }();
+  return driver;
 }
 
 }  // namespace tf_stitch

@@ -1,4 +1,5 @@
-"""Products by a cuBLASLt that only keeps books: what they ask of it, and that they free what they made."""
+"""Products by a cuBLASLt that only keeps books: what they ask of it, that they free what they made, and when they try
+proposals."""
 
 from __future__ import annotations
 
@@ -25,10 +26,15 @@ runs with a bias: 0 more live
 found again: 1
 of many lengths: some, then 0 more
 one that is held runs: ""
+no trial: one, open
+no trial: one, open
+a trial: many, settled
+a trial: one, settled
+no trial: one, settled
 """
 
 
-def test_products_ask_for_their_alignment_and_free_what_they_made(tmp_path: Path) -> None:
+def test_products_ask_for_their_alignment_free_what_they_made_and_are_tried_when_asked(tmp_path: Path) -> None:
     fake, program = tmp_path / "libfake.so", tmp_path / "program"
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cublas_lt.cc"), "-o", str(fake)],
                    check=True)  # fmt: skip

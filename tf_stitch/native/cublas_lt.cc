@@ -126,20 +126,20 @@ class LtGemm final : public GpuGemm {
 
   std::size_t workspace_bytes() const override {
     if (settled()) return proposals_[chosen_].workspace;
-    std::size_t most = 0;  // the first run tries them all
+    std::size_t most = 0;  // a run may try them all
     for (const LtHeuristic& proposal : proposals_) most = std::max(most, proposal.workspace);
     return most;
   }
 
-  std::string Run(CUstream stream, void* const* arguments, void* workspace) override {
-    if (!settled()) {
+  std::string Run(CUstream stream, void* const* arguments, void* workspace, bool trial) override {
+    if (trial && !settled()) {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!settled()) {
         Tune(stream, arguments, workspace);
         settled_.store(true, std::memory_order_release);
       }
     }
-    return Launch(proposals_[chosen_], stream, arguments, workspace);
+    return Launch(proposals_[settled() ? chosen_ : 0], stream, arguments, workspace);  // another thread may be trying
   }
 
  private:

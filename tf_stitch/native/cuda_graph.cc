@@ -85,12 +85,13 @@ void StepGraph::GiveUp() {
   counters_.given_up.fetch_add(1, std::memory_order_relaxed);
 }
 
+bool StepGraph::CountRun() {
+  if (runs_.load(std::memory_order_relaxed) <= kWarmRuns) runs_.fetch_add(1, std::memory_order_relaxed);
+  return runs_.load(std::memory_order_relaxed) >= kWarmRuns;
+}
+
 bool StepGraph::Wanted(const std::vector<Step>& steps) {
-  if (failed_ || steps.size() < kFewestSteps) return false;
-  if (runs_.load(std::memory_order_relaxed) < kWarmRuns) {
-    runs_.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
+  if (failed_ || steps.size() < kFewestSteps || runs_.load(std::memory_order_relaxed) <= kWarmRuns) return false;
   return placed_.load(std::memory_order_acquire) && places_.Ask(this);
 }
 

@@ -62,8 +62,12 @@ class StepGraph : public GraphClaim {
   StepGraph(GraphCounters* counters, GraphPlaces* places) : counters_(*counters), places_(*places) {}
   ~StepGraph() override;
 
-  // Counts a run and says whether to launch the graph for it: after some runs, with every product settled, where the
-  // region has a place for it. A graph that cannot be made is not tried again.
+  // Counts a run, and says whether products may try the library's proposals in it: in the last one before the graph, as
+  // there are sizes that come once or twice.
+  bool CountRun();
+
+  // Whether to launch the graph for the run that was counted last: after some runs, with every product settled, where
+  // the region has a place for it. A graph that cannot be made is not tried again.
   bool Wanted(const std::vector<Step>& steps);
 
   // Launches the steps on `stream`; makes the graph on first use, and gives it the addresses of this run. False if it

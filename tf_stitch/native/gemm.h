@@ -56,14 +56,15 @@ class GpuGemm {
  public:
   virtual ~GpuGemm() = default;
 
-  // Enqueues it. The first run tries the library's proposals on these buffers and keeps the fastest, unless
-  // TensorFlow has to be deterministic: it waits for the stream. `workspace` has workspace_bytes(). "" or an error.
-  virtual std::string Run(CUstream stream, void* const* arguments, void* workspace) = 0;
+  // Enqueues it, by the library's first proposal at first. The first run that is a `trial` tries all of them on these
+  // buffers and keeps the fastest, unless TensorFlow has to be deterministic: it waits for the stream. `workspace` has
+  // workspace_bytes(). "" or an error.
+  virtual std::string Run(CUstream stream, void* const* arguments, void* workspace, bool trial) = 0;
 
-  // Whether later runs only enqueue.
+  // Whether its kernel is chosen for good: all runs only enqueue.
   virtual bool settled() const = 0;
 
-  // What its kernel needs; until it is settled, the most that one of those needs that it tries.
+  // What its kernel needs; until it is settled, the most that one of the proposals needs.
   virtual std::size_t workspace_bytes() const = 0;
 };
 

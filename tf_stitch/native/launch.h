@@ -22,14 +22,15 @@ class Launcher {
   // All steps: as one CUDA graph where there is one and it is wanted, else one by one. `context` is current on a GPU.
   absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
     const std::vector<Step>& steps = executable.steps;
+    const bool trial = placement_.on_gpu && executable.graph->CountRun();
     if (placement_.on_gpu && as_graph && executable.graph->Wanted(steps)) {
       const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
         const Placement elsewhere{true, stream};
-        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step).message());
+        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, false).message());
       };
       if (executable.graph->Launch(context, executable, buffers_, placement_.stream, record)) return absl::OkStatus();
     }
-    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step));
+    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
     return absl::OkStatus();
   }
 
@@ -37,7 +38,8 @@ class Launcher {
   Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
       : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
 
-  absl::Status RunOne(const Step& step) const {
+  absl::Status RunOne(const Step& step, bool trial) const {
+    if (const auto* gemm = std::get_if<Gemm>(&step)) return RunProduct(*gemm, trial);
     return std::visit([this](const auto& one) { return RunStep(one); }, step);
   }
 
@@ -80,7 +82,9 @@ class Launcher {
                                                             placement_.stream, addresses.data(), nullptr));
   }
 
-  absl::Status RunStep(const Gemm& gemm) const {
+  absl::Status RunStep(const Gemm& gemm) const { return RunProduct(gemm, /*trial=*/false); }
+
+  absl::Status RunProduct(const Gemm& gemm, bool trial) const {
     const Arguments arguments = Collect(gemm.args);
     if (!placement_.on_gpu) {
       if (RunHostGemm(gemm.spec, arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl))) {
@@ -88,7 +92,8 @@ class Launcher {
       }
       return absl::InternalError("tf_stitch: a product of a type that has none");
     }
-    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), buffers_.workspace + workspace_);
+    void* const workspace = buffers_.workspace + workspace_;
+    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), workspace, trial);
     return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
   }
 
