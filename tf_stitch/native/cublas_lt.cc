@@ -218,7 +218,8 @@ class LtGemm final : public GpuGemm {
             lt_.AlgoSet(&split.algo, kAlgoSplitK, &splits, sizeof(splits)) == 0 &&
             lt_.AlgoSet(&split.algo, kAlgoReduction, &kReductionByComputeType, sizeof(kReductionByComputeType)) == 0;
         LtHeuristic found{};
-        if (!possible || lt_.AlgoCheck(handle_, desc_.get(), b_.get(), a_.get(), C(), out_.get(), &split.algo, &found) != 0) {
+        if (!possible || lt_.AlgoCheck(handle_, desc_.get(), b_.get(), a_.get(), C(), out_.get(), &split.algo,
+                                       &found) != 0) {
           continue;
         }
         if (found.state != 0 || found.workspace > workspace_) continue;

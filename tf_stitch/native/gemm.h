@@ -70,8 +70,8 @@ class GpuGemm {
 
 // The product for `context`, shared by all who ask for it; TF32 and determinism as TensorFlow has them now. `cold`: an
 // operand that is found in device memory rather than in the cache, as bits. `unaligned`: arguments whose addresses are
-// multiples of their elements' size only, as bits; others are of kGemmAlignment. `workspace`: bytes of scratch memory that
-// it may use.
+// multiples of their elements' size only, as bits; others are of kGemmAlignment. `workspace`: bytes of scratch memory
+// that it may use.
 // Returns "" or why there is none: no cuBLASLt on this machine, or none of its kernels fits.
 std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, unsigned unaligned,
                         std::size_t workspace, std::shared_ptr<GpuGemm>* gemm);

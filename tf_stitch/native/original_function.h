@@ -53,7 +53,7 @@ class OriginalNodes {
       options.create_kernels_eagerly = true;
       status = library->Instantiate(name_, tensorflow::AttrSlice(), options, handle);
       if (status.ok()) break;
-      // Kernels come last: what has none has a handle all the same, and whoever asks for the other executor would get it.
+      // Kernels come last: what has none has a handle all the same, and who asks for the other executor would get it.
       if (*handle != tensorflow::kInvalidHandle) library->ReleaseHandle(*handle).IgnoreError();
       *handle = tensorflow::kInvalidHandle;
     }

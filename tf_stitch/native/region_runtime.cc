@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
 constexpr auto kPatience = std::chrono::milliseconds(10);
-// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the one
-// before it.
+// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the
+// one before it.
 constexpr int kMostInterrupted = 4;
 constexpr auto kFirstWait = std::chrono::milliseconds(500);
 

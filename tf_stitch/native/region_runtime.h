@@ -131,8 +131,9 @@ class RegionRuntime {
   mutable GraphPlaces places_;
 };
 
-// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds: see Enter. `signature` is what all nodes of a region share
-// (numbers and types of inputs and outputs); null when it differs from the first node's.
+// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds (see Enter).
+// `signature` is what all nodes of a region share (numbers and types of inputs and outputs); null when it differs from
+// the first node's.
 RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
                            const std::vector<std::int32_t>& signature);
 

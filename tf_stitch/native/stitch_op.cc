@@ -100,7 +100,7 @@ class StitchOp final : public tensorflow::OpKernel {
     }
     runtime->Enter();
     RegionRuntime* other = nullptr;
-    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call has entered for this kernel
+    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call entered for this kernel
     return runtime;
   }
 
