@@ -65,7 +65,8 @@ def main() -> int:
         except ProfilerError as error:
             left_out.append(f"{len(batch)} kernels of {batch[-1].moved} to {batch[0].moved} bytes: {error}")
         summary = traffic_summary(rows)
-        document = {"command": "python tools/dram_traffic.py DIR", "machine": describe_cuda(),
+        command = "python tools/dram_traffic.py DIR" + (f" --least={args.least}" if args.least else "")
+        document = {"command": command, "machine": describe_cuda(),
                     "result": traffic_result(summary), "summary": summary, "left_out": left_out,
                     "kernels": rows}  # fmt: skip
         args.out.write_text(json.dumps(document, indent=1) + "\n")

@@ -20,6 +20,8 @@ from benchmarking.pattern_facts import graph_size, pattern_facts
 from benchmarking.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
 COMPARED_STEPS = 5
+TRIED_RUNS = 4
+"""Of each shape, before kernels are counted: in the third one the library's products are tried."""
 MOST_STEPS = 50
 """Of a turn."""
 
@@ -221,8 +223,9 @@ class RowMeasurement:
         """The kernel counts of a process of its own: the profiler sees no kernels inside CUDA graphs."""
         worker = self._outside_graphs or self._worker("stitch", {"TF_STITCH_CUDA_GRAPHS": "0"})
         start, steps = time.monotonic(), 0
+        least = max(COMPARED_STEPS, TRIED_RUNS * self.row["shapes"])
         try:
-            while steps < COMPARED_STEPS or (steps < self._plan.warm_up
+            while steps < least or (steps < self._plan.warm_up
                                              and time.monotonic() - start < self._plan.seconds / 4):
                 worker.ask("run", 1, limit=self._plan.compile_limit)
                 steps += 1
