@@ -168,7 +168,7 @@ with ThreadPoolExecutor(8) as pool:
     ("raise ModuleNotFoundError(name='pulp')", "it is not installed"),
     ("import time; time.sleep(0.2); import no_such_module", "No module named 'no_such_module'"),
     ("import time; time.sleep(0.2); from . import core", "ImportError: cannot import name 'core'"),
-    ("class LpProblem: pass", "it has no LpAffineExpression"),
+    ("__version__ = '4.2.0'; LpProblem = LpAffineExpression = HiGHS = None", "version 4.2.0 has no LpSolutionOptimal"),
 ])  # fmt: skip
 def test_without_pulp_the_greedy_choice_is_taken_and_said_once(tmp_path: Path, package: str, said: str) -> None:
     (tmp_path / "pulp").mkdir()

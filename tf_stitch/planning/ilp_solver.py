@@ -18,6 +18,8 @@ from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 MAX_ROUNDS = 50
+USED = ("LpProblem", "LpAffineExpression", "HiGHS", "LpSolutionOptimal")
+"""Of pulp. Version 4 is another library: it lacks the last one, makes expressions elsewhere, and needs Python 3.12."""
 
 
 _IMPORTING = Lock()
@@ -36,10 +38,10 @@ def _imported() -> ModuleType | None:
     try:
         import pulp
         module: ModuleType = pulp
-        missing = [name for name in ("LpProblem", "LpAffineExpression", "HiGHS") if not hasattr(module, name)]
+        missing = [name for name in USED if not hasattr(module, name)]
         if not missing:
             return module
-        reason = f"it has no {missing[0]}"
+        reason = f"version {getattr(module, '__version__', '?')} has no {missing[0]}"
     except ModuleNotFoundError as error:
         reason = "it is not installed" if error.name == "pulp" else str(error)
     except Exception as error:  # whatever a broken package raises
