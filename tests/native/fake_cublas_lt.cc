@@ -5,6 +5,7 @@
 namespace {
 
 int live = 0, products = 0;
+int refused_products = 0;                     // the next ones
 bool refuse = false;                          // to set a descriptor
 std::uint32_t alignments[4] = {0, 0, 0, 0};  // of A, B, C and D
 std::uintptr_t bias = 0;
@@ -18,6 +19,7 @@ extern "C" {
 
 int fake_live() { return live; }
 int fake_products() { return products; }
+void fake_refuse_products(int count) { refused_products = count; }
 void fake_refuse(bool wanted) { refuse = wanted; }
 const std::uint32_t* fake_alignments() { return alignments; }
 std::uintptr_t fake_bias() { return bias; }
@@ -45,6 +47,7 @@ int cublasLtMatmulAlgoConfigSetAttribute(void*, int, const void*, std::size_t) {
 int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, void*) { return 0; }
 int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*,
                    void*, void*, const void*, void*, std::size_t, void*) {
+  if (refused_products > 0) return --refused_products, 15;
   return ++products, 0;
 }
 

@@ -77,6 +77,12 @@ void Run(const char* library) {
   deterministic = false;
   const auto products = reinterpret_cast<int (*)()>(dlsym(fake, "fake_products"));
   const std::shared_ptr<GpuGemm> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
+  const auto refuse_products = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse_products"));
+  for (const int refused : {1, 2}) {
+    refuse_products(refused);
+    std::printf("%d of two proposals refused: \"%s\"\n", refused,
+                tried->Run(nullptr, arguments, nullptr, false).c_str());
+  }
   for (const bool trial : {false, false, true, true, false}) {
     const int so_far = products();
     tried->Run(nullptr, arguments, nullptr, trial);

@@ -26,6 +26,8 @@ runs with a bias: 0 more live
 found again: 1
 of many lengths: some, then 0 more
 one that is held runs: ""
+1 of two proposals refused: ""
+2 of two proposals refused: "cublasLtMatmul failed with status 15"
 no trial: one, open
 no trial: one, open
 a trial: many, settled

@@ -131,3 +131,20 @@ def test_cleared_callbacks(regions: Regions) -> None:
             regions.call(region, [tf.zeros([9])])
     finally:
         regions.connect()
+
+
+def test_an_interrupted_build_goes_on_with_the_original_ops_when_nobody_can_be_asked(regions: Regions) -> None:
+    def build(key: tuple[int, ...]) -> list[int]:
+        raise BuildInterruptedError("the disk is full")
+
+    incremented = tf.function(lambda x: x + 1.0).get_concrete_function(tf.TensorSpec([4], tf.float32))
+    region = regions.add(build, original=lambda _: bytes(incremented.function_def.SerializeToString()))
+    assert regions.call(region, [tf.zeros([4])])[0][0] == 1
+    time.sleep(0.6)
+    regions.library.clear_callbacks()
+    try:
+        for _ in range(3):
+            assert regions.call(region, [tf.zeros([4])])[0][0] == 1
+    finally:
+        regions.connect()
+    assert len(regions.builds[region]) == 1

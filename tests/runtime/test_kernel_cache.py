@@ -119,6 +119,23 @@ def test_a_full_disk_has_a_temporary_folder_beside_it(tmp_path: Path, monkeypatc
     assert cache.get("other", ".so") is None
 
 
+def test_disks_that_are_full_everywhere_may_not_be_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache(tmp_path)
+
+    def full(*_: Any, **__: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        patch.setattr(tempfile, "mkdtemp", full)
+        with pytest.raises(BuildInterruptedError, match="nor in a temporary folder: No space left"):
+            cache.put("k", ".so", b"binary")
+    path = cache.put("k", ".so", b"binary")
+    assert path.parent == tmp_path
+    assert cache.get("k", ".so") == path
+    assert cache.problem is None
+
+
 def test_killed_between_artefact_and_digest_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = KernelCache(tmp_path)
     replace, calls = os.replace, []

@@ -234,7 +234,7 @@ class Session:
             raise
         except (BuildInterruptedError, MemoryError) as error:
             self.report.fallback("build", self._where(region), _reason(error),
-                                 "TensorFlow's own ops run instead, and it is tried again")
+                                 "TensorFlow's own ops run instead; it is tried again a few times")
             raise BuildInterruptedError(_reason(error)) from error
         except Exception as error:
             self.report.fallback("build", self._where(region), _reason(error))

@@ -139,7 +139,13 @@ class LtGemm final : public GpuGemm {
         settled_.store(true, std::memory_order_release);
       }
     }
-    return Launch(proposals_[settled() ? chosen_ : 0], stream, arguments, workspace);  // another thread may be trying
+    if (settled()) return Launch(proposals_[chosen_], stream, arguments, workspace);
+    std::string error;
+    for (const LtHeuristic& proposal : proposals_) {  // the first one that the library does not refuse
+      error = Launch(proposal, stream, arguments, workspace);
+      if (error.empty()) break;
+    }
+    return error;
   }
 
  private:

@@ -62,8 +62,8 @@ class StepGraph : public GraphClaim {
   StepGraph(GraphCounters* counters, GraphPlaces* places) : counters_(*counters), places_(*places) {}
   ~StepGraph() override;
 
-  // Counts a run, and says whether products may try the library's proposals in it: in the last one before the graph, as
-  // there are sizes that come once or twice.
+  // Counts a run, and says whether products may try the library's proposals in it: from the last one before the graph
+  // on, as there are sizes that come once or twice.
   bool CountRun();
 
   // Whether to launch the graph for the run that was counted last: after some runs, with every product settled, where

@@ -139,7 +139,12 @@ inline absl::Status RunThroughPython(tensorflow::OpKernelContext* ctx, const Pla
     if (entry.get() == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat(ctx->op_kernel().name(), ": ", kNoCallbacks));
     }
-    if (InItsOwnThread([&] { return entry.get()->fallback(runtime->region(), &call); }) != 0) {
+    const int code = InItsOwnThread([&] { return entry.get()->fallback(runtime->region(), &call); });
+    if (code == kNoThread) {
+      return absl::ResourceExhaustedError(absl::StrCat(ctx->op_kernel().name(), ": ", reason,
+                                                       "; and there is no thread to be had for TensorFlow's own ops"));
+    }
+    if (code != 0) {
       return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
     }
   }

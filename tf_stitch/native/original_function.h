@@ -42,6 +42,8 @@ class OriginalNodes {
 
   absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library,
                            tensorflow::FunctionLibraryRuntime::Handle* handle) const {
+    // One at a time: another kernel of the region would be handed the instance that is about to be refused.
+    tensorflow::mutex_lock lock(instantiating_);
     absl::Status status;
     *handle = tensorflow::kInvalidHandle;
     // The first costs least per node. It takes no edges between host and device memory, which the second does.
@@ -70,6 +72,7 @@ class OriginalNodes {
 
   std::string name_;
   bool parallel_;
+  mutable tensorflow::mutex instantiating_;
   tensorflow::FunctionLibraryDefinition library_;
 };
 

@@ -13,6 +13,7 @@ constexpr auto kPatience = std::chrono::milliseconds(10);
 // one before it.
 constexpr int kMostInterrupted = 4;
 constexpr auto kFirstWait = std::chrono::milliseconds(500);
+constexpr char kNothingBuilt[] = "nothing was built for these shapes";
 
 struct Registry {
   std::mutex mutex;
@@ -98,11 +99,16 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
       built_.wait(lock, [&slot] { return slot->built; });
       return slot;
     }
-    if (entry.get() == nullptr) return nullptr;
-    const int interrupted = it == slots_.end() ? 0 : it->second->interrupted;
+    const std::shared_ptr<const Slot> before = it == slots_.end() ? nullptr : it->second;
+    if (entry.get() == nullptr && before == nullptr) return nullptr;
     slot = NewSlot(key);
-    slot->interrupted = interrupted;
     slot->variable_types = extents.variable_types;
+    if (before != nullptr) slot->interrupted = before->interrupted;
+    if (entry.get() == nullptr) {  // nobody is left to ask again
+      slot->reason = before->reason.empty() ? kNothingBuilt : before->reason;
+      slot->built = true;
+      return slot;
+    }
   }
   Build(*entry.get(), extents, slot.get());
   if (slot->updates_state) updates_state.store(true);
@@ -152,7 +158,7 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
   }
   if (code != 0 || result.words.empty()) {
     slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
-                   : result.error.empty() ? "nothing was built for these shapes"
+                   : result.error.empty() ? kNothingBuilt
                                           : result.error;
     if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
@@ -192,11 +198,12 @@ const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOri
   }
   CallbackGate<Callbacks>::Entry entry(&Gate());
   OriginalResult result;
-  const bool given = entry.get() != nullptr && InItsOwnThread([&] {
+  const int code = entry.get() == nullptr ? kNoThread : InItsOwnThread([&] {
     return entry.get()->original(region_, reason.c_str(), &result);
-  }) == 0;
+  });
+  const bool given = code == 0;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (entry.get() == nullptr) return original_;
+  if (code == kNoThread) return original_;  // Python was not asked: it is, the next time
   if (given && original_ == nullptr) {
     original_ = parse(result.function, context_ != nullptr);
   }

@@ -85,8 +85,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 @lru_cache(maxsize=4)
 def _version(cc: str) -> str:
     try:
-        return subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
         raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
 
 

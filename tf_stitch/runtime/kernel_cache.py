@@ -86,7 +86,7 @@ class KernelCache:
                 return _store(self.folder / (key + suffix), data)
             except OSError as error:
                 self._unwritable = error.strerror or str(error)
-                self._instead = temporary_folder(str(self.folder))
+                self._instead = self._elsewhere()
         if self.problem is None:
             self._note()
         try:
@@ -94,6 +94,13 @@ class KernelCache:
         except OSError as error:
             raise BuildInterruptedError(f"cannot store a built kernel in {self.folder}, nor in {self._instead}: "
                                         f"{error.strerror or error}") from None
+
+    def _elsewhere(self) -> Path:
+        try:
+            return temporary_folder(str(self.folder))
+        except OSError as error:
+            raise BuildInterruptedError(f"cannot store a built kernel in {self.folder} ({self._unwritable}), nor in a "
+                                        f"temporary folder: {error.strerror or error}") from None
 
 
 def _store(path: Path, data: bytes) -> Path:

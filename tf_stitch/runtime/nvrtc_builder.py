@@ -62,7 +62,10 @@ def _nvrtc() -> Any:
 
 def _compile(nvrtc: Any, source: str, architecture: str, macros: Sequence[str] = ()
              ) -> tuple[bytes, dict[str, KernelResources]]:
-    program = nvrtc.createProgram(source, "tf_stitch.cu", [], [])
+    try:
+        program = nvrtc.createProgram(source, "tf_stitch.cu", [], [])
+    except nvrtc.NVRTCError as error:
+        raise BuildInterruptedError(f"NVRTC did not begin: {error}") from None
     try:
         nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *OPTIONS, *macros])
         return bytes(nvrtc.getCUBIN(program)), kernel_resources.read_log(nvrtc.getProgramLog(program))
