@@ -97,7 +97,8 @@ class RegionEntry:
         original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
         executables: shape signatures it has run with.
         builds: times it was compiled for sizes at hand, where kernels were missing: once for its first sizes, once for
-            the second, and again after a build that was interrupted. Those for its equals are theirs. A compiler runs for each unless the cache has the kernels.
+            the second, and again after a build that was interrupted. Those for its equals are theirs. A compiler runs
+            for each unless the cache has the kernels.
         builds_behind: further runs of a compiler, beside the program, for sizes that may come. (Sizes that come
             meanwhile wait for these; `builds` does not count that.)
         cuda_graphs: None on a CPU, and where it has not run.
