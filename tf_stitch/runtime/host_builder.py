@@ -85,9 +85,12 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 @lru_cache(maxsize=4)
 def _version(cc: str) -> str:
     try:
-        return subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
+        said = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
+    if said.returncode < 0:
+        raise BuildInterruptedError(f"{cc} --version did not finish: it was killed")
+    return said.stdout
 
 
 @lru_cache(maxsize=1)
