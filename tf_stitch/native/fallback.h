@@ -141,8 +141,9 @@ inline absl::Status RunThroughPython(tensorflow::OpKernelContext* ctx, const Pla
     }
     const int code = InItsOwnThread([&] { return entry.get()->fallback(runtime->region(), &call); });
     if (code == kNoThread) {
-      return absl::ResourceExhaustedError(absl::StrCat(ctx->op_kernel().name(), ": ", reason,
-                                                       "; and there is no thread to be had for TensorFlow's own ops"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ctx->op_kernel().name(), ": there is no thread to be had to run TensorFlow's own ops in, which "
+                       "stand in for kernels", reason.empty() ? "" : ": ", reason));
     }
     if (code != 0) {
       return absl::Status(static_cast<absl::StatusCode>(call.error_code), call.error);
