@@ -39,8 +39,13 @@ class Launcher {
       : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
 
   absl::Status RunOne(const Step& step, bool trial) const {
-    if (const auto* gemm = std::get_if<Gemm>(&step)) return RunProduct(*gemm, trial);
-    return std::visit([this](const auto& one) { return RunStep(one); }, step);
+    return std::visit([this, trial](const auto& one) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Gemm>) {
+        return RunStep(one, trial);
+      } else {
+        return RunStep(one);
+      }
+    }, step);
   }
 
   using Arguments = absl::InlinedVector<void*, 32>;
@@ -82,9 +87,7 @@ class Launcher {
                                                             placement_.stream, addresses.data(), nullptr));
   }
 
-  absl::Status RunStep(const Gemm& gemm) const { return RunProduct(gemm, /*trial=*/false); }
-
-  absl::Status RunProduct(const Gemm& gemm, bool trial) const {
+  absl::Status RunStep(const Gemm& gemm, bool trial) const {
     const Arguments arguments = Collect(gemm.args);
     if (!placement_.on_gpu) {
       if (RunHostGemm(gemm.spec, arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl))) {

@@ -226,7 +226,7 @@ class RowMeasurement:
         least = max(COMPARED_STEPS, TRIED_RUNS * self.row["shapes"])
         try:
             while steps < least or (steps < self._plan.warm_up
-                                             and time.monotonic() - start < self._plan.seconds / 4):
+                                    and time.monotonic() - start < self._plan.seconds / 4):
                 worker.ask("run", 1, limit=self._plan.compile_limit)
                 steps += 1
             return {k: v for k, v in worker.ask("profile", self._plan.profiled).items() if not k.endswith("_mib")}
