@@ -11,7 +11,7 @@ from setuptools.command.editable_wheel import editable_wheel
 
 PTH_NAME = "tf_stitch.pth"
 # Looks at the variable before anything else: every Python process of the environment runs this line.
-PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __import__("tf_stitch._autoload")\n'
+PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __import__("tf_stitch.plugin.autoload")\n'
 
 
 class BuildWithPth(build_py):

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
     except ConfigError as error:
         raise SystemExit(f"[tf_stitch] {error}") from None
     if enabled:
-        import tf_stitch._autoload  # noqa: F401  (importing it is what activates)
+        import tf_stitch.plugin.autoload  # noqa: F401  (importing it is what activates)
     else:
         print("[tf_stitch] TF_STITCH is not 1: running without tf_stitch", file=sys.stderr)
     if arguments[0] == "-m":

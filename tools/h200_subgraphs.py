@@ -31,14 +31,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.maths import array_maths, jax_maths, torch_maths  # noqa: E402
 from benchmarking.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph  # noqa: E402
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
+from tf_stitch.compiler.template_choice import TemplateChoice  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
 from tf_stitch.planning.planner import PlanOptions  # noqa: E402
 from tf_stitch.runtime.device_run import DeviceExecutable  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
 from tf_stitch.schedule.reuse import Reuse  # noqa: E402
-from tf_stitch.template_choice import TemplateChoice  # noqa: E402
 
 WARM_UP, RUNS = 5, 20
 PROCESSES = 8

@@ -28,12 +28,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.planning_graphs import GENERATORS  # noqa: E402
+from tf_stitch.compiler.pattern_compiler import PatternCompiler  # noqa: E402
+from tf_stitch.compiler.pipeline import passes  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
 from tf_stitch.ir.graph import TensorGraph  # noqa: E402
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs  # noqa: E402
 from tf_stitch.pass_manager import run_passes  # noqa: E402
-from tf_stitch.pattern_compiler import PatternCompiler  # noqa: E402
-from tf_stitch.pipeline import passes  # noqa: E402
 from tf_stitch.planning.part import PatternTimes  # noqa: E402
 from tf_stitch.planning.planner import PlanOptions, plan_region  # noqa: E402
 from tf_stitch.planning.stitch_plan import Pattern, plannable  # noqa: E402

@@ -24,13 +24,13 @@ from models.program import Model, Options  # noqa: E402
 from models.zoo import NAMES, load  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS  # noqa: E402
+from tf_stitch.frontend.tensorflow.matmul_scope import Products  # noqa: E402
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E402
-from tf_stitch.frontend.tensorflow.products import Products  # noqa: E402
-from tf_stitch.integration import graph_hook  # noqa: E402
-from tf_stitch.integration.controls import Controls  # noqa: E402
-from tf_stitch.integration.functional_loops import WHILES  # noqa: E402
-from tf_stitch.integration.graph_item import GraphItem  # noqa: E402
-from tf_stitch.integration.loops import LoopsDone, LoopWays, do_loops  # noqa: E402
+from tf_stitch.graph.controls import Controls  # noqa: E402
+from tf_stitch.graph.graph_item import GraphItem  # noqa: E402
+from tf_stitch.graph.loops.functional_loops import WHILES  # noqa: E402
+from tf_stitch.graph.loops.pipeline import LoopsDone, LoopWays, do_loops  # noqa: E402
+from tf_stitch.plugin import graph_hook  # noqa: E402
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 EVERYWHERE = ("_Arg", "_Retval")

@@ -13,10 +13,10 @@ from tests.differential.redzones import RedzoneError
 from tests.differential.runner import cache, compare, compiled, reference
 from tests.differential.sizes import SIZES
 from tests.differential.sizes import Case as SizedCase
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError, TypeRuleError
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.schedule.kernel_schedule import KernelSchedule

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.differential.redzones import ZONE, Guarded, spread
 from tests.differential.runner import Array, Values, add_written, cache, results_by_key
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import DeviceExecutable
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 

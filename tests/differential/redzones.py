@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.differential.runner import Array
-from tf_stitch.pipeline import CompiledRegion
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import GARBAGE
 from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, Space
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of as keys_of
@@ -24,7 +25,6 @@ from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.pass_manager import Instrument
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, GemmStep, HostLaunch, Space, StateMode
 from tf_stitch.runtime.host_builder import build_host

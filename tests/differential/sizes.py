@@ -7,17 +7,17 @@ import random
 from dataclasses import replace
 
 from tests.differential.generator import GraphMaker, Value
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
-from tf_stitch.ir.sizes import Size, atoms, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import Size, atoms, in_terms_of, size
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.types import Shape, TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions
 

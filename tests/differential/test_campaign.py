@@ -7,8 +7,8 @@ import pytest
 from tests.differential.campaign import Outcome, summary, try_graph
 from tests.differential.redzones import RedzoneError
 from tests.differential.runner import Values, run_kernel_ir
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.schedule.kernel_schedule import Rule
 
 SEED = 3

@@ -10,20 +10,20 @@ from tests.differential import patterns as p
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import cache, compare, keys_of, random_values, reference, region
 from tests.schedule.test_rules import x
+from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.program_times import ProgramTimer
+from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.compiler.template_kernels import possible_kernels
+from tf_stitch.compiler.template_tuner import rule_kernels, tune, worth_trying
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import Node
-from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplates
-from tf_stitch.program_times import ProgramTimer
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import Template, parse_template
 from tf_stitch.schedule.tilings import template_of
-from tf_stitch.template_choice import TemplateChoice
-from tf_stitch.template_kernels import possible_kernels
-from tf_stitch.template_tuner import rule_kernels, tune, worth_trying
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B

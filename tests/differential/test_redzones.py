@@ -10,10 +10,10 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.redzones import Guarded, RedzoneError, arguments, spread
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.executable import Space
 

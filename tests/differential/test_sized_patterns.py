@@ -11,13 +11,13 @@ from tests.differential import patterns as p
 from tests.differential.runner import compare, keys_of, random_values, reference, region, run_kernel_ir
 from tests.differential.sized_patterns import SIZED_PATTERNS
 from tests.differential.test_sizes import with_numbers_of
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.plan_memory import PlanMemory
 
 B = p.B

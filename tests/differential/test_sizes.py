@@ -27,16 +27,16 @@ from tests.differential.runner import (
 from tests.differential.runner import region as graph_of
 from tests.differential.sizes import SIZES, Case
 from tests.ir.test_activations import relu
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError, TypeRuleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import atoms, size
+from tf_stitch.ir.symbolic_dims import atoms, size
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable

@@ -16,15 +16,15 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
-from tf_stitch import thin_products
+from tf_stitch.compiler import skinny_matmuls as thin_products
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.transforms.sum_thin_products import as_sum
+from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 B = Builder()
 Shape = tuple[tuple[int, ...], tuple[int, ...], bool, bool]

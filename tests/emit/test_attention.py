@@ -14,13 +14,13 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import Values, build_cubin, compiled, random_values, reference, region
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.emit.attention import attention_template
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_attrs import InputAttrs
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.host_run import aligned_copy
 from tf_stitch.schedule.kernel_schedule import Rule
 

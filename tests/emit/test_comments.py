@@ -17,7 +17,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.lowering.compile_pattern import compile_pattern
-from tf_stitch.lowering.retarget import retarget, structure
+from tf_stitch.lowering.rebind import retarget, structure
 
 TARGETS = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 

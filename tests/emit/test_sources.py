@@ -14,7 +14,7 @@ from tf_stitch.errors import VerifyError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch

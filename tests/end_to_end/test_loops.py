@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner
-from tests.integration.loop_functions import cases
+from tests.graph.loops.loop_functions import cases
 
 PROGRAM = PROGRAMS / "loops.py"
 ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.exporter import as_tensors, run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, TypesOf, import_graph
-from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Products
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph

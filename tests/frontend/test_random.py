@@ -15,7 +15,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, import_graph
-from tf_stitch.frontend.tensorflow.products import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Products
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType

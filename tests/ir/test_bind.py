@@ -7,15 +7,15 @@ import pytest
 
 from tests.differential.runner import region
 from tf_stitch.errors import BindError
-from tf_stitch.ir import changing_sizes
+from tf_stitch.ir import dynamic_dims as changing_sizes
 from tf_stitch.ir.bind import bind, unbound_symbols
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
-from tf_stitch.ir.changing_sizes import Relations, atom_values, bind_changing, related_symbols
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.dynamic_dims import Relations, atom_values, bind_changing, related_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.ir.sizes import Size, divides, size
+from tf_stitch.ir.symbolic_dims import Size, divides, size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.ir.verifier import verify_graph

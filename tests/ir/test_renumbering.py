@@ -6,8 +6,8 @@ import pytest
 
 from tests.differential import patterns as p
 from tf_stitch.errors import StitchError
-from tf_stitch.ir.changing_sizes import atom_values, bind_changing
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.dynamic_dims import atom_values, bind_changing
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.text_format import anonymous_text

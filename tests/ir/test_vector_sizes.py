@@ -7,7 +7,7 @@ import pytest
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 
 B = Builder()

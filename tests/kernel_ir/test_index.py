@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Var, constant, delinearize, linearize, reach, var
 
 

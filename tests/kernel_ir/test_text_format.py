@@ -14,7 +14,7 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
 from tf_stitch.kernel_ir.index import Var, constant, var

@@ -21,6 +21,8 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
@@ -28,7 +30,6 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule.composition import Composition, compositions
@@ -36,7 +37,6 @@ from tf_stitch.schedule.kernel_schedule import Scheme
 from tf_stitch.schedule.rules import row_reduction
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.schedule.tilings import template_of
-from tf_stitch.template_choice import TemplateChoice
 
 B, F32 = p.B, DType.F32
 

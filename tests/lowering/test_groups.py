@@ -9,13 +9,13 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import build_cubin, compare, compiled, random_values, reference, region, run_kernel_ir
+from tf_stitch.compiler.reverse_block_order import backwards
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.runtime.executable import DeviceLaunch, Space
 from tf_stitch.schedule.kernel_schedule import Rule, Scheme
-from tf_stitch.sweep_order import backwards
 
 B, F32 = p.B, DType.F32
 SMALL = replace(H200, processors=4, profile=replace(H200.profile, barrier=((8.0, 0.0),)))

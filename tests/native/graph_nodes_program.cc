@@ -4,7 +4,7 @@
 #include <memory>
 #include <tuple>
 
-#include "graph_nodes.h"
+#include "cuda/graph_nodes.h"
 
 namespace tf_stitch {
 

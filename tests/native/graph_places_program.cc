@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "cuda_graph.h"
+#include "cuda/cuda_graph.h"
 
 namespace tf_stitch {
 

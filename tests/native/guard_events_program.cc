@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "guard.h"
+#include "op/guard.h"
 
 namespace tsl {
 bool OpDeterminismRequired() { return false; }

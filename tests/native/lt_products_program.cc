@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "gemm.h"
+#include "op/gemm.h"
 #include "tensorflow/core/framework/types.h"
 
 bool deterministic = true;  // no proposal is tried

@@ -17,7 +17,7 @@ from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import INPUT, OUTPUT, VARIABLE, Regions, executable, launch
-from tf_stitch.integration.original_function import PARALLEL
+from tf_stitch.graph.fallback.fallback_function import PARALLEL
 
 KERNELS = """
 #include <time.h>

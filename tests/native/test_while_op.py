@@ -29,7 +29,7 @@ from tests.native.loop_kernels import (
 from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, overlay, stack
 from tests.native.test_guard import DECIDED
 from tf_stitch.errors import BuildPending
-from tf_stitch.integration.original_function import function_def
+from tf_stitch.graph.fallback.fallback_function import function_def
 from tf_stitch.native.bindings import FallbackCall
 
 

@@ -10,11 +10,11 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_host, run_kernel_ir
 from tests.planning.paper_graphs import figure_7a, motivating_example
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.cost import buffer_bytes
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.schedule.reuse import Reuse
 
 B, F32 = p.B, DType.F32

@@ -8,11 +8,11 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import check_all, compiled, keys_of, region
+from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.kept_patterns import fused, keep_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of

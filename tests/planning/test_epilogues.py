@@ -18,11 +18,11 @@ from tests.differential.runner import (
     run_kernel_ir,
 )
 from tests.ir.test_activations import exact_gelu, gelu, relu
+from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.pipeline import CompileOptions, compile_region
 from tf_stitch.planning.stitch_plan import is_library_call
 
 B, F32 = p.B, DType.F32

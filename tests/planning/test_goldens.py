@@ -10,11 +10,11 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tests.planning.paper_graphs import figure_7a, motivating_example
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_parser import parse_graph
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.planning.part import TIE_US
 
 B, F32 = p.B, DType.F32

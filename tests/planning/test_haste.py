@@ -6,12 +6,12 @@ import pytest
 
 from tests.differential.runner import compare, keys_of, random_values, reference, run_host
 from tests.planning.dags import random_graph
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.pattern_compiler import PatternCompiler
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.stitch_plan import Pattern
 

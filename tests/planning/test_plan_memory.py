@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.differential import patterns as p
 from tests.differential.runner import region
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.pass_manager import run_passes
-from tf_stitch.pattern_compiler import PatternCompiler
-from tf_stitch.pipeline import passes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import StitchPlan

@@ -7,12 +7,12 @@ import pytest
 
 from tests.differential.runner import keys_of, region
 from tests.planning.dags import random_graph
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.text_format import structural_key
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.dependence import dependencies
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.stitch_plan import StitchPlan, plannable

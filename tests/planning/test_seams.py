@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.planning.test_remote_stitching import CPU, GPU, MIB, PROFILES
 from tf_stitch.planning import regions as regions_module
-from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import RegionNode
 from tf_stitch.planning.seams import Seams

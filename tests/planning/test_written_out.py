@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.runner import keys_of, region
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind as K
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 
 B, F32 = Builder(), DType.F32

@@ -14,11 +14,11 @@ import pytest
 
 from tests.differential.runner import keys_of
 from tests.planning.unstitched import unstitched_bytes
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_parser import parse_graphs
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 
 ZOO = Path(__file__).parent / "graphs" / "zoo"
 NAMES = sorted({path.name.split(".")[0] for path in ZOO.glob("*.gz")})

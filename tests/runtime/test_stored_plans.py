@@ -10,9 +10,9 @@ import pytest
 
 from tests.differential.runner import keys_of
 from tests.planning.dags import random_graph
-from tf_stitch import pipeline
+from tf_stitch.compiler import pipeline
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU
-from tf_stitch.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.stored_plans import SUFFIX, StoredPlans

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tests.planning.paper_graphs import figure_7a
 from tests.schedule.test_rules import x
-from tests.test_template_kernels import kernel
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node

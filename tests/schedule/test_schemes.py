@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tests.planning.paper_graphs import figure_7a
 from tests.schedule.test_rules import x
-from tests.test_template_kernels import kernel
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.lowering.retarget import retarget, structure
+from tf_stitch.lowering.rebind import retarget, structure
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.schemes import edges_of, independent_parts
 

@@ -15,7 +15,7 @@ from tf_stitch.errors import ScheduleError, SourceLoc
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering import lower
 from tf_stitch.schedule.apply_template import apply_template

@@ -12,7 +12,7 @@ import tensorflow as tf
 from calibrating.executor import Executor
 
 from tf_stitch.config import load_config
-from tf_stitch.device.product_times import Sizes
+from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import read_profile
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime.device_profiles import device_spec

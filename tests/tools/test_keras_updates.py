@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from explaining.graphs import analyse
 
-from tf_stitch.integration import analysis
-from tf_stitch.pipeline import CompiledRegion
+from tf_stitch.cli import analysis
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.executable import DeviceLaunch
 
 LAYERS = 12

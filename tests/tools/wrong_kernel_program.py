@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_stitch.integration import region_builder
+from tf_stitch.jit import region_builder
 
 RIGHT, WRONG = " * 30.0f", " * 31.0f"
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential.generator import make_case
 from tests.differential.runner import compare, reference, region
+from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -17,12 +18,11 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
-from tf_stitch.pipeline import passes
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
-from tf_stitch.transforms.split_reductions import SplitReductions
+from tf_stitch.transforms.two_stage_reductions import SplitReductions
 
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))

@@ -14,7 +14,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.transforms import recompute
 from tf_stitch.transforms.recompute import Recompute

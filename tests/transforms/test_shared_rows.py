@@ -6,13 +6,13 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import region
+from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.sizes import size
+from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.pass_manager import run_passes
-from tf_stitch.pipeline import passes
 
 B, F32 = p.B, DType.F32
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tf_stitch.atomic_file import write_atomically
-from tf_stitch.device.product_times import ProductTimes, Sizes, parse_products
+from tf_stitch.device.matmul_times import ProductTimes, Sizes, parse_products
 from tf_stitch.errors import ProfileError
 
 VERSION = 2

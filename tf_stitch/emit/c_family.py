@@ -14,7 +14,7 @@ from tf_stitch.emit.comments import after, safe_comment
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Atom, Size, surely_less
+from tf_stitch.ir.symbolic_dims import Atom, Size, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 

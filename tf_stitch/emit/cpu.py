@@ -13,7 +13,7 @@ from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES

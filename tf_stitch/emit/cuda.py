@@ -12,7 +12,7 @@ from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Atom
+from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.index import reach

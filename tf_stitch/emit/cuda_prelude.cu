@@ -76,7 +76,7 @@ __device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
 }
 
 // Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
-// native/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
+// native/cuda/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
 // here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
 __device__ __forceinline__ void tfs_begin() {
 #if __CUDA_ARCH__ >= 900

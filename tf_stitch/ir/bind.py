@@ -10,7 +10,7 @@ from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size, atoms, solve, solve_exactly, solve_multiple
+from tf_stitch.ir.symbolic_dims import Size, atoms, solve, solve_exactly, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import Attrs, ConstantAttrs, InputAttrs, VariableAttrs
-from tf_stitch.ir.sizes import Size, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import Size, in_terms_of, size
 from tf_stitch.ir.types import Dim, TensorType
 
 

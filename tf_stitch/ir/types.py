@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.sizes import typical
+from tf_stitch.ir.symbolic_dims import typical
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.sizes import Size, dimensions_of, divides
+from tf_stitch.ir.symbolic_dims import Size, dimensions_of, divides
 
 VECTOR = 4
 """Elements of a vector access on a GPU."""

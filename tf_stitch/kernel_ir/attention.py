@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 
 WORD = 4
 """Bytes of a word: what a register, or a bank of shared memory, holds."""

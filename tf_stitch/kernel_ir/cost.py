@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.walk import arrays, own_accesses
 INLINE_CYCLES = 200_000
 """A CPU kernel of less work than this runs in the calling thread. It takes 20 us or so: vectors of 16 are faster than
 these cycles say. Calibration found 0.7 us (an EPYC) to 5.8 us (a busy Xeon) for the hand-over, but the thread that is
-woken takes 20 us more of a core that may be busy. `native/shared_loop.h` has the number for more threads."""
+woken takes 20 us more of a core that may be busy. `native/cpu/shared_loop.h` has the number for more threads."""
 SIMD_LANES = 8
 """Elements a vector loop on a CPU handles at once."""
 STRIDED_CYCLES = 6

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from tf_stitch.ir.sizes import Size, common_divisor, divides, order, surely_less
+from tf_stitch.ir.symbolic_dims import Size, common_divisor, divides, order, surely_less
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Any, cast
 
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.walk import rebuilt
 

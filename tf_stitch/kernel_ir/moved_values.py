@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import evaluated, statements
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 

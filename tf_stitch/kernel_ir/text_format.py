@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.rename import in_users_names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.walk import bodies

@@ -14,7 +14,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.sizes import Size, ceil_div, divides
+from tf_stitch.ir.symbolic_dims import Size, ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from tf_stitch.ir.sizes import surely_less
+from tf_stitch.ir.symbolic_dims import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.cost import buffer_bytes

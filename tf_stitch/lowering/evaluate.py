@@ -15,7 +15,7 @@ from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.sizes import divides, surely_less
+from tf_stitch.ir.symbolic_dims import divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.sizes import Size, size
+from tf_stitch.ir.symbolic_dims import Size, size
 from tf_stitch.kernel_ir.array_memory import place_arrays
 from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program

@@ -11,7 +11,7 @@ from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.read_ahead import ReadAhead, Turns
+from tf_stitch.lowering.prefetch import ReadAhead, Turns
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.row import RowLowering
 from tf_stitch.schedule.kernel_schedule import KernelSchedule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.ir.sizes import dimensions_of, typical
+from tf_stitch.ir.symbolic_dims import dimensions_of, typical
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import Rule
 

@@ -13,22 +13,22 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import divides
+from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.cross_block_reduction import Meeting, OwnMaximum
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_clusters, in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.meeting import Meeting, OwnMaximum
-from tf_stitch.lowering.read_ahead import ReadAhead, Turns
+from tf_stitch.lowering.prefetch import ReadAhead, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.row_passes import Accesses, RowPasses
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
-from tf_stitch.schedule.halves import phases_in_halves, rows_ahead
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import Phase, exponentials, split_phases
+from tf_stitch.schedule.two_accumulators import phases_in_halves, rows_ahead
 
 
 def lower_row(schedule: KernelSchedule) -> LoweredKernel:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.lowering.evaluate import Evaluator
-from tf_stitch.lowering.read_ahead import ReadAhead
+from tf_stitch.lowering.prefetch import ReadAhead
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
 
 

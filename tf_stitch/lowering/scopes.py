@@ -9,7 +9,7 @@ from itertools import count
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import surely_less
+from tf_stitch.ir.symbolic_dims import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 

@@ -10,7 +10,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import ceil_div, divides, surely_less
+from tf_stitch.ir.symbolic_dims import ceil_div, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable

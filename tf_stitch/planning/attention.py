@@ -9,8 +9,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.sizes import Size
 from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
+from tf_stitch.ir.symbolic_dims import Size
 
 MOST_NODES = 40
 """Of an attention; what a product leads to is not looked at any further."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tf_stitch.ir.fused_products import FusedProduct, fused_products
+from tf_stitch.ir.fused_matmuls import FusedProduct, fused_products
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.part import PatternTimes, RegionFacts
 from tf_stitch.planning.stitch_plan import is_large_product, make_pattern

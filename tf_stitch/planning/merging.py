@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.part import Part
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode, stitch_remote
 from tf_stitch.planning.seams import Seams
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_stitch.device.profile import DeviceProfile
-from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 
 PEAK = 1.05
 """Peak memory that remote stitching may lead to, against the graph without it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
 
-from tf_stitch.planning.contraction import AcyclicContraction
+from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode, memory_us, profile_of, saved_us
 
 WORTH_US = 0.5

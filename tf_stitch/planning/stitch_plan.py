@@ -10,7 +10,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.planning.attention import Attention, attention_to, views_of
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -64,7 +64,7 @@ LONGEST_SUM = 4096
 
 def is_small_product(node: Node) -> bool:
     """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
-    (transforms/expand_small_dots.py). Not by a number that changes: each would be another kernel."""
+    (transforms/inline_small_matmuls.py). Not by a number that changes: each would be another kernel."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
     terms, columns = terms_of(node), node.type.dims[-1]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses

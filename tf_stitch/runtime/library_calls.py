@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.fused_products import FusedProduct
+from tf_stitch.ir.fused_matmuls import FusedProduct
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import MatrixLayout, contiguous, terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.sizes import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import Size, ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 from tf_stitch.schedule.read_tiling import COUNTED, LOOP, read_tilings
 from tf_stitch.schedule.retile import Request, retile

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.sizes import divides
+from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.planning.stitch_plan import Pattern
 
 

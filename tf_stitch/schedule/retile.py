@@ -10,9 +10,9 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.sizes import ceil_div
-from tf_stitch.schedule.ahead import reads_ahead
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.prefetch import reads_ahead
 from tf_stitch.schedule.row_tiling import tile_rows
 from tf_stitch.schedule.rules.transpose import TILE
 from tf_stitch.schedule.schemes import WARP

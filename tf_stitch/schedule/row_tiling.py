@@ -9,11 +9,10 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.sizes import ceil_div
-from tf_stitch.schedule.ahead import REDUCTION_BYTES, reads_ahead
-from tf_stitch.schedule.kept_parts import keep_parts, within_budget
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import fetched_values, split_phases, values_to_stage
+from tf_stitch.schedule.prefetch import REDUCTION_BYTES, reads_ahead
 from tf_stitch.schedule.read_tiling import LOOP
 from tf_stitch.schedule.rules.kept_rows import with_room
 from tf_stitch.schedule.rules.row_reduction import (
@@ -25,6 +24,7 @@ from tf_stitch.schedule.rules.row_reduction import (
     TURN_THREADS,
 )
 from tf_stitch.schedule.schemes import WARP
+from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 
 USUAL_THREADS = 128
 """Of a block whose rows are few threads each, if the template does not say."""

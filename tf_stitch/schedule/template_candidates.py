@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 from tf_stitch.schedule.row_tiling import kept_values
 from tf_stitch.schedule.rules.row_reduction import LONG_ROW, MAX_THREADS, SHARING_BLOCKS, SHARING_THREADS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMapping
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.ir.sizes import divides, surely_less
+from tf_stitch.ir.symbolic_dims import divides, surely_less
 from tf_stitch.planning.stitch_plan import Pattern
 
 VECTOR_BYTES = 16

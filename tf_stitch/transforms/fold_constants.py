@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import ConstantAttrs, ExtentAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, with_operands
 from tf_stitch.ir.levels import Levels, find_levels
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.pass_manager import PassResult
 
 LARGE = 1 << 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.sizes import order
+from tf_stitch.ir.symbolic_dims import order
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 

@@ -1,4 +1,4 @@
-"""Products by cuBLASLt without TensorFlow: as native/cublas_lt.cc runs them, through ctypes and CuPy."""
+"""Products by cuBLASLt without TensorFlow: as native/cuda/cublas_lt.cc runs them, through ctypes and CuPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import MatrixLayout
 from tf_stitch.runtime.library_calls import Gemm
 
-# Numbers of cublasLt.h, as in native/cublas_lt.cc.
+# Numbers of cublasLt.h, as in native/cuda/cublas_lt.cc.
 TRANSPOSE_A, TRANSPOSE_B = 3, 4
 BATCH_COUNT, BATCH_OFFSET = 5, 6
 PREFER_WORKSPACE, PREFER_REDUCTIONS, PREFER_ALIGNMENT = 1, 3, 5

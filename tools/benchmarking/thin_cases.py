@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarking.cublas_lt import product
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.template_kernels import templated
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
@@ -14,7 +16,6 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.pattern_compiler import PatternCompiler
 from tf_stitch.planning.stitch_plan import make_pattern, plannable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.library_calls import Gemm
@@ -22,8 +23,7 @@ from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.schedule.tilings import template_of
-from tf_stitch.template_kernels import templated
-from tf_stitch.transforms.sum_thin_products import as_sum
+from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 
 Sizes = tuple[int, int, int, int]
 """batch, m, k, n."""

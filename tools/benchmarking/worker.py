@@ -44,7 +44,7 @@ def timed(step: Step, steps: int) -> dict[str, Any]:
 
 def settled(limit: float) -> dict[str, Any]:
     """Waits until tf_stitch has nothing left to build in the background, `limit` seconds at most."""
-    from tf_stitch.integration.activation import current_session
+    from tf_stitch.plugin.activation import current_session
 
     begin, session = time.perf_counter(), current_session()
     done = session is None or session.registry.finish_builds(limit)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from benchmarking.product_runner import ProductRunner, plain_product
 from calibrating.measure import rounded
-from tf_stitch.device.product_times import Sizes
+from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.errors import ProfileError
 from tf_stitch.ir.dtypes import DType

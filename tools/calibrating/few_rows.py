@@ -1,5 +1,5 @@
 """Calibration of a GPU's library: products of few rows, which kernels may compute as well
-(transforms/sum_thin_products.py). Without TensorFlow."""
+(transforms/lower_gemv_to_reduction.py). Without TensorFlow."""
 
 from __future__ import annotations
 

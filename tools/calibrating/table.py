@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.device.product_times import ProductTimes
+from tf_stitch.device.matmul_times import ProductTimes
 from tf_stitch.device.profile import DeviceProfile
 
 

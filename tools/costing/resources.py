@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cuda import Packed, emit_cuda
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
-from tf_stitch.pipeline import CompiledRegion
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 

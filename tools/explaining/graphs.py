@@ -15,11 +15,11 @@ from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.python.grappler import tf_optimizer
 
+from tf_stitch.cli.analysis import Analysis
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.integration.analysis import Analysis
 
 DEVICES = {"cpu": CPU, "h200": H200}
 

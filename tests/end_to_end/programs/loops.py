@@ -13,11 +13,11 @@ import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.integration.loop_functions import cases, counted, floats, with_gradients
+from tests.graph.loops.loop_functions import cases, counted, floats, with_gradients
 
 CALLS = int(sys.argv[1])
 if "split" in sys.argv:
-    from tf_stitch.integration import native_loops
+    from tf_stitch.graph.loops import native_loops
 
     native_loops.is_split = lambda device: True
 

@@ -19,8 +19,9 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     entrances,
     topological,
 )
-from tf_stitch.frontend.tensorflow.joined_sizes import joined_specs
+from tf_stitch.frontend.tensorflow.joined_dimensions import joined_specs
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products, Scope, are_small
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -28,7 +29,6 @@ from tf_stitch.frontend.tensorflow.node_context import (
     fresh_symbol,
     is_known,
 )
-from tf_stitch.frontend.tensorflow.products import NO_PRODUCTS, Products, Scope, are_small
 from tf_stitch.frontend.tensorflow.registry import BARRIERS, LEGALIZATIONS, Legalization
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node

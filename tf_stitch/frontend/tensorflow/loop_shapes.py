@@ -28,7 +28,7 @@ GivenUp: TypeAlias = Mapping[str, frozenset[int] | None]
 ARGUMENTS = ("_Arg", "Placeholder")
 
 STITCH_WHILE = "StitchWhile"
-"""A loop that runs as one op (integration/while_node.py)."""
+"""A loop that runs as one op (graph/loops/while_node.py)."""
 
 ROWS = "_tf_stitch_rows"
 """Its attribute that says of each result which input is the number of its rows, -1: none."""

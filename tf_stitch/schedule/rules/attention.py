@@ -7,7 +7,7 @@ import math
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.sizes import ceil_div
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.attention import WORD, AttentionTiling, shared_words
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.planning.attention import Attention, memory_of, reads_rows

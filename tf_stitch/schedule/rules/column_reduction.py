@@ -6,7 +6,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
-from tf_stitch.ir.sizes import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width

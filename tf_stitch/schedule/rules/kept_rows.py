@@ -9,10 +9,10 @@ from dataclasses import replace
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.sizes import ceil_div
-from tf_stitch.schedule.ahead import REDUCTION_BYTES
-from tf_stitch.schedule.kept_parts import keep_parts
+from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, ThreadMapping
+from tf_stitch.schedule.prefetch import REDUCTION_BYTES
+from tf_stitch.schedule.staged_rows import keep_parts
 
 THREADS, REGISTERS, RESIDENT = 512, 28, 2
 """Of a block, the registers of a thread for its part of a row, and blocks of a processor: while one stores, another

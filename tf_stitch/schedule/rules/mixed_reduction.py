@@ -11,11 +11,11 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
-from tf_stitch.ir.sizes import Size
+from tf_stitch.ir.symbolic_dims import Size
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.ahead import reads_ahead
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.prefetch import reads_ahead
 from tf_stitch.schedule.vector_width import vector_width
 
 REGISTER_BUDGET = 80

@@ -9,14 +9,14 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.sizes import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.ahead import REDUCTION_BYTES, reads_ahead
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
-from tf_stitch.schedule.kept_parts import keep_parts, within_budget
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import exponentials, fetched_values, relative_sum, split_phases, values_to_stage
+from tf_stitch.schedule.prefetch import REDUCTION_BYTES, reads_ahead
 from tf_stitch.schedule.rules.kept_rows import keep_rows
+from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 from tf_stitch.schedule.vector_width import vector_width
 
 ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)

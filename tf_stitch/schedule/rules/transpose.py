@@ -8,7 +8,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.sizes import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import Size, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 

@@ -1,0 +1,71 @@
+"""The TensorFlow nodes of a region, to be run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.frontend.check import trace
+from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
+from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+
+
+def original_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, OriginalNodes]:
+    """The region of the nodes named so, which gives what its node of this op computes; and its own nodes."""
+    traced = trace(step, *specs)
+    imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
+    members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
+    result = next(name for name in members if imported.nodes[name].op == op)
+    region = cut_region(imported, members, [f"{result}:0"])
+    original = original_nodes(defs, imported, region)
+    assert original is not None
+    return region, original
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> None:
+    """As gradients do with dynamic shapes: the tensor that had the shape is not there, and a variable that it depends
+    on has been updated."""
+    bias = tf.Variable(np.ones(4, np.float32))
+
+    def step(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        shape = tf.raw_ops.Shape(input=tf.nn.bias_add(x, bias))
+        bias.assign_sub(tf.reduce_sum(gradient, 0))
+        with tf.name_scope("region"):
+            return tf.reshape(gradient, shape) * tf.exp(x)
+
+    spec = tf.TensorSpec([rows, 4], tf.float32)
+    region, original = original_of("Mul", step, spec, spec)
+    assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
+    values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4),
+                              "gradient": np.ones((3, 4), np.float32)}
+    inputs = [values[name.partition(":")[0]] for name in region.inputs]
+    [got], state = original.run(inputs, [], [])
+    np.testing.assert_allclose(got, np.exp(values["x"]), rtol=1e-6)
+    assert state == {}
+
+
+@pytest.mark.parametrize("out_type", [tf.int32, tf.int64])
+def test_a_shape_that_no_input_has_is_put_together_of_their_sizes(out_type: tf.DType) -> None:
+    scale = tf.Variable(np.float32(2))
+
+    def step(x: tf.Tensor, y: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        shape = tf.raw_ops.Shape(input=tf.expand_dims(x, 1) * y * scale, out_type=out_type)
+        scale.assign_sub(tf.reduce_sum(gradient))
+        with tf.name_scope("region"):
+            return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1) * tf.exp(y)
+
+    spec = tf.TensorSpec([None], tf.float32)
+    region, original = original_of("AddV2", step, spec, spec, spec)
+    ops = [n.op for n in original.function("original").node_def]
+    assert "ReadVariableOp" not in ops
+    assert sorted(ops.count(op) for op in ("Shape", "Pack")) == [1, 2]
+    rng = np.random.default_rng(0)
+    values = {name: rng.standard_normal(size).astype("f4") for name, size in (("x", 3), ("y", 5), ("gradient", 15))}
+    [got], _ = original.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
+    want = values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None] * np.exp(values["y"])
+    np.testing.assert_allclose(got, want, rtol=1e-6)

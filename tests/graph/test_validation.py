@@ -1,0 +1,101 @@
+"""What the validation of a rewritten graph lets through, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tf_stitch.errors import VerifyError
+from tf_stitch.graph.validation import validate_graph
+
+
+def graph(*nodes: tuple[str, str, list[str]], device: str = "/device:CPU:0") -> GraphDef:
+    result = GraphDef()
+    for name, op, inputs in nodes:
+        result.node.add(name=name, op=op, input=inputs, device=device)
+    return result
+
+
+CHAIN = (("x", "_Arg", []), ("a", "Tanh", ["x"]), ("b", "Exp", ["a:0", "^x"]), ("y", "_Retval", ["b"]))
+LOOP = (
+    ("x", "_Arg", []),
+    ("enter", "Enter", ["x"]),
+    ("merge", "Merge", ["enter", "next"]),
+    ("next", "NextIteration", ["merge"]),
+    ("y", "_Retval", ["merge"]),
+)
+
+
+@pytest.mark.parametrize("nodes", [CHAIN, LOOP])
+def test_accepts(nodes: tuple[tuple[str, str, list[str]], ...]) -> None:
+    validate_graph(graph(*nodes), graph(*nodes), frozenset(["y"]))
+
+
+def test_accepts_a_region() -> None:
+    after = graph(("x", "_Arg", []), ("b", "StitchOp", ["x"]), ("y", "_Retval", ["b:0"]))
+    after.node[1].attr["Tin"].list.type.append(1)
+    after.node[1].attr["Tout"].list.type.append(1)
+    validate_graph(graph(*CHAIN), after, frozenset())
+    after.node[2].input[0] = "b:1"
+    with pytest.raises(VerifyError, match="beyond the outputs"):
+        validate_graph(graph(*CHAIN), after, frozenset())
+    after.node[2].input[0] = "b"
+    after.node[1].input.append("x")
+    with pytest.raises(VerifyError, match="2 data inputs"):
+        validate_graph(graph(*CHAIN), after, frozenset())
+
+
+def _dangle(after: GraphDef) -> None:
+    after.node[3].input[0] = "gone:0"
+
+
+def _cycle(after: GraphDef) -> None:
+    after.node[1].input.append("^b")
+
+
+def _drop_result(after: GraphDef) -> None:
+    del after.node[3]
+
+
+def _drop_preserved(after: GraphDef) -> None:
+    after.node[2].input[0] = "x"
+    del after.node[1]
+
+
+def _rename_twice(after: GraphDef) -> None:
+    after.node[2].name = "a"
+
+
+def _move(after: GraphDef) -> None:
+    after.node[1].device = "/device:GPU:0"
+
+
+def _no_device(after: GraphDef) -> None:
+    after.node.add(name="new", op="NoOp")
+
+
+def _control_first(after: GraphDef) -> None:
+    del after.node[2].input[:]
+    after.node[2].input.extend(["^x", "a"])
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (_dangle, "does not exist"),
+        (_cycle, "cycle"),
+        (_drop_result, "boundary"),
+        (_drop_preserved, "must stay"),
+        (_rename_twice, "same name"),
+        (_move, "moved"),
+        (_no_device, "did not use"),
+        (_control_first, "after a control input"),
+    ],
+)
+def test_rejects(break_it: Callable[[GraphDef], None], message: str) -> None:
+    after = graph(*CHAIN)
+    break_it(after)
+    with pytest.raises(VerifyError, match=message):
+        validate_graph(graph(*CHAIN), after, frozenset(["a"]))

@@ -1,0 +1,281 @@
+"""How often a region of changing sizes waits for a compiler, on a CPU and for an H200 (compiled by NVRTC, not run)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from tests.differential import patterns as p
+from tf_stitch.compiler.shape_variants import OtherSizes
+from tf_stitch.config import StitchConfig
+from tf_stitch.device.spec import H200, DeviceSpec
+from tf_stitch.errors import BuildError, ScheduleError
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.types import Shape, Symbol
+from tf_stitch.jit import expected_kernels, placed_region, region_builder
+from tf_stitch.jit.kernel_library import KernelLibrary, Rendering
+from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
+from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
+from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.report.dump import Dump
+from tf_stitch.report.report import Report
+from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
+from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.nvrtc_builder import _nvrtc
+
+B = p.B
+N = Symbol("n")
+LENGTHS = (17, 1, 2, 3, 4, 12, 15, 16, 31, 32, 33, 100, 128, 255, 511, 512)
+
+
+def has_nvrtc() -> bool:
+    try:
+        return _nvrtc() is not None
+    except BuildError:
+        return False
+
+
+DEVICES = pytest.mark.parametrize("device", [
+    pytest.param(CPU_ORDINAL, marks=pytest.mark.skipif(compiler() is None, reason="no C compiler")),
+    pytest.param(0, marks=pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC")),
+], ids=["cpu", "h200"])  # fmt: skip
+
+
+def attention(x: Node) -> Node:
+    """Products over a changing length: at 16 and less they could be written out."""
+    weights = p.softmax(B.dot(x, x, transpose_b=True))
+    return B.add(B.dot(weights, x), x)
+
+
+def normalised(x: Node) -> Node:
+    gamma, beta = (B.input(f"i{i}", DType.F32, (64,)) for i in (1, 2))
+    return p.gelu_erf(p.layernorm(x, gamma, beta))
+
+
+def columns(x: Node) -> Node:
+    return B.sum(B.exp(x), [0, 1])
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RegionRegistry:
+    """Device 0 is an H200, whatever this machine has."""
+    spec, times = RegionBuilder._spec, MeasuredTimes(tmp_path / "none.json")
+    monkeypatch.setattr(RegionBuilder, "_spec", lambda self, n: spec(self, n) if n == CPU_ORDINAL else H200)
+    monkeypatch.setattr(RegionBuilder, "_times", lambda self, n: times)
+    tuned = TunedTemplates(tmp_path / "no_templates.json")
+    monkeypatch.setattr(RegionBuilder, "_templates", lambda self, n: tuned)
+    return RegionRegistry(StitchConfig(cache_dir=tmp_path), Report(), Dump(None))
+
+
+def register(registry: RegionRegistry, make: Callable[[Node], Node]) -> int:
+    x = B.input("i0", DType.F32, (2, N, 64))
+    graph = TensorGraph("region", [("o0", make(x))])
+    inputs = tuple(f"x{i}:0" for i in range(len(graph.inputs())))
+    return registry.register(RegionGraph(graph, ("a", "b"), inputs, (), {"b:0": 0}))
+
+
+def shapes(registry: RegionRegistry, number: int, length: int) -> tuple[tuple[int, ...], ...]:
+    def numbers(shape: Shape) -> tuple[int, ...]:
+        return tuple(length if isinstance(d, Symbol) else d for d in shape)
+
+    return tuple(numbers(s) for s in registry.region(number).argument_shapes)
+
+
+@DEVICES
+@pytest.mark.parametrize("make", [attention, normalised, columns], ids=lambda f: f.__name__)
+def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[[Node], Node], device: int) -> None:
+    number = register(registry, make)
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 2
+    assert registry.executables(number) == len(LENGTHS)
+
+
+@DEVICES
+def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch,
+                                                     device: int) -> None:
+    built: list[int] = []
+    build = KernelLibrary.build
+
+    def count(library: KernelLibrary, kernels: Rendering, device: DeviceSpec) -> None:
+        built.append(len(kernels))
+        build(library, kernels, device)
+
+    monkeypatch.setattr(KernelLibrary, "build", count)
+    monkeypatch.setattr(registry._prebuilder, "submit", lambda work: Future())  # nobody comes to it
+    number = register(registry, columns)
+    for length, runs in ((17, 0), (12, 1)):
+        wanted = registry.build(number, device, Key(True, shapes(registry, number, length)))
+        assert len(built) == runs
+    assert built == [len({s.symbol for s in wanted.executable.steps if isinstance(s, HostLaunch | DeviceLaunch)})]
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert len(built) == 2, "the third length did what nobody had come to"
+    assert (registry.builds(number), registry.builds_behind(number)) == (2, 1)
+
+
+@DEVICES
+def test_sizes_that_are_alike_are_compiled_once(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                                ) -> None:
+    placed: list[object] = []
+    rendered: list[object] = []
+    plan_and_place, render = placed_region.plan_and_place, OtherSizes.rendered
+    monkeypatch.setattr(placed_region, "plan_and_place", lambda *a: placed.append(a) or plan_and_place(*a))
+    monkeypatch.setattr(OtherSizes, "rendered", lambda *a: rendered.append(a) or render(*a))
+    number = register(registry, normalised)
+    for length in (17, 17, 12):
+        assert not placed
+        assert not rendered, "as long as no length changes nobody works for other lengths"
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    lengths = CPU_LENGTHS if device == CPU_ORDINAL else GPU_LENGTHS
+    assert len(rendered) == 1 + len(lengths)
+    assert len(placed) == (1 if device == CPU_ORDINAL else 2), "for one word, and for what is no multiple"
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 2
+
+
+@DEVICES
+@pytest.mark.parametrize("error", [ScheduleError("no kernel"), KeyError("a defect")], ids=lambda e: type(e).__name__)
+def test_other_sizes_that_fail_are_built_when_they_come(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch,
+                                                        device: int, error: Exception) -> None:
+    def fail(*_: object) -> Rendering:
+        raise error
+
+    monkeypatch.setattr(OtherSizes, "rendered", fail)
+    number = register(registry, columns)
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    assert registry.executables(number) == len(LENGTHS)
+    said = [entry["reason"] for entry in registry._report.document(None)["fallbacks"]]
+    assert said == (["KeyError: 'a defect'"] if isinstance(error, KeyError) else [])
+
+
+@DEVICES
+def test_a_length_like_two_others_needs_no_passes(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                                  ) -> None:
+    compiled: list[object] = []
+    compile_region = placed_region.compile_region
+    monkeypatch.setattr(placed_region, "compile_region", lambda *a: compiled.append(a) or compile_region(*a))
+    number = register(registry, normalised)
+    for length in (17, 12):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    for length in (20, 40, 7, 11, 301, 16):
+        built = registry.build(number, device, Key(True, shapes(registry, number, length)))
+        assert {type_.shape[1] for type_ in built.executable.outputs} == {length}
+    assert len(compiled) == (2 if device == CPU_ORDINAL else 3), "12, the next one, and one that is no multiple"
+
+
+@DEVICES
+def test_other_sizes_take_some_time_at_most(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch, device: int
+                                            ) -> None:
+    monkeypatch.setattr(expected_kernels, "MOST_SECONDS", -1.0)
+    number = register(registry, columns)
+    for length in (17, 12):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    assert registry.finish_builds(60)
+    assert registry.builds_behind(number) == 0
+    [entry] = registry._report.document(None)["remarks"]
+    assert "expected sizes are built when these come" in entry["reason"]
+    registry.build(number, device, Key(True, shapes(registry, number, 512)))
+    assert registry.builds(number) == 3, "what nobody prepared is built when it is needed"
+
+
+def rows(x: Node) -> Node:
+    """The changing length is that of the rows: whether vectors can be loaded depends on it."""
+    return B.mul(B.exp(x), x)
+
+
+@DEVICES
+def test_each_length_takes_its_variant_at_run_time(registry: RegionRegistry, device: int) -> None:
+    x = B.input("i0", DType.F32, (64, N))
+    graph = TensorGraph("region", [("o0", rows(x))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0",), (), {"b:0": 0}))
+    launches: dict[int, HostLaunch | DeviceLaunch] = {}
+    for length in (17, 12, 13, 16, 15, *range(18, 63)):
+        [launch] = registry.build(number, device, Key(True, ((64, length),))).executable.steps
+        assert isinstance(launch, HostLaunch | DeviceLaunch)
+        launches[length] = launch
+    assert registry.executables(number) == 50
+    assert registry.builds(number) == 2
+    del launches[17]  # came first, and is compiled for its number
+    vectors, elements = ({v.symbol for n, v in launches.items() if (n % 4 == 0) is whole} for whole in (True, False))
+    assert len(vectors) == len(elements) == 1
+    if device == CPU_ORDINAL:
+        assert vectors == elements, "a CPU's vectors need no multiples"
+    else:
+        assert vectors != elements
+        assert {n: launches[n].sizes[0] for n in (12, 13, 16, 15)} == {12: 12 // 4, 13: 13, 16: 16 // 4, 15: 15}
+        assert "tfs_vector<float, 4> t" in registry._report.sources()[f"region_{number}_1.cu"], "that of 12"
+
+
+@DEVICES
+def test_a_product_of_sizes_may_stay_the_same(registry: RegionRegistry, device: int) -> None:
+    """Sentences are batched by length: batch and length change, and the number of words does not."""
+    x, flat = B.input("i0", DType.F32, (Symbol("b"), N, 64)), B.input("i1", DType.F32, (Symbol("rows"), 64))
+    graph = TensorGraph("region", [("o0", B.add(p.softmax(x), B.reshape(flat, (Symbol("b"), N, 64))))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
+    for batch, length in ((8, 8), (4, 16), (16, 4), (2, 32), (3, 7), (5, 11)):
+        registry.build(number, device, Key(True, ((batch, length, 64), (batch * length, 64))))
+    assert registry._report.document(None)["remarks"] == []
+    assert registry.builds(number) == 2
+
+
+@DEVICES
+def test_a_second_length_of_one_word_is_a_length_like_others(registry: RegionRegistry, device: int) -> None:
+    """A dense layer flattens its input: with one word there are as many rows as sentences."""
+    x, flat = B.input("i0", DType.F32, (8, N, 64)), B.input("i1", DType.F32, (Symbol("rows"), 64))
+    dense = B.reshape(B.exp(B.add(B.reshape(x, (Symbol("rows"), 64)), flat)), (8, N, 64))
+    graph = TensorGraph("region", [("o0", B.sum(B.add(dense, x), [1]))])
+    number = registry.register(RegionGraph(graph, ("a", "b"), ("x0:0", "x1:0"), (), {"b:0": 0}))
+    for length in LENGTHS:
+        registry.build(number, device, Key(True, ((8, length, 64), (8 * length, 64))))
+    assert registry._report.document(None)["remarks"] == []
+    assert registry.builds(number) == 2
+
+
+def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
+    number = register(registry, columns)
+    compile_region = region_builder.compile_region
+
+    def refuse(graph: TensorGraph, *args: object) -> object:
+        options = args[2]
+        if options.plans is not None:  # type: ignore[attr-defined]
+            raise ScheduleError("not with sizes that change")
+        return compile_region(graph, *args)  # type: ignore[arg-type]
+
+    for module in (region_builder, placed_region):
+        monkeypatch.setattr(module, "compile_region", refuse)
+    for length in (17, 5, 9):
+        registry.build(number, CPU_ORDINAL, Key(True, shapes(registry, number, length)))
+    assert registry.builds(number) == 3
+    [entry] = registry._report.document(None)["remarks"]
+    assert entry["stage"] == "sizes"
+    assert entry["count"] == 2
+    assert "for each of its sizes: not with sizes that change" in entry["reason"]
+    assert ", 2 remarks (TF_STITCH_REPORT keeps them)" in registry._report.status_line(kept=False)
+
+
+@pytest.mark.parametrize("device", [0], ids=["h200"])
+def test_more_rows_than_a_library_counts(registry: RegionRegistry, device: int) -> None:
+    """TensorFlow runs the region for these sizes; others are as before."""
+    def product(x: Node) -> Node:
+        return B.dot(x, B.input("i1", DType.F32, (2, 64, 256)))
+
+    number = register(registry, product)
+    for length in (1000, 2000):
+        registry.build(number, device, Key(True, shapes(registry, number, length)))
+    with pytest.raises(ScheduleError, match="extent above"):
+        registry.build(number, device, Key(True, shapes(registry, number, 1 << 31)))
+    registry.build(number, device, Key(True, shapes(registry, number, 3000)))

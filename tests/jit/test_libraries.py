@@ -1,0 +1,47 @@
+"""Which devices' regions hold products, and what becomes of a missing library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products
+from tf_stitch.jit.libraries import Libraries
+from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.report.report import Report
+
+
+class Native:
+    """Says what loading cuBLASLt came to."""
+
+    def __init__(self, missing: str) -> None:
+        self.missing, self.asked = missing, 0
+
+    def load_cublas_lt(self, files: Sequence[str]) -> str:
+        self.asked += 1
+        return self.missing
+
+
+def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
+    return Libraries(scope, cast("OpLibrary | None", native), report)
+
+
+def test_without_cublas_regions_of_a_gpu_hold_no_products() -> None:
+    report, native = Report(), Native("no cuBLASLt library")
+    found = libraries("auto", native, report)
+    assert found.devices("CPU") == {"CPU": Products.SMALL, "GPU": Products.ALL}
+    assert native.asked == 0, "a program on the CPU needs none"
+    for _ in range(2):
+        assert found.devices("GPU") == {"CPU": Products.SMALL}
+    assert native.asked == 1
+    [entry] = report.document(None)["fallbacks"]
+    assert (entry["stage"], entry["count"]) == ("library", 1)
+    assert entry["reason"] == "no cuBLASLt library: regions hold none"
+
+
+def test_with_cublas_they_do() -> None:
+    report = Report()
+    assert libraries("region", Native(""), report).devices("GPU") == {"CPU": Products.ALL, "GPU": Products.ALL}
+    assert libraries("ops", Native(""), report).devices("GPU") == NO_PRODUCTS
+    assert libraries("auto", None, report).devices("GPU") == NO_PRODUCTS
+    assert report.document(None)["fallbacks"] == []

@@ -1,0 +1,161 @@
+"""From a pattern to its kernel, and to the times the planner chooses by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node, collect
+from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.text_format import structural_key
+from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.lowering.rebind import retarget, structure
+from tf_stitch.planning.cost_model import ModelCost, TimeOf
+from tf_stitch.planning.estimate import call_us, estimate_us
+from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
+from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_product
+from tf_stitch.schedule.kernel_schedule import Origin
+from tf_stitch.schedule.reuse import Reuse, require_reuse
+from tf_stitch.transforms.inline_small_matmuls import expand_small_dots
+
+MOST_COPIES = 255
+"""Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
+are, planning took minutes."""
+
+
+class PatternCompiler:
+    """Schedules and lowers patterns, each structure once.
+
+    Args:
+        aligned: every buffer starts at a multiple of 16 bytes.
+        footprint: bytes that a run of the whole region reads and writes (see ModelCost).
+        measured: times of patterns that were measured before; they beat the model's.
+        reuse: how far a kernel may reuse values.
+        templates: which template a kernel of the plan gets; None: the rules' own. The planner's times are those of the
+            rules' kernels, so that a plan does not change with them.
+    """
+
+    def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
+                 measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED,
+                 templates: TemplateChoice | None = None) -> None:
+        self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
+        self._times: dict[str, float | None] = {}
+        self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
+        self._originals: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
+        self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
+        if measured is not None:
+            self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.is_gpu else device.profile.launch_us)
+
+    def compile(self, pattern: Pattern) -> LoweredKernel:
+        """The first schedule of the first rule that can be lowered. Small products in the pattern are written out.
+
+        Raises:
+            ScheduleError: none; the message holds every rule's reason.
+        """
+        require_reuse(pattern, self._reuse)
+        written, originals = _without_products(pattern)
+        return _of_originals(self._lowered(written), originals)
+
+    def kernel(self, pattern: Pattern) -> LoweredKernel:
+        """As compile, by the template that is forced on the pattern, if any."""
+        if self._templates is None:
+            return self.compile(pattern)
+        require_reuse(pattern, self._reuse)
+        written, originals = _without_products(pattern)
+        self._originals[written] = originals
+        return _of_originals(self._templates.forced_kernel(self._lowered(written)), originals)
+
+    def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
+        """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
+        stays: tuning times kernels alone."""
+        pattern = kernel.schedule.pattern
+        if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \
+                or pattern not in self._originals:
+            return kernel
+        default = self._lowered(pattern)
+        found = self._templates.tuned_kernel(default)
+        return kernel if found is default else _of_originals(found, self._originals[pattern])
+
+    def _lowered(self, pattern: Pattern) -> LoweredKernel:
+        key, nodes = structure(pattern)
+        if key in self._kernels:
+            known, its_nodes = self._kernels[key]
+            return retarget(known, its_nodes, nodes, pattern)
+        kernel = compile_pattern(pattern, self._device, self._aligned)
+        self._kernels[key] = kernel, nodes
+        return kernel
+
+    def estimate(self, pattern: Pattern) -> float | None:
+        """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
+        library call."""
+        if is_library_call(pattern):
+            return call_us(pattern, self._device)
+        try:
+            require_reuse(pattern, self._reuse)
+            written, _ = _without_products(pattern)
+        except ScheduleError:
+            return None
+        schedule = first_schedule(written, self._device, self._aligned)
+        if schedule is None:
+            return None
+        return estimate_us(written, self._device, schedule.mapping.grid, schedule.mapping.threads)
+
+    def exact(self, pattern: Pattern) -> float | None:
+        """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
+        if is_library_call(pattern):
+            return call_us(pattern, self._device)
+        key = structural_key(pattern.nodes, pattern.outputs)
+        if key not in self._times:
+            self._times[key] = self._cost(pattern)
+        return self._times[key]
+
+
+def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
+    """The kernel with the outputs of the pattern before its products were written out."""
+    if not originals:
+        return kernel
+    return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))
+
+
+def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
+    """The pattern with its products written out, and what its outputs were before.
+
+    Raises:
+        ScheduleError: a product too large for that.
+    """
+    products = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
+    if not products or attention_of(pattern) is not None:
+        return pattern, {}
+    for product in products:
+        if not is_small_product(product):
+            raise ScheduleError("a product is a library call of its own", product.loc)
+    nodes_between = between(pattern)
+    _require_short_chains(nodes_between)
+    new = expand_small_dots(nodes_between)
+    elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
+    outside = {*pattern.reads(), *elsewhere}
+    nodes: dict[Node, None] = {}
+    for node in nodes_between:
+        if node not in elsewhere:
+            collect(new[node], outside, nodes)
+    rebuilt = {new[n] for n in nodes_between if n in elsewhere}
+    outputs = tuple(new[n] for n in pattern.outputs)
+    members = tuple(n for n in nodes if n not in rebuilt)
+    return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
+
+
+def _require_short_chains(nodes: Sequence[Node]) -> None:
+    """Raises ScheduleError for products whose operands come of products, where that multiplies: each term computes what
+    it takes anew, and the kernel of an unrolled loop would grow with a power of its steps."""
+    copies: dict[Node, int] = {}
+    for node in nodes:
+        copies[node] = max((copies.get(o, 1) for o in node.operands), default=1)
+        if node.category is Category.CONTRACTION:
+            copies[node] *= min(terms_of(node), node.type.dims[-1])
+            if copies[node] > MOST_COPIES:
+                raise ScheduleError("small products of what small products give", node.loc)

@@ -1,0 +1,260 @@
+"""The table of contents: how a static region becomes an executable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from tf_stitch.compiler.assembly import assemble
+from tf_stitch.compiler.cooperative_fusion import join_kernels
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.reverse_block_order import turn_sweeps
+from tf_stitch.compiler.skinny_matmuls import products_to_sum
+from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.device.profile import interpolate
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.rendered import Rendered
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.fused_matmuls import FusedProduct, as_fused_product
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import TensorType
+from tf_stitch.ir.verifier import verify_graph
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.planning.planner import PlanOptions, plan_region
+from tf_stitch.planning.stitch_plan import (
+    SMALL_PRODUCT,
+    Pattern,
+    StitchPlan,
+    between,
+    is_large_product,
+    is_library_call,
+)
+from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
+from tf_stitch.runtime.executable import Executable
+from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.library_calls import LibraryCall, library_call
+from tf_stitch.runtime.stored_plans import StoredPlans
+from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.schedule.rules.row_reduction import shared_rows
+from tf_stitch.transforms.batch_row_matmuls import JoinRows
+from tf_stitch.transforms.copy_outputs import CopyOutputs
+from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.fold_batch_into_k import SumBatchedProducts
+from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.fuse_summed_matmuls import JoinSummedProducts
+from tf_stitch.transforms.horizontal_gemm_fusion import JoinProducts
+from tf_stitch.transforms.lower_gemv_to_reduction import SumThinProducts
+from tf_stitch.transforms.recompute import Recompute
+from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
+from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.single_pass_variance import SinglePassVariance
+from tf_stitch.transforms.two_stage_reductions import SplitReductions
+
+LARGE = 1 << 28
+"""Bytes that no cache holds, as the matrices of a model when their turn comes again."""
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile one region.
+
+    Attributes:
+        aligned: every buffer starts at a multiple of 16 bytes.
+        measured: times that go before predicted ones.
+        patterns: how many patterns of more than one node are kept, the first ones; None: all.
+        reuse: how far kernels reuse values; less than all is for experiments.
+        plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
+            after their text, and get those sizes as arguments.
+        stored: plans of earlier processes.
+        templates: templates for kernels; None: those of the schedule rules.
+    """
+
+    device: DeviceSpec
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    aligned: bool = True
+    measured: MeasuredTimes | None = None
+    patterns: int | None = None
+    plans: PlanMemory | None = None
+    reuse: Reuse = Reuse.MERGED
+    stored: StoredPlans | None = None
+    templates: TemplateChoice | None = None
+
+
+@dataclass(frozen=True)
+class CompiledRegion:
+    """Source and steps of a region, not yet built; and what the report says of it.
+
+    Attributes:
+        programs: what the symbol of each launch runs, in the order of its arguments.
+        launches: the symbol that runs each kernel, "" for one without elements.
+        calls: library calls.
+        rendered: kernels that other sizes share, by symbol; `source` holds them all.
+        resources: what each launch takes on a GPU, by symbol; filled when they are built.
+    """
+
+    executable: Executable
+    source: str
+    programs: dict[str, tuple[Program, ...]]
+    plan: StitchPlan
+    buffers: BufferPlan
+    kernels: tuple[LoweredKernel, ...]
+    launches: tuple[str, ...]
+    seconds: dict[str, float]
+    calls: tuple[LibraryCall, ...] = ()
+    rendered: Mapping[str, Rendered] = field(default_factory=dict)
+    resources: dict[str, KernelResources] = field(default_factory=dict)
+
+
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass, ...]:
+    """Tensor passes in order."""
+    return (
+        FoldConstants(),  # sizes become numbers, which the rest relies on
+        SimplifyMovement(),
+        SinglePassVariance(),
+        # Before sums of columns are split. On a CPU neither was timed.
+        *([SumBatchedProducts()] if device.is_gpu else []),
+        *([JoinSummedProducts()] if device.is_gpu else []),
+        split_reductions(device, reuse),
+        *([JoinRows(SMALL_PRODUCT)] if device.is_gpu else []),  # before sums are made of them, one for each step
+        *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
+          if device.is_gpu else []),  # after splitting: threads share the terms
+        SimplifyAlgebra(),
+        SimplifyMovement(),  # splitting and sums reshape
+        EliminateCommonSubexpressions(),  # after the others, which make equal nodes
+        *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
+        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
+        *([Recompute(is_large_product)] if device.is_gpu else []),  # last, or equal nodes would become one again
+        *([CopyOutputs()] if device.is_gpu else []),  # on a CPU nobody enqueues a copy
+    )
+
+
+def split_reductions(device: DeviceSpec, reuse: Reuse) -> SplitReductions:
+    """The pass that splits reductions, for a device."""
+    return SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
+                           column_tile=128 if device.is_gpu else 512,
+                           # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
+                           column_parts=4 * device.processors, longest_part=1 << 14,
+                           pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
+                           shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device))
+
+
+def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
+                   options: CompileOptions, instrument: Instrument | None = None) -> CompiledRegion:
+    """Compiles a static graph down to source.
+
+    Args:
+        inputs, variables: keys and handles in the order in which the op gets them.
+
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    start = time.perf_counter()
+    plan, buffers = plan_and_place(graph, inputs, variables, options, instrument)
+    return _assembled(plan, buffers, inputs, variables, options, start)
+
+
+def compile_plan(plan: StitchPlan, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions
+                 ) -> CompiledRegion:
+    """As compile_region, for a graph with sizes that change whose plan is known."""
+    start = time.perf_counter()
+    compiler = PatternCompiler(options.device, options.aligned, reuse=options.reuse, templates=options.templates)
+    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
+    return _assembled(plan, buffers, inputs, variables, options, start)
+
+
+def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], variables: tuple[str, ...],
+               options: CompileOptions, start: float) -> CompiledRegion:
+    """Args:
+        start: when compiling began, in seconds.
+    """
+    planned = time.perf_counter()
+    outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in plan.graph.outputs
+                    if n.kind is not OpKind.ASSIGN)
+    made = assemble(buffers, options.device, for_all_sizes=options.plans is not None)
+    executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
+                            (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes)
+    seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
+    kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
+    calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
+    return CompiledRegion(executable, made.source, made.programs, plan, buffers, kernels, made.launches, seconds, calls,
+                          made.rendered)
+
+
+def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions,
+                   instrument: Instrument | None = None) -> tuple[StitchPlan, BufferPlan]:
+    """Compiles a static graph down to kernels and library calls. Arguments and errors are those of compile_region."""
+    graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
+    verify_graph(graph, static=True)
+    compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
+                               options.reuse, options.templates)
+    plan, work = _planned_work(graph, compiler, options)
+    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+
+
+def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
+                  ) -> tuple[StitchPlan, list[Work]]:
+    """The plan, and its kernels and library calls. A plan of another size or an earlier process serves where there is
+    one."""
+    plan, lacking = None, list[PlanMemory | StoredPlans]()
+    for memory in (options.plans, options.stored):
+        if plan is None and memory is not None:
+            plan = memory.recall(graph)
+            lacking += [memory] if plan is None else []
+    if plan is None:
+        plan = plan_region(graph, compiler, options.plan)
+        if options.patterns is not None:
+            plan = keep_patterns(plan, options.patterns)
+    work = _work(plan, compiler)
+    for memory in lacking:
+        memory.keep(plan)
+    if options.plans is not None:
+        return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
+    if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
+        work = join_kernels(plan, work, options.device, _footprint(graph))
+    # After joining, which predicts times: what tuning found has measured ones.
+    work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
+    return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
+
+
+def _footprint(graph: TensorGraph) -> int:
+    """Bytes that come in and go out."""
+    sources = (OpKind.INPUT, OpKind.VARIABLE)
+    ends = {*(n for n in graph.nodes() if n.kind in sources), *(n for _, n in graph.outputs)}
+    return sum(int(n.type.nbytes) for n in ends)
+
+
+def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
+    """The kernels and library calls of a plan, in order. A pattern that was planned by estimate, or for another size,
+    and turns out to be no kernel and no call is split into its nodes.
+
+    Raises:
+        ScheduleError: a node that no schedule rule takes.
+    """
+    made: dict[Pattern, LoweredKernel | FusedProduct] = {}
+    for pattern in list(plan.patterns):
+        try:
+            made[pattern] = _kernel_or_call(pattern, compiler)
+        except ScheduleError:
+            if len(pattern.nodes) == 1:
+                raise
+            made |= {single: _kernel_or_call(single, compiler) for single in plan.split(pattern)}
+    stored = {n for p in plan.patterns for n in p.outputs}
+    works = (made[p] for p in plan.patterns)
+    return [library_call(work, stored) if isinstance(work, FusedProduct) else work for work in works]
+
+
+def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
+    if not is_library_call(pattern):
+        return compiler.kernel(pattern)
+    call = as_fused_product(between(pattern))
+    if call is None:
+        raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
+    return call

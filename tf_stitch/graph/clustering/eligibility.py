@@ -1,0 +1,93 @@
+"""Which nodes of a graph regions may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.matmul_scope import Products, Scope
+from tf_stitch.frontend.tensorflow.size_names import parts
+from tf_stitch.graph.host_memory import integers_on_host
+from tf_stitch.graph.shapes.equal_dimensions import Imports
+
+
+class Eligibility:
+    """Says of each node why no region may hold it.
+
+    Args:
+        imports: the graph, imported.
+        defs: its nodes by name.
+        fetched: names of nodes whose results somebody asks for.
+        contexts: the branches and loops that a node is in.
+        allow_state, why_not, library_on: as GraphRewriter has them.
+
+    Attributes:
+        refused: node -> why, for those that the user wants left alone, and that turned out not to fit.
+    """
+
+    def __init__(self, imports: Imports, defs: Mapping[str, NodeDef], fetched: frozenset[str],
+                 contexts: Mapping[str, object], allow_state: bool, why_not: Callable[[str], str | None],
+                 library_on: Scope) -> None:
+        self._imports, self._imported = imports, imports.imported
+        self._fetched, self._contexts = fetched, contexts
+        self._allow_state, self._library_on = allow_state, library_on
+        self._written = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
+        self._integers_on_host = integers_on_host(self._imported, defs)
+        asked = ((n.name, why_not(n.name)) for n in self._imported.nodes.values() if n.reason is None)
+        self.refused = {name: reason for name, reason in asked if reason is not None}
+
+    def why_not(self, node: ImportedNode) -> str | None:
+        """Why no region may hold a node, or None."""
+        if node.reason is not None or node.name in self.refused:
+            return node.reason or self.refused[node.name]
+        if self._contexts[node.name] and self._imports.sure.nodes[node.name].reason is not None:
+            return self._imports.sure.nodes[node.name].reason
+        if node.op == "Const":
+            return "a constant, which regions copy or read"
+        if not (node.outputs or node.writes):
+            return "has no result"
+        if any(v is None for v in node.outputs) and node.name in self._fetched:
+            return "has a result that the IR has no value for, and somebody asks for it"
+        if node.writes and not self._allow_state:
+            return "updates a variable, which regions that run in Python cannot"
+        if self._is_empty(node):
+            return "a tensor here has no elements, which would keep its whole region from being built"
+        if self._imported.data_sizes and self._sized_by_data(node):
+            self.refused[node.name] = "its size is decided by data, every step anew"
+            return self.refused[node.name]
+        if node.op == "ReadVariableOp" and not self._read_belongs(node):
+            return "reads a variable that no region updates: regions take its result"
+        if node.name in self._integers_on_host:
+            return "TensorFlow has this small integer in host memory"
+        return None
+
+    def _is_empty(self, node: ImportedNode) -> bool:
+        """Whether it computes, or really reads, a tensor known to be empty. (A concatenation reads no such part.)"""
+        given = {self._imported.value(t) for t in node.inputs}
+        stack = [v for v in (*node.outputs, *node.writes.values()) if v is not None]
+        while stack:
+            value = stack.pop()
+            if 0 in value.type.shape:
+                return True
+            if value not in given:
+                stack.extend(value.operands)
+        return False
+
+    def _sized_by_data(self, node: ImportedNode) -> bool:
+        operands = [self._imported.value(t) for t in node.inputs]
+        return any(part.name in self._imported.data_sizes
+                   for v in (*node.outputs, *operands, *node.writes.values()) if v is not None for d in v.type.shape
+                   for part in parts(d))
+
+    def _read_belongs(self, node: ImportedNode) -> bool:
+        """A read is worth a place in a region beside the update of its variable; and where regions are whole steps,
+        if nobody in the graph writes it."""
+        return self._allow_state and (any(h in self._written for h in node.reads) or self.reads_constant(node))
+
+    def reads_constant(self, node: ImportedNode) -> bool:
+        """Whether a read is of a variable that nobody writes, which a region of all products takes."""
+        return self._library_on.get(device_type(node.device) or "CPU") is Products.ALL and \
+            all(h in self._imported.constant_handles for h in node.reads)

@@ -1,0 +1,109 @@
+"""Puts nodes that run regions into a GraphDef, in place of the regions' nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.pruning import prune
+from tf_stitch.graph.rewired_graph import rewired_graph
+
+MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
+"""(region, device, control inputs) -> the node that runs it; its inputs named by original tensors."""
+
+
+@dataclass(frozen=True)
+class RegionReplacement:
+    """A graph whose regions are to be replaced.
+
+    Attributes:
+        preserved: names of nodes that must exist afterwards.
+        fetched: of these, nodes whose results are asked for.
+        contexts: the branches and loops that a node is in.
+    """
+
+    graph_def: GraphDef
+    imported: ImportedGraph
+    preserved: frozenset[str]
+    fetched: frozenset[str]
+    contexts: Mapping[str, object]
+
+    def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
+        """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
+        defs = {n.name: n for n in self.graph_def.node}
+        region_of = {m: r for r in regions for m in r.members}
+        nodes = [make_node(r, self.imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
+        names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
+        tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
+        control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}
+        out = rewired_graph(self.graph_def, region_of, nodes, tensor | control)
+        for node in out.node:
+            _drop_colocation(node, region_of)
+        for region in regions:
+            for member in region.members:
+                if member in self.preserved:
+                    out.node.append(self._stand_in(defs[member], names[id(region)], tensor))
+        prune(out, self.graph_def, self.preserved)
+        return out
+
+    def _controls(self, region: RegionGraph) -> list[str]:
+        """Nodes the region has to follow. Of producers whose data it no longer reads (constants, shape arithmetic)
+        those that follow others themselves; in a branch or loop all, for they tell it when it is dead."""
+        inside = set(region.members)
+        found: dict[str, None] = {}
+        used = {t.rpartition(":")[0] for t in (*region.inputs, *region.handles)}
+        for name in region.members:
+            node = self.imported.nodes[name]
+            found.update(dict.fromkeys(c for c in node.control_inputs if c not in inside))
+            for producer in dict.fromkeys(t.rpartition(":")[0] for t in node.inputs):
+                if producer not in inside and producer not in used:
+                    found.update(dict.fromkeys([producer] if self.contexts[name] else self._order_of(producer, used)))
+        return [f for f in found if f not in inside]
+
+    def _order_of(self, name: str, used: set[str]) -> list[str]:
+        """The node itself if control edges lead to it, else such nodes among the arithmetic that gives its value."""
+        found: list[str] = []
+        stack, seen = [name], {name}
+        while stack:
+            node = self.imported.nodes[stack.pop()]
+            if node.control_inputs:
+                found.append(node.name)
+            elif not node.weight:
+                producers = {t.rpartition(":")[0] for t in node.inputs} - seen - used
+                seen |= producers
+                stack += producers
+        return found
+
+    def _stand_in(self, original: NodeDef, region: str, tensor: Mapping[str, str]) -> NodeDef:
+        """A node of the same name for one that has to exist."""
+        node = self.imported.nodes[original.name]
+        if not node.outputs or node.name not in self.fetched:
+            return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
+        inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]
+        stand_in = NodeDef(name=node.name, op="Identity" if len(inputs) == 1 else "IdentityN", device=node.device,
+                           input=inputs)
+        types = [to_enum(v.type.dtype) for v in node.outputs if v is not None]
+        if len(types) == 1:
+            stand_in.attr["T"].type = types[0]
+        else:
+            stand_in.attr["T"].list.type.extend(types)
+        if "_class" in original.attr:
+            stand_in.attr["_class"].CopyFrom(original.attr["_class"])
+        return stand_in
+
+
+def _drop_colocation(node: NodeDef, gone: dict[str, RegionGraph]) -> None:
+    """Colocation with a node that is gone; placement is done already."""
+    if "_class" not in node.attr:
+        return
+    kept = [c for c in node.attr["_class"].list.s if c.decode().removeprefix("loc:@") not in gone]
+    if len(kept) != len(node.attr["_class"].list.s):
+        del node.attr["_class"]
+        if kept:
+            node.attr["_class"].list.s.extend(kept)

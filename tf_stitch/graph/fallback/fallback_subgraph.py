@@ -1,0 +1,280 @@
+"""The TensorFlow nodes that a region replaced, kept to be run again: when shapes contradict what the rewrite took for
+granted, when no kernel can be built, and when a value is wrong and the error must be TensorFlow's own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.frontend.tensorflow.export_table import tf_dtype
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
+from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
+from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.fallback.fallback_function import function_def
+from tf_stitch.graph.fallback.update_order import update_early
+from tf_stitch.graph.loops.sized_loops import SizedLoops, put_back_loops
+from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, size_of
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import Dim, Symbol
+
+_READ_A_SHAPE = ("Shape", "Size", "Rank")
+_NOTHING = "tfs_nothing"  # in place of inputs that are ignored
+_MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
+
+
+class OriginalNodes:
+    """Runs a region by the nodes it came from, in a session of its own, within the calling thread.
+
+    Args:
+        nodes: a GraphDef of the region's nodes and what computes their inputs; tensors that come from outside are
+            named "tfs_i0:0" (inputs) and "tfs_v0:0" (handles).
+        outputs: a tensor per output of the region.
+        written: numbers of the variables that are assigned.
+        parallel: its nodes run side by side.
+    """
+
+    def __init__(self, nodes: bytes, region: RegionGraph, outputs: Sequence[str], written: frozenset[int],
+                 parallel: bool) -> None:
+        self._nodes, self._outputs, self._written = nodes, list(outputs), written
+        self._parallel = parallel
+        self._output_types = [tf_dtype(n.type.dtype) for key, n in region.graph.outputs if key.startswith("o")]
+        self._members = list(region.members)
+        inputs = {n.attrs.key: n for n in region.graph.inputs() if isinstance(n.attrs, InputAttrs)}
+        variables = {n.attrs.handle: n for n in region.graph.inputs() if isinstance(n.attrs, VariableAttrs)}
+        self._inputs = [tf_dtype(inputs[key].type.dtype) for key in region.input_keys]
+        self._variables = [tf_dtype(variables[key].type.dtype) for key in region.variable_keys]
+        self._sessions: dict[tuple[int, ...], tf.compat.v1.Session] = {}
+        self._lock = threading.Lock()
+
+    def function(self, name: str) -> FunctionDef:
+        """A function of the nodes, from the region's inputs and handles to its outputs.
+
+        Raises:
+            UnsupportedError: TensorFlow does not know one of the ops, or there is a loop: `run` takes those.
+        """
+        nodes = GraphDef.FromString(self._nodes)
+        arguments = {f"tfs_i{i}": dtype.as_datatype_enum for i, dtype in enumerate(self._inputs)}
+        arguments |= {f"tfs_v{i}": tf.resource.as_datatype_enum for i in range(len(self._variables))}
+        outputs = [(t, dtype.as_datatype_enum) for t, dtype in zip(self._outputs, self._output_types, strict=True)]
+        place = {name: i for i, name in enumerate(self._members)}
+        read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
+        update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)), one_by_one=not self._parallel)
+        must_run = [m for m in self._members if m not in read]
+        return function_def(name, nodes, arguments, outputs, must_run, self._parallel)
+
+    def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
+            same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
+        """Outputs, and the new values of the variables that the region assigns.
+
+        Args:
+            same_as: for each variable the first that is the same resource.
+
+        Raises:
+            tf.errors.OpError: what the nodes raise.
+        """
+        with self._lock:
+            key = tuple(same_as)
+            if key not in self._sessions:
+                self._sessions[key] = self._prepare(key)
+            session = self._sessions[key]
+            own = sorted(set(same_as))
+            session.run([f"tfs_set{i}" for i in own], {f"tfs_value{i}:0": variables[i] for i in own})
+            feeds = {f"tfs_i{i}:0": x for i, x in enumerate(inputs)}
+            results = session.run([*self._outputs, *self._members], feeds)[:len(self._outputs)]
+            changed = sorted({same_as[i] for i in self._written})
+            values = dict(zip(changed, session.run([f"tfs_get{i}:0" for i in changed]), strict=True))
+            return results, {i: values[first] for i, first in enumerate(same_as) if first in values}
+
+    def _prepare(self, same_as: tuple[int, ...]) -> tf.compat.v1.Session:
+        v1 = tf.compat.v1
+        graph = tf.Graph()
+        with graph.as_default(), tf.device(None):
+            renames: dict[str, Any] = {}
+            for i, dtype in enumerate(self._inputs):
+                renames[f"tfs_i{i}:0"] = v1.placeholder(dtype, name=f"tfs_i{i}")
+            for i, dtype in enumerate(self._variables):
+                if same_as[i] != i:
+                    renames[f"tfs_v{i}:0"] = renames[f"tfs_v{same_as[i]}:0"]
+                    continue
+                handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=None, shared_name=f"tfs_v{i}", name=f"tfs_v{i}")
+                renames[f"tfs_v{i}:0"] = handle
+                value = v1.placeholder(dtype, name=f"tfs_value{i}")
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value, name=f"tfs_set{i}")
+                tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"tfs_get{i}")
+            tf.graph_util.import_graph_def(GraphDef.FromString(self._nodes), renames, name="")
+        # In the calling thread: it may be one of TensorFlow's own, and waiting for another could wait for itself.
+        config = v1.ConfigProto(inter_op_parallelism_threads=-1, device_count={"GPU": 0}, allow_soft_placement=True)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+        return v1.Session(graph=graph, config=config)
+
+
+def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
+                   on_gpu: bool = False, loops: SizedLoops | None = None) -> OriginalNodes | None:
+    """The nodes behind a region, None if they need a tensor that the region does not read.
+
+    Args:
+        on_gpu: where the region runs.
+        loops: what nodes that stand for a loop stand for.
+    """
+    found = _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=False)
+    return found or _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=True)
+
+
+def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
+                    loops: SizedLoops, from_parts: bool) -> OriginalNodes | None:
+    """As original_nodes.
+
+    Args:
+        from_parts: shapes of tensors that are not at hand are put together of sizes that are.
+    """
+    leaves = {t: f"tfs_i{i}:0" for i, t in enumerate(region.inputs)}
+    leaves |= {t: f"tfs_v{i}:0" for i, t in enumerate(region.handles)}
+    reads = {imported.handles.get(t, t): leaf for leaf, t in _reads(imported, region)}
+    by_shape = {v.type.shape: t for t in region.inputs if (v := imported.value(t)) is not None}
+    sizes = _SizesAtHand(imported, region, leaves)
+    members = set(region.members)
+    kept = GraphDef()
+    pending, seen = list(region.members), set(region.members)
+    while pending:
+        node = kept.node.add()
+        node.CopyFrom(defs[pending.pop()])
+        node.device = ""
+        node.attr.pop("_class", None)
+        if node.name not in members:
+            if node.op in _READ_A_SHAPE:
+                _read_it_elsewhere(node, imported, by_shape, {*leaves, *region.outputs})
+            if from_parts and sizes.replace(node):
+                continue
+        data = []
+        for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
+            tensor = leaves.get(tensor) or leaves.get(_first_name(tensor, imported), tensor)
+            name = tensor.rpartition(":")[0]
+            if tensor not in leaves.values() and name not in seen:
+                source = defs[name]
+                handle = canonical_tensor(source.input[0]) if source.op == "ReadVariableOp" else ""
+                same = reads.get(imported.handles.get(handle, handle))
+                if same is not None:  # another read of a variable that nobody writes
+                    tensor = same
+                elif node.name in members and tensor in imported.nodes[node.name].ignored:
+                    tensor = f"{_NOTHING}:0"
+                elif not (_can_recompute(source) or source.name in loops) or len(seen) > len(members) + _MAX_RECOMPUTED:
+                    return None
+                else:
+                    seen.add(name)
+                    pending.append(name)
+            data.append(tensor)
+        controls = [t for t in node.input if t.startswith("^") and t[1:] in members] if node.name in members else []
+        node.input[:] = [*data, *controls]
+    kept.node.extend(sizes.new)
+    put_back_loops(kept, loops)
+    if any(f"{_NOTHING}:0" in node.input for node in kept.node):
+        kept.node.append(_constant(_NOTHING, 0, tf.float32))
+    tensors = {number: tensor for tensor, number in region.outputs.items()}
+    written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
+    return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
+                         frozenset(written), not on_gpu and has_products(region))
+
+
+def has_products(region: RegionGraph) -> bool:
+    """One thread costs least per node, but on a CPU products are worth more than that side by side."""
+    return any(node.kind is OpKind.DOT for node in region.graph.nodes())
+
+
+def _read_it_elsewhere(node: NodeDef, imported: ImportedGraph, by_shape: Mapping[tuple[Dim, ...], str],
+                       at_hand: Container[str]) -> None:
+    """Lets a node that reads a tensor's shape read that of an input of the region which has the same: the tensor itself
+    may depend on a variable's old value."""
+    tensor = canonical_tensor(node.input[0])
+    value = imported.value(tensor)
+    if tensor in at_hand or value is None:
+        return
+    if value.type.is_static:
+        result = {"Shape": value.type.dims, "Size": value.type.numel, "Rank": value.type.rank}[node.op]
+        node.CopyFrom(_constant(node.name, result, tf.as_dtype(node.attr["out_type"].type or tf.int32)))
+    elif value.type.shape in by_shape:
+        node.input[0] = by_shape[value.type.shape]
+        same = imported.value(node.input[0])
+        assert same is not None
+        node.attr["T"].type = tf_dtype(same.type.dtype).as_datatype_enum
+
+
+class _SizesAtHand:
+    """Sizes that the region's inputs have.
+
+    Args:
+        leaves: what inputs are called among the nodes.
+    """
+
+    def __init__(self, imported: ImportedGraph, region: RegionGraph, leaves: Mapping[str, str]) -> None:
+        self._imported, self._leaves = imported, leaves
+        self._sources = {dim: SizeSource(leaves[t], tf_dtype(v.type.dtype).as_datatype_enum, v.type.rank, axis)
+                         for t in region.inputs if (v := imported.value(t)) is not None
+                         for axis, dim in enumerate(v.type.shape) if isinstance(dim, Symbol)}
+        self._names = (f"tfs_sizes_{i}" for i in itertools.count())
+        self._nodes: dict[DType, SizeNodes] = {}
+
+    @property
+    def new(self) -> list[NodeDef]:
+        """Nodes that read them."""
+        return [node for nodes in self._nodes.values() for node in nodes.new]
+
+    def replace(self, node: NodeDef) -> bool:
+        """Lets arithmetic of shapes that are not at hand be these sizes; whether it can."""
+        known, own = self._imported.statics.get(f"{node.name}:0"), self._imported.nodes[node.name]
+        value = own.outputs[0] if own.reason == SHAPE_ARITHMETIC and len(own.outputs) == 1 else None
+        if known is None or value is None or known.ndim > 1 or not known.size:
+            return False
+        sizes = [size for d in known.flat if (size := size_of(d, self._sources)) is not None]
+        at_hand = not node.input or canonical_tensor(node.input[0]) in self._leaves
+        if at_hand or len(sizes) < known.size:
+            return False
+        dtype = value.type.dtype
+        nodes = self._nodes.setdefault(dtype, SizeNodes(lambda: next(self._names), tf_dtype(dtype)))
+        whole = NodeDef(name=node.name, op="Identity",
+                        input=[nodes.vector(sizes, "") if known.ndim else nodes.scalar(sizes[0], "")])
+        whole.attr["T"].type = tf_dtype(dtype).as_datatype_enum
+        node.CopyFrom(whole)
+        return True
+
+
+def _constant(name: str, value: Any, dtype: tf.DType) -> NodeDef:
+    node = NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=dtype))
+    return node
+
+
+def _first_name(tensor: str, imported: ImportedGraph) -> str:
+    """What regions call the value of a tensor, which others may have, too."""
+    value = imported.value(tensor)
+    return tensor if value is None else imported.owner.get(value, tensor)
+
+
+def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]]:
+    """(leaf, handle) of the inputs that are reads of variables that the graph only reads."""
+    found = []
+    for i, tensor in enumerate(region.inputs):
+        node = imported.nodes[tensor.rpartition(":")[0]]
+        if node.op == "ReadVariableOp" and imported.handles.get(node.inputs[0], node.inputs[0]) in \
+                imported.constant_handles:
+            found.append((f"tfs_i{i}:0", node.inputs[0]))
+    return found
+
+
+def _can_recompute(node: NodeDef) -> bool:
+    if "Variable" in node.op or node.op.startswith("ResourceApply"):
+        return False
+    return node.op == "Const" or node.op in SHAPE_OPS or node.op in STATIC_RULES or node.op in LEGALIZATIONS

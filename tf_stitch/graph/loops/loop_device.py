@@ -1,0 +1,41 @@
+"""Where a while loop that becomes one op runs."""
+
+from __future__ import annotations
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
+from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.types import TensorType
+
+_FOR_THE_HOST = (DType.I32, DType.I64, DType.BOOL)
+
+
+def device_of(frame: LoopFrame, graph: EnclosingGraph) -> str:
+    """The device of a loop's nodes. Beside a GPU counters and conditions may be on a CPU: the op runs all on the GPU.
+
+    Raises:
+        UnsupportedError: its nodes are on several devices.
+    """
+    gpus: set[str] = {node.device for node in frame.nodes if device_type(node.device) == "GPU"}
+    others = [node for node in frame.nodes if node.device not in gpus]
+    if len(gpus) > 1 or len({node.device for node in others}) > 1:
+        raise UnsupportedError("its nodes are on several devices")
+    if not gpus:
+        return str(frame.condition.device)
+    for node in others:
+        values = graph.imported.nodes[node.name].outputs
+        if device_type(node.device) not in ("", "CPU") or not all(v is None or is_small(v.type) for v in values):
+            raise UnsupportedError(f"its nodes are on several devices: {node.name} on {node.device}")
+    return gpus.pop()
+
+
+def is_split(device: str) -> bool:
+    """Whether the host runs what decides about a loop, beside a body that does not wait for it."""
+    return device_type(device) == "GPU"
+
+
+def is_small(type_: TensorType) -> bool:
+    """Whether the host may as well compute a tensor: a counter, a length, a condition."""
+    return type_.dtype in _FOR_THE_HOST and type_.rank <= 1

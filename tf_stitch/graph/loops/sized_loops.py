@@ -1,0 +1,229 @@
+"""While loops whose length is a size of some tensor: one node of the graph each, written out when a region is built.
+
+Such a loop cannot be unrolled before its sizes are known. `loop_folding` puts a StitchLoop in its place, which is no op
+of TensorFlow's but holds the loop's nodes; its legalisation gives IR that `ir.bind` unrolls for the sizes at hand. What
+no region took is put back by `put_back_loops`. Reads of variables are moved out of the loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.errors import BindError, StitchError
+from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
+from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.graph.clustering.region_graph import cut_region
+from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.loops.loop_unrolling import unroll_loops
+from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.op_attrs import InputAttrs, LoopAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.types import TensorType
+
+STITCH_LOOP = "StitchLoop"
+MAX_LENGTHS = 16
+"""Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
+seconds."""
+
+_ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
+_LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
+
+
+@dataclass(frozen=True)
+class Size:
+    """A whole number that is dimension `axis` of input `number`."""
+
+    number: int
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class SizedLoop:
+    """A loop and what feeds it, cut out of a graph.
+
+    Attributes:
+        nodes: the loop's nodes, its lists, and their stacks; without control edges from outside.
+        types: of their outputs; a negative size is unknown.
+        inputs: tensors that come from outside.
+        sizes: further tensors from outside, of whole numbers that are known or dimensions of inputs.
+        outputs: tensors that others read.
+    """
+
+    nodes: tuple[NodeDef, ...]
+    types: Mapping[str, list[OutputType]]
+    inputs: tuple[str, ...]
+    sizes: Mapping[str, NDArray[np.object_]]
+    outputs: tuple[str, ...]
+    _made: dict[tuple[TensorType, ...], TensorGraph | str] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells loops of one graph apart, and says which of different graphs are equal."""
+        text = hashlib.sha256()
+        for node in self.nodes:
+            text.update(node.SerializeToString(deterministic=True))
+        text.update(repr((self.inputs, self.outputs, [(k, v.tolist()) for k, v in self.sizes.items()])).encode())
+        return text.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizedLoop) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __str__(self) -> str:
+        return self.digest
+
+    def unrolled(self, types: Sequence[TensorType]) -> TensorGraph:
+        """See ir.op_attrs.Unrollable."""
+        key = tuple(types)
+        if key not in self._made:
+            if len(self._made) >= MAX_LENGTHS:
+                raise BindError(f"a loop has been written out for {MAX_LENGTHS} lengths already")
+            try:
+                self._made[key] = self.written_out(types)
+            except StitchError as error:
+                self._made[key] = error.message  # to find out that one is too long takes seconds, too
+        made = self._made[key]
+        if isinstance(made, str):
+            raise BindError(made)
+        return made
+
+    def written_out(self, types: Sequence[TensorType]) -> TensorGraph:
+        """As unrolled; not remembered."""
+        graph_def, types_of = self._with_sizes(types)
+        ends = frozenset(f"tfs_out{i}" for i in range(len(self.outputs)))
+        done = unroll_loops(graph_def, import_graph(graph_def, types_of.__getitem__, _ALL), types_of.__getitem__, ends)
+        if done.stay:
+            raise BindError("; ".join(done.stay.values()))
+        imported = import_graph(done.graph_def, done.types_of, _ALL)
+        members = [n for n in imported.nodes.values() if n.op not in _LEAVES]
+        outside = next((n for n in members if n.reason is not None and n.reason is not SHAPE_ARITHMETIC), None)
+        if outside is not None:
+            raise BindError(f"{outside.name}: {outside.reason}")
+        if len({n.device for n in members if n.weight}) > 1:
+            raise BindError("its nodes are on several devices")
+        region = cut_region(imported, [n.name for n in members if n.reason is None],
+                            [f"tfs_out{i}:0" for i in range(len(self.outputs))])
+        return _renumbered(region.graph, [_number(t) for t in region.inputs],
+                           [region.outputs[f"tfs_out{i}:0"] for i in range(len(self.outputs))])
+
+    def _with_sizes(self, types: Sequence[TensorType]) -> tuple[GraphDef, dict[str, list[OutputType]]]:
+        """The nodes with placeholders of these types, and numbers for what sizes are."""
+        graph_def = GraphDef()
+        types_of = {name: [(e, None if d is None else tuple(max(x, -1) for x in d)) for e, d in outputs]
+                    for name, outputs in self.types.items()}
+        names: dict[str, str] = {}
+        device = self.nodes[0].device
+        for i, (tensor, given) in enumerate(zip(self.inputs, types, strict=True)):
+            names[tensor] = f"tfs_in{i}"
+            node = graph_def.node.add(name=names[tensor], op="Placeholder", device=device)
+            node.attr["dtype"].type = to_enum(given.dtype)
+            types_of[node.name] = [(to_enum(given.dtype), given.dims)]
+        for i, (tensor, elements) in enumerate(self.sizes.items()):
+            names[tensor] = f"tfs_size{i}"
+            known = [types[e.number].dims[e.axis] if isinstance(e, Size) else e for e in elements.flat]
+            enum = self.types[tensor][0][0]
+            value = np.array(known, tf.as_dtype(enum).as_numpy_dtype).reshape(elements.shape)
+            node = graph_def.node.add(name=names[tensor], op="Const", device=device)
+            node.attr["dtype"].type = enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+            types_of[node.name] = [(enum, value.shape)]
+        for source in self.nodes:
+            node = graph_def.node.add()
+            node.CopyFrom(source)
+            node.input[:] = [t if t.startswith("^") else names.get(canonical_tensor(t), t) for t in source.input]
+        for i, tensor in enumerate(self.outputs):
+            name, _, index = tensor.rpartition(":")
+            node = graph_def.node.add(name=f"tfs_out{i}", op="Identity", device=device, input=[tensor])
+            types_of[node.name] = [types_of[name][int(index)]]
+            node.attr["T"].type = types_of[node.name][0][0]
+        return graph_def, types_of
+
+
+SizedLoops: TypeAlias = Mapping[str, SizedLoop]
+"""The loops of a graph that one node each stands for, by the names of these nodes."""
+
+
+def legalizations(loops: SizedLoops) -> dict[str, Legalization]:
+    """How a graph's StitchLoops become IR."""
+    return {STITCH_LOOP: Legalization(partial(_loop, loops), weight=2)}  # a region of its own, if need be
+
+
+def _loop(loops: SizedLoops, ctx: NodeContext) -> list[Node]:
+    found = loops[ctx.name]
+    operands = ctx.values(0, len(found.inputs))
+    results: list[Node] = []
+    for i, spec in enumerate(ctx.output_specs):
+        assert spec.dtype is not None
+        assert spec.shape is not None
+        results.append(make_node(OpKind.LOOP, operands, LoopAttrs(found, i, TensorType(spec.dtype, spec.shape)),
+                                 ctx.b.loc))
+    return results
+
+
+def loop_node(name: str, found: SizedLoop, device: str, controls: Sequence[str]) -> NodeDef:
+    """The node that stands for a loop."""
+    return NodeDef(name=name, op=STITCH_LOOP, device=device,
+                   input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
+
+
+def put_back_loops(graph_def: GraphDef, loops: SizedLoops) -> None:
+    """Replaces each StitchLoop by the loop's nodes, in place; an IdentityN of its name hands the results on."""
+    for node in [n for n in graph_def.node if n.op == STITCH_LOOP]:
+        found = loops[node.name]
+        given = [t for t in node.input if not t.startswith("^")]
+        controls = [t for t in node.input if t.startswith("^")]
+        now = dict(zip((*found.inputs, *found.sizes), given, strict=True))
+        for source in found.nodes:
+            inner = graph_def.node.add()
+            inner.CopyFrom(source)
+            inner.input[:] = [t if t.startswith("^") else now.get(canonical_tensor(t), t) for t in source.input]
+            if source.op == "Enter":
+                inner.input.extend(controls)
+        end = NodeDef(name=node.name, op="IdentityN", device=node.device, input=found.outputs)
+        end.attr["T"].list.type.extend(_type(found, t)[0] for t in found.outputs)
+        node.CopyFrom(end)
+
+
+def _type(found: SizedLoop, tensor: str) -> OutputType:
+    name, _, index = tensor.rpartition(":")
+    return found.types[name][int(index)]
+
+
+def _number(tensor: str) -> int:
+    name = producer_of(tensor)
+    if not name.startswith("tfs_in"):
+        raise BindError(f"{name} is too large a constant")
+    return int(name.removeprefix("tfs_in"))
+
+
+def _renumbered(graph: TensorGraph, inputs: Sequence[int], outputs: Sequence[int]) -> TensorGraph:
+    """The graph with its inputs and results numbered as the loop's are."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        attrs = node.attrs
+        if isinstance(attrs, InputAttrs):
+            attrs = InputAttrs(f"i{inputs[int(attrs.key.removeprefix('i'))]}", attrs.type)
+        new[node] = make_node(node.kind, [new[o] for o in node.operands], attrs, node.loc)
+    results = dict(graph.outputs)
+    return TensorGraph(graph.name, [(f"o{i}", new[results[f"o{o}"]]) for i, o in enumerate(outputs)])
+
+
+def most_common_device(nodes: Sequence[NodeDef]) -> str:
+    return str(Counter(node.device for node in nodes).most_common(1)[0][0])

@@ -1,0 +1,39 @@
+"""Where regions may hold which library calls."""
+
+from __future__ import annotations
+
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products, Scope
+from tf_stitch.native.bindings import OpLibrary
+from tf_stitch.report.report import Report
+from tf_stitch.runtime.device_query import cublas_lt_files
+
+SCOPES: dict[str, Scope] = {
+    "ops": NO_PRODUCTS,
+    "auto": {"CPU": Products.SMALL, "GPU": Products.ALL},
+    "region": {"CPU": Products.ALL, "GPU": Products.ALL},
+}
+"""TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
+
+
+class Libraries:
+    """Decides by TF_STITCH_SCOPE and by what this process can load.
+
+    Args:
+        scope: "ops", "region", or "auto": all products on GPUs and small ones on CPUs, where they measured faster.
+        native: the op library; None: regions run in Python, and hold no library calls.
+    """
+
+    def __init__(self, scope: str, native: OpLibrary | None, report: Report) -> None:
+        self._devices = SCOPES[scope] if native is not None else NO_PRODUCTS
+        self._native, self._report = native, report
+        self._asked = False
+
+    def devices(self, graph_device: str) -> Scope:
+        """Which matrix products regions take. cuBLASLt is looked for with the first graph on a GPU."""
+        if graph_device == "GPU" and "GPU" in self._devices and not self._asked and self._native is not None:
+            self._asked = True
+            missing = self._native.load_cublas_lt(cublas_lt_files())
+            if missing:
+                self._devices = {device: taken for device, taken in self._devices.items() if device != "GPU"}
+                self._report.fallback("library", "matrix products", f"{missing}: regions hold none")
+        return self._devices

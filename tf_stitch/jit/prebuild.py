@@ -1,0 +1,117 @@
+"""Builds regions before they run: the first region of a graph to run shows the sizes that its other regions share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any, TypeVar
+
+from tf_stitch.errors import StitchError
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.ir.types import static_shape, substitute, unify
+
+T = TypeVar("T")
+Shapes = tuple[tuple[int, ...], ...]
+Traits = tuple[bool, bool]
+"""What a signature says beside shapes: every buffer is aligned, products of float32 may be taken in TF32."""
+Prepare = Callable[[int, int, Shapes, Traits], None]
+
+
+class Prebuilder:
+    """Background builds, at most `workers` at once.
+
+    Args:
+        prepare: builds (region, device, shapes, traits) and keeps the result where the region's first run finds it.
+    """
+
+    def __init__(self, prepare: Prepare, workers: int) -> None:
+        self._prepare = prepare
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
+        self._stopping = threading.Event()
+        # At exit Python lets pools finish all that waits before it calls what atexit registered, and nothing public
+        # comes before that: concurrent.futures itself registers here.
+        threading._register_atexit(self.close)  # type: ignore[attr-defined]
+        self._groups: dict[int, dict[int, RegionGraph]] = {}
+        self._group_of: dict[int, int] = {}
+        self._seen: set[tuple[object, ...]] = set()
+        self._unfinished: set[Future[Any]] = set()
+        self._lock = threading.Lock()
+
+    def add(self, number: int, region: RegionGraph, group: int) -> None:
+        """A region of graph `group`."""
+        with self._lock:
+            self._groups.setdefault(group, {})[number] = region
+            self._group_of[number] = group
+
+    def runs(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
+        """A region is about to run with these shapes: the others of its graph whose sizes follow are built."""
+        with self._lock:
+            group = self._group_of.get(number)
+            if group is None:
+                return
+            sizes = _sizes(self._groups[group][number], shapes)
+            key = (group, device, traits, tuple(sorted(sizes.items())))
+            if key in self._seen:
+                return
+            self._seen.add(key)
+            others = [(n, s) for n, region in self._groups[group].items()
+                      if n != number and (s := _shapes(region, sizes)) is not None]
+        for other, its_shapes in others:
+            self.submit(partial(self._build, other, device, its_shapes, traits))
+
+    def submit(self, build: Callable[[], T]) -> Future[T] | None:
+        """Runs `build` beside the program, after what was submitted before. None if the program ends."""
+        try:
+            future = self._pool.submit(build)
+        except RuntimeError:  # no more threads
+            return None
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def finish(self, seconds: float) -> bool:
+        """Waits until all is done that was submitted, and what that submits, so many seconds at most. Whether it is."""
+        end = time.monotonic() + seconds
+        while unfinished := list(self._unfinished):
+            if time.monotonic() >= end:
+                return False
+            wait(unfinished, end - time.monotonic())
+        return True
+
+    def _build(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
+        try:
+            self._prepare(number, device, shapes, traits)
+        except StitchError:
+            return  # the region's own run meets it again, falls back and reports it
+
+    @property
+    def stopping(self) -> bool:
+        """Long work should end: the program does."""
+        return self._stopping.is_set()
+
+    def close(self) -> None:
+        """Drops what has not started."""
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Symbols that the shapes of a region's inputs and variables decide; empty if they contradict it."""
+    sizes: dict[str, int] = {}
+    try:
+        for shape, actual in zip(region.argument_shapes, shapes, strict=True):
+            unify(shape, actual, sizes)
+    except StitchError:
+        return {}
+    return sizes
+
+
+def _shapes(region: RegionGraph, sizes: dict[str, int]) -> Shapes | None:
+    """Shapes of a region's inputs and variables, if the sizes decide all of them."""
+    shapes = [substitute(shape, sizes) for shape in region.argument_shapes]
+    if not all(isinstance(d, int) for shape in shapes for d in shape):
+        return None
+    return tuple(static_shape(shape) for shape in shapes)

@@ -1,0 +1,259 @@
+"""Regions of this process: registered when a graph is rewritten, compiled when shapes are known."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from tf_stitch.compiler.pipeline import CompiledRegion
+from tf_stitch.config import StitchConfig
+from tf_stitch.errors import BindError, BuildPending
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.ir.canonical_symbols import with_canonical_symbols
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.jit.collector import collector_paused
+from tf_stitch.jit.pattern_fuel import PatternFuel
+from tf_stitch.jit.placed_region import PlacedRegion
+from tf_stitch.jit.prebuild import Prebuilder, Traits
+from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
+from tf_stitch.jit.shape_family import ShapeFamily, Shapes
+from tf_stitch.jit.tuner import Job, Tuner
+from tf_stitch.planning.measured_cost import measurement_key
+from tf_stitch.report.build_entries import Place, build_entries, names_of, tune_entry
+from tf_stitch.report.dump import Dump
+from tf_stitch.report.entries import BuildEntry, KernelEntry
+from tf_stitch.report.report import Report
+from tf_stitch.runtime.device_query import cpu_count
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+MOST_BUILDERS = 4
+"""Threads that build regions ahead. Planning holds Python's lock, so more of them gain little. Not measured: there were
+fifteen in a program of many regions whose first step had not ended after 50 s."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A signature as the native op gives it: whether every buffer is aligned, the shape of every input and variable,
+    and whether products of float32 may be taken in TF32."""
+
+    aligned: bool
+    shapes: tuple[tuple[int, ...], ...]
+    tf32: bool = False
+
+    @property
+    def traits(self) -> Traits:
+        return self.aligned, self.tf32
+
+    @staticmethod
+    def parse(words: Sequence[int]) -> Key:
+        shapes: list[tuple[int, ...]] = []
+        at = 1
+        while at < len(words):
+            rank = words[at]
+            shapes.append(tuple(words[at + 1:at + 1 + rank]))
+            at += 1 + rank
+        return Key(bool(words[0] & 1), tuple(shapes), bool(words[0] & 2))
+
+
+class RegionRegistry:
+    """Thread-safe. Regions of equal structure and shapes share one build (F13)."""
+
+    def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
+        self._config, self._report, self._dump = config, report, dump
+        self._fuel = PatternFuel(config.fuel)
+        self._regions: list[RegionGraph] = []
+        self._lock = threading.Lock()
+        self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
+        self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
+        self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
+        self._executables: Counter[int] = Counter()
+        self._recorded: set[tuple[int, int, Key]] = set()
+        self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
+        self.cache = KernelCache(config.cache_dir / "kernels")
+        self._plans = KernelCache(config.cache_dir / "plans")
+        self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
+        self._said = self.cache.problem
+        if self._said:
+            report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")
+        self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
+                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
+
+    def register(self, region: RegionGraph, group: int = -1) -> int:
+        """The number that names the region in its op; regions of one graph have one `group`."""
+        with self._lock:
+            self._regions.append(region)
+            number = len(self._regions) - 1
+        if group >= 0 and not self._fuel.in_order:
+            self._prebuilder.add(number, region, group)
+        return number
+
+    def close(self) -> None:
+        """Drops background builds and measurements that have not started, and reports on the caches."""
+        self._prebuilder.close()
+        self._tuner.close()
+        self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts()}
+        for cache in (self.cache, self._plans):
+            if cache.problem and cache.problem != self._said:
+                self._report.note("cache", str(cache.folder), cache.problem)
+
+    def region(self, number: int) -> RegionGraph:
+        return self._regions[number]
+
+    def executables(self, number: int) -> int:
+        """Shape signatures built for a region so far."""
+        return self._executables[number]
+
+    def builds(self, number: int) -> int:
+        """Builds of a region for sizes at hand so far (see RegionEntry)."""
+        return self._builder.builds(number)
+
+    def builds_behind(self, number: int) -> int:
+        """Builds of a region for other sizes so far (see RegionEntry)."""
+        return self._builder.builds_behind(number)
+
+    def finish_builds(self, seconds: float) -> bool:
+        """Waits for builds in the background. Whether there are none left."""
+        return self._prebuilder.finish(seconds)
+
+    def bound(self, number: int, shapes: Sequence[Sequence[int]]) -> TensorGraph:
+        """The region with its symbols replaced by what the shapes of its inputs and variables say.
+
+        Raises:
+            BindError: the shapes contradict the region.
+        """
+        return PlacedRegion(number, self.region(number), CPU_ORDINAL, True).bound(shapes)
+
+    def build(self, number: int, device: int, key: Key) -> Built:
+        """The executable of a region for one signature, built once.
+
+        Raises:
+            StitchError: it cannot be built; the message says why.
+        """
+        self._prebuilder.runs(number, device, key.shapes, key.traits)
+        built, known = self._find(number, device, key)
+        self._record(number, device, key, built, known)
+        return built
+
+    def build_later(self, number: int, device: int, key: Key) -> Built:
+        """As build, but in the background unless the program ends.
+
+        Raises:
+            BuildPending: it is not built yet.
+            StitchError: it cannot be built.
+        """
+        with self._lock:
+            future = self._pending.get((number, device, key))
+            new = future is None
+            if future is None:
+                future = self._prebuilder.submit(lambda: self._find(number, device, key))
+            if future is not None:
+                self._pending[number, device, key] = future
+        if future is None:
+            return self.build(number, device, key)
+        if new:
+            self._prebuilder.runs(number, device, key.shapes, key.traits)
+        if not future.done():
+            raise BuildPending
+        with self._lock:
+            self._pending.pop((number, device, key), None)
+        self._record(number, device, key, *future.result())
+        return future.result()[0]
+
+    def _prepare(self, number: int, device: int, shapes: tuple[tuple[int, ...], ...], traits: Traits) -> None:
+        aligned, tf32 = traits
+        self._find(number, device, Key(aligned, shapes, tf32))
+
+    def _find(self, number: int, device: int, key: Key) -> tuple[Built, bool]:
+        """The executable, and whether it was there already."""
+        if not self._fuel.in_order:
+            return self._find_within(number, device, key, self._fuel.limit(number, ""))
+        text = self._form(number)[1]
+        with self._fuel.lock:
+            built, known = self._find_within(number, device, key, self._fuel.limit(number, text))
+            if built.compiled is not None:
+                self._fuel.spend(text, built.compiled.plan)
+        return built, known
+
+    def _find_within(self, number: int, device: int, key: Key, patterns: int | None) -> tuple[Built, bool]:
+        region, text = self._form(number)
+        place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns, key.tf32)
+        with self._lock:
+            family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
+        with family.lock:
+            built = family.find(key.shapes)
+            if built is not None:
+                return built, True
+            known = False
+            if family.covers(place.sizes(key.shapes)):
+                built = self._builder.as_before(place, key.shapes, family)
+            if built is None:
+                built, known = self._built(place, key.shapes, family)
+            family.keep(key.shapes, built)
+            return built, known
+
+    def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
+        """An executable that is compiled now, and whether an equal region has it already."""
+        graph = place.bound(shapes)
+        for node in graph.nodes():
+            if node.type.numel == 0:
+                raise BindError("a tensor has no elements", node.loc)
+        family.meet(place.sizes(shapes))
+        built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
+        return self._builder.for_numbers(place, graph) if built is None else (built, False)
+
+    @collector_paused()
+    def _form(self, number: int) -> tuple[RegionGraph, str]:
+        """A region with canonical symbols, and the text of its graph: equal for regions that may share kernels."""
+        with self._lock:
+            known = self._forms.get(number)
+        if known is None:
+            region = self.region(number)
+            graph = with_canonical_symbols(region.graph)
+            known = replace(region, graph=graph), self._builder.text(graph)
+            with self._lock:
+                self._forms[number] = known
+        return known
+
+    def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
+        with self._lock:
+            if (number, device, key) in self._recorded:  # py_function asks at every run
+                return
+            self._recorded.add((number, device, key))
+            build = self._executables[number]
+            self._executables[number] += 1
+        if built.stem and not built.stem.startswith(f"region_{number}_"):
+            self._dump.write(f"region_{number}_{build}.equal_to.txt", f"{built.stem}\n")
+        if built.compiled is None:  # an entry is less than what it would keep alive
+            self._report.add(_shared_entry(number, key, built))
+            return
+        compiled = built.compiled
+        self._report.add_later(lambda: self._entries(Place(number, build), key, built, compiled, cached))
+        if compiled.source:
+            self._report.add_source(_source_of(built), compiled.source)
+        if not cached and not compiled.rendered:
+            self._tuner.add(Job(compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
+                                compiled.kernels))
+
+    @collector_paused()
+    def _entries(self, place: Place, key: Key, built: Built, compiled: CompiledRegion, cached: bool
+                 ) -> list[BuildEntry | KernelEntry]:
+        """What the report says of an executable that was compiled."""
+        graph = self.bound(place.region, key.shapes)
+        own_names = dict(zip(built.names, names_of(graph), strict=True))
+        return list(build_entries(place, graph, key.shapes, compiled, built.device, cached,
+                                  _source_of(built) if compiled.source else None, own_names,
+                                  lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+
+
+def _shared_entry(region: int, key: Key, built: Built) -> BuildEntry:
+    """What the report says of an executable of kernels that other sizes have."""
+    return BuildEntry(region, [list(shape) for shape in key.shapes], True, None, dict(built.seconds), None, [],
+                      built.executable.arena_bytes, built.executable.live_bytes, {})
+
+
+def _source_of(built: Built) -> str:
+    """Name of the file that the report keeps a build's source in."""
+    return f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"

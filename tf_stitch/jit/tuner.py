@@ -1,0 +1,159 @@
+"""Tunes the templates of kernels (F9), and measures complex patterns against their parts for later plans (F6), both in
+the background."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tf_stitch.compiler.program_times import ProgramTimer
+from tf_stitch.compiler.template_tuner import Tuning, rule_kernels, text_of, tune
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError, StitchError
+from tf_stitch.ir.graph import users_of
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.lowering.compile_pattern import compile_pattern
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered
+from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+PATIENCE = 5.0
+"""Seconds that the end of a process waits for a measurement under way."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan whose patterns are to be measured, and their templates tuned; `ordinal` is the GPU's, or -1.
+
+    Attributes:
+        kernels: the plan's; their patterns are tuned.
+    """
+
+    plan: StitchPlan
+    device: DeviceSpec
+    ordinal: int
+    aligned: bool
+    times: MeasuredTimes
+    tuned: TunedTemplates
+    kernels: tuple[LoweredKernel, ...] = ()
+
+
+class Tuner:
+    """A thread that measures until its seconds are spent. Does nothing if there are none.
+
+    Args:
+        note: is told what could not be measured, and why.
+        found: is told what tuning found, and in how many seconds.
+    """
+
+    def __init__(self, seconds: float, cache: KernelCache, note: Callable[[str], None],
+                 found: Callable[[Tuning, float], None]) -> None:
+        self._left, self._cache, self._note, self._found = seconds, cache, note, found
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._stop = False
+
+    def add(self, job: Job) -> None:
+        """Takes a plan; returns at once."""
+        if self._left <= 0:
+            return
+        self._jobs.put(job)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="tf_stitch_tune", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread after the pattern it is at."""
+        self._stop = True
+        self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
+
+    def _work(self) -> None:
+        tasks: list[tuple[float, int, Callable[[], None]]] = []  # a heap: the smallest first
+        while not self._stop and self._left > 0:
+            while not tasks or not self._jobs.empty():
+                job = self._jobs.get()
+                if job is None:
+                    return
+                for rank, task in self._tasks(job):
+                    heapq.heappush(tasks, (rank, next(self._numbers), task))
+            start = time.perf_counter()
+            try:
+                heapq.heappop(tasks)[-1]()
+            except (StitchError, OSError) as error:
+                self._note(str(error))
+            self._left -= time.perf_counter() - start
+
+    def _tasks(self, job: Job) -> Iterator[tuple[float, Callable[[], None]]]:
+        """With their ranks: templates of the longest kernels first, since later processes gain by them whatever their
+        plans are; then times for plans."""
+        for kernel in kernels_to_tune(job):
+            yield -predict_us(kernel.program, job.device), partial(self._tune, kernel, job)
+        graph = job.plan.graph
+        for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph))):
+            yield 0.0, partial(measure, (pattern, *parts), job, self._cache)
+
+    def _tune(self, kernel: LoweredKernel, job: Job) -> None:
+        if is_tuned(kernel, job):  # for another region, meanwhile
+            return
+        start = time.perf_counter()
+        timer = ProgramTimer(job.device, job.ordinal, self._cache)
+        tuning = tune(kernel, job.device, job.aligned, timer,
+                      go_on=lambda: not self._stop and time.perf_counter() - start < self._left)
+        if tuning is None:
+            return
+        for template, why in tuning.failed.items():
+            self._note(f"{template} {why}")
+        key = measurement_key(kernel.schedule.pattern, job.aligned)
+        job.tuned.add({key: tuning.record()})
+        job.times.add({key: tuning.best_us})  # what it takes from now on, for plans
+        self._found(tuning, time.perf_counter() - start)
+
+
+def kernels_to_tune(job: Job) -> list[LoweredKernel]:
+    """By the rules, those of the job's patterns that no tuning knows yet."""
+    found = rule_kernels(job.kernels, job.device, job.aligned).values()
+    return [kernel for kernel in found if not is_tuned(kernel, job)]
+
+
+def is_tuned(kernel: LoweredKernel, job: Job) -> bool:
+    """Whether a kernel by the rules was tuned already."""
+    known = job.tuned.get(measurement_key(kernel.schedule.pattern, job.aligned))
+    return known is not None and known.default == text_of(kernel)
+
+
+def measure(patterns: Sequence[Pattern], job: Job, cache: KernelCache) -> None:
+    """Builds and times those of the patterns that are not known yet, and keeps the times.
+
+    Raises:
+        BuildError: a compiler is missing or rejects a kernel.
+        OSError: the times cannot be kept.
+    """
+    programs: dict[str, Program] = {}
+    for pattern in patterns:
+        key = measurement_key(pattern, job.aligned)
+        if job.times.get(key) is not None or key in programs:
+            continue
+        try:
+            program = compile_pattern(pattern, job.device, job.aligned).program
+        except ScheduleError:
+            continue  # no kernel, no time
+        if program.grid:
+            programs[key] = program
+    if not programs:
+        return
+    times = ProgramTimer(job.device, job.ordinal, cache)(list(programs.values()))
+    job.times.add({key: us for key, us in zip(programs, times, strict=True) if us > 0})

@@ -1,0 +1,75 @@
+// Products on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
+#include <algorithm>
+
+#include "op/gemm.h"
+#include "cpu/host_blocks.h"
+#include "cpu/shared_loop.h"
+#include "tensorflow/core/framework/types.pb.h"
+#include "tensorflow/core/platform/threadpool.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr std::int64_t kRows = 64;  // of a block
+constexpr std::int64_t kColumns = 64;  // of a block, at least
+
+const HostBlocks& BestBlocks() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && Avx512Blocks() != nullptr) return *Avx512Blocks();
+  if (avx2 && Avx2Blocks() != nullptr) return *Avx2Blocks();
+#endif
+  return *BaselineBlocks();
+}
+
+const HostBlocks& Blocks() {
+  static const HostBlocks& best = BestBlocks();
+  return best;
+}
+
+// Columns of a block: all of them, unless there are too few blocks of rows for all threads.
+std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int64_t threads) {
+  const std::int64_t wanted = std::max<std::int64_t>(threads / (g.batch * row_blocks), 1);
+  return std::min(std::max((g.n + wanted - 1) / wanted, kColumns), g.n);
+}
+
+// Null for an element type that there is none for.
+ProductBlock BlockFor(int type) {
+  switch (type) {
+    case tensorflow::DT_FLOAT:
+      return Blocks().f32;
+    case tensorflow::DT_DOUBLE:
+      return Blocks().f64;
+    case tensorflow::DT_HALF:
+      return Blocks().f16;
+    case tensorflow::DT_BFLOAT16:
+      return Blocks().bf16;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
+  const ProductBlock block = BlockFor(g.type);
+  if (block == nullptr) return false;
+  const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
+                    g.addend ? arguments[g.addend_argument()] : nullptr, arguments[g.arguments() - 1]};
+  const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
+  const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
+  const std::int64_t column_blocks = (g.n + columns - 1) / columns;
+  const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 16 + 1;  // cycles, about 32 operations each
+  SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = i / column_blocks % row_blocks * kRows, column = i % column_blocks * columns;
+      block(g, at, i / column_blocks / row_blocks, {row, std::min(row + kRows, g.m)},
+            {column, std::min(column + columns, g.n)});
+    }
+  });
+  return true;
+}
+
+}  // namespace tf_stitch

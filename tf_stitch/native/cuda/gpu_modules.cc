@@ -1,0 +1,172 @@
+// Modules are kept per (CUcontext, image) for the process's life: contexts die before static destructors run.
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "cuda/cuda_graph.h"
+#include "op/executable.h"
+#include "cuda/gpu_timer.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr unsigned kDefaultSharedBytes = 48 * 1024;
+
+struct LoadedModule {
+  ModuleImage image;
+  CUmodule module;
+};
+
+class ModuleCache {
+ public:
+  std::string Get(CUcontext context, const ModuleImage& image, CUmodule* module) {
+    const std::string_view bytes(static_cast<const char*>(image.image), image.bytes);
+    const auto key = std::make_tuple(context, std::hash<std::string_view>()(bytes), image.bytes);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto range = modules_.equal_range(key);
+    for (auto it = range.first; it != range.second; ++it) {
+      if (std::memcmp(it->second.image.image, image.image, image.bytes) == 0) {
+        *module = it->second.module;
+        return "";
+      }
+    }
+    const std::string error = CudaError("cuModuleLoadData", Cuda().ModuleLoadData(module, image.image));
+    if (error.empty()) modules_.emplace(key, LoadedModule{image, *module});
+    return error;
+  }
+
+  // Only ever raises the limit: another executable may launch the same function with more.
+  std::string AllowShared(CUfunction function, unsigned dynamic_bytes) {
+    int static_bytes = 0;
+    std::string error =
+        CudaError("cuFuncGetAttribute", Cuda().FuncGetAttribute(&static_bytes, kFunctionStaticSharedBytes, function));
+    if (!error.empty() || static_bytes + dynamic_bytes <= kDefaultSharedBytes) return error;
+    std::lock_guard<std::mutex> lock(mutex_);
+    unsigned& allowed = allowed_[function];
+    if (dynamic_bytes <= allowed) return "";
+    error = CudaError("cuFuncSetAttribute",
+                      Cuda().FuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, dynamic_bytes));
+    if (error.empty()) allowed = dynamic_bytes;
+    return error;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<std::tuple<CUcontext, std::size_t, std::int64_t>, LoadedModule> modules_;
+  std::unordered_map<CUfunction, unsigned> allowed_;
+};
+
+ModuleCache& Modules() {
+  static auto* cache = new ModuleCache;
+  return *cache;
+}
+
+// Kernels made for compute capability 9.0 and later begin by waiting (tfs_begin in emit/cuda_prelude.cu).
+std::string FindWhetherItWaits(GpuLaunch* launch) {
+  int made_for = 0;
+  const std::string error =
+      CudaError("cuFuncGetAttribute", Cuda().FuncGetAttribute(&made_for, kFunctionPtxVersion, launch->function));
+  launch->waits = made_for >= 90;
+  return error;
+}
+
+std::string CheckResidency(const GpuLaunch& launch) {
+  CUdevice device = 0;
+  int processors = 0, supported = 0, blocks = 0;
+  std::string error = CudaError("cuCtxGetDevice", Cuda().CtxGetDevice(&device));
+  if (error.empty()) {
+    error = CudaError("cuDeviceGetAttribute",
+                      Cuda().DeviceGetAttribute(&processors, kDeviceMultiprocessorCount, device));
+  }
+  if (error.empty()) {
+    error = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&supported, kDeviceCooperativeLaunch, device));
+  }
+  if (error.empty()) {
+    const int threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
+    error = CudaError("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                      Cuda().OccupancyMaxActiveBlocks(&blocks, launch.function, threads, launch.dynamic_shared_bytes));
+  }
+  if (!error.empty()) return error;
+  if (supported == 0) return "the device has no cooperative launch";
+  const std::int64_t wanted = std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  const std::int64_t resident = std::int64_t{processors} * blocks;
+  if (wanted <= resident) return "";
+  return std::string("cooperative launch of ") + launch.symbol + " wants " + std::to_string(wanted) +
+         " blocks, the device holds " + std::to_string(resident);
+}
+
+// Counters of grid barriers. Every barrier leaves them as the next one needs them, so they are cleared once.
+std::string MakeBarriers(CUcontext context, Executable* executable) {
+  if (executable->barriers == 0) return "";
+  const std::size_t bytes = executable->barriers * kBarrierBytes;
+  CUdeviceptr memory = 0;
+  std::string error = CudaError("cuMemAlloc", Cuda().MemAlloc(&memory, bytes));
+  if (!error.empty()) return error;
+  executable->barrier_memory = std::shared_ptr<char>(reinterpret_cast<char*>(memory), [context](char* pointer) {
+    ScopedContext current(context);
+    Cuda().MemFree(DevicePointer(pointer));  // waits for the kernels that use it
+  });
+  error = CudaError("cuMemsetD8Async", Cuda().MemsetD8Async(memory, 0, bytes, nullptr));
+  return error.empty() ? CudaError("cuStreamSynchronize", Cuda().StreamSynchronize(nullptr)) : error;
+}
+
+// Operands that no step before it has written, as bits: weights, mostly.
+unsigned FromOutside(const Gemm& gemm) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
+    const Space space = gemm.args[i].space;
+    if (space == Space::kInput || space == Space::kVariable) bits |= 1U << i;
+  }
+  return bits;
+}
+
+// Operands that may lie at any multiple of an element where not all buffers of a key are aligned, as bits: inputs and
+// variables, and outputs, which may take over an input's buffer. Memory that is ours alone is always aligned.
+unsigned MayBeUnaligned(const Gemm& gemm) {
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
+    const Operand& operand = gemm.args[i];
+    const bool ours = operand.space == Space::kFresh || operand.space == Space::kArena;
+    if (!ours) bits |= 1U << i;
+  }
+  return bits;
+}
+
+}  // namespace
+
+std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters, GraphPlaces* places,
+                       Executable* executable) {
+  std::vector<CUmodule> modules(executable->modules.size());
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const std::string error = Modules().Get(context, executable->modules[i], &modules[i]);
+    if (!error.empty()) return error;
+  }
+  const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
+  const std::size_t workspace = GemmWorkspaceBytes(executable->bytes);
+  for (Step& step : executable->steps) {
+    std::string error;
+    if (auto* gemm = std::get_if<Gemm>(&step)) {
+      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, aligned ? 0 : MayBeUnaligned(*gemm),
+                          workspace, &gemm->gpu);
+    }
+    if (!error.empty()) return error;
+    auto* launch = std::get_if<GpuLaunch>(&step);
+    if (launch == nullptr) continue;
+    error = CudaError(
+        "cuModuleGetFunction", Cuda().ModuleGetFunction(&launch->function, modules[launch->module], launch->symbol));
+    if (error.empty()) error = FindWhetherItWaits(launch);
+    if (error.empty()) error = Modules().AllowShared(launch->function, launch->dynamic_shared_bytes);
+    if (error.empty() && launch->cooperative) error = CheckResidency(*launch);
+    if (!error.empty()) return error;
+  }
+  const std::string error = MakeBarriers(context, executable);
+  if (!error.empty()) return error;
+  executable->graph = std::make_shared<StepGraph>(counters, places);
+  return "";
+}
+
+}  // namespace tf_stitch

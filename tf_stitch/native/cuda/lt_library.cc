@@ -1,0 +1,47 @@
+#include "cuda/lt_library.h"
+
+#include <dlfcn.h>
+
+namespace tf_stitch {
+namespace {
+
+void* Open(const std::vector<std::string>& candidates) {
+  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
+  }
+  for (const std::string& name : candidates) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+LtLibrary LoadLtLibrary(const std::vector<std::string>& candidates) {
+  LtLibrary lt{};
+  void* library = Open(candidates);
+  if (library == nullptr) {
+    lt.error = "no cuBLASLt library";
+    return lt;
+  }
+  const auto resolve = [&](const char* name, auto* function) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+    return *function != nullptr;
+  };
+  const bool whole = resolve("cublasLtCreate", &lt.Create) && resolve("cublasLtMatmulDescCreate", &lt.DescCreate) &&
+                     resolve("cublasLtMatmulDescDestroy", &lt.DescDestroy) &&
+                     resolve("cublasLtMatmulDescSetAttribute", &lt.DescSet) &&
+                     resolve("cublasLtMatrixLayoutCreate", &lt.LayoutCreate) &&
+                     resolve("cublasLtMatrixLayoutSetAttribute", &lt.LayoutSet) &&
+                     resolve("cublasLtMatrixLayoutDestroy", &lt.LayoutDestroy) &&
+                     resolve("cublasLtMatmulPreferenceCreate", &lt.PreferenceCreate) &&
+                     resolve("cublasLtMatmulPreferenceDestroy", &lt.PreferenceDestroy) &&
+                     resolve("cublasLtMatmulPreferenceSetAttribute", &lt.PreferenceSet) &&
+                     resolve("cublasLtMatmulAlgoGetHeuristic", &lt.Heuristic) &&
+                     resolve("cublasLtMatmulAlgoConfigSetAttribute", &lt.AlgoSet) &&
+                     resolve("cublasLtMatmulAlgoCheck", &lt.AlgoCheck) && resolve("cublasLtMatmul", &lt.Matmul);
+  lt.error = whole ? "" : "this cuBLASLt lacks functions";
+  return lt;
+}
+
+}  // namespace tf_stitch

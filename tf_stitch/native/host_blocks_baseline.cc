@@ -1,7 +1,0 @@
-// Products for every processor.
-#define TFS_EIGEN TfsEigenBaseline
-#include "host_blocks_impl.h"
-
-namespace tf_stitch {
-const HostBlocks* BaselineBlocks() { return &kBlocks; }
-}  // namespace tf_stitch

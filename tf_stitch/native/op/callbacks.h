@@ -1,0 +1,89 @@
+// The way from a kernel into Python: building an executable, and running a region by its own TensorFlow nodes.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "op/callback_gate.h"
+
+namespace tf_stitch {
+
+// One fallback run as Python sees it. All buffers are host memory and live until the callback returns.
+class FallbackCall {
+ public:
+  struct View {
+    const void* data;
+    std::int32_t type;  // TensorFlow's DataType
+    std::vector<std::int64_t> dims;
+  };
+
+  virtual ~FallbackCall() = default;
+  // Host buffers to fill, or null for a bad index or shape.
+  virtual void* Output(int index, std::vector<std::int64_t> dims) = 0;
+  virtual void* State(int variable, std::vector<std::int64_t> dims) = 0;
+
+  std::vector<View> values;  // inputs, then variables
+  int num_inputs = 0;
+  std::vector<std::int32_t> output_types;
+  int device = -1;
+  std::string reason;  // why the native kernels were not used
+  std::vector<std::int32_t> same_as;  // per variable the first one that is the same resource, mostly itself
+  std::string error;                  // set by Python
+  std::int32_t error_code = 13;       // absl's; internal unless Python knows better
+};
+
+// What Python answers to a build request.
+struct BuildResult {
+  std::vector<std::int64_t> words;
+  std::string error;
+};
+
+constexpr int kNoThread = 4;
+constexpr int kBuildPending = 3;  // what a build function returns to be asked again a little later
+constexpr int kBuildInterrupted = 5;  // it failed for a reason that may pass
+
+// What Python answers to a request for a region's own nodes.
+struct OriginalResult {
+  std::string function;  // a serialized FunctionDef
+};
+
+extern "C" {
+typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                            void* result);
+// Before the region's own nodes run in its place: `reason` says why, "" to time them.
+typedef int (*tfs_original_fn)(std::int64_t region, const char* reason, void* result);
+typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
+}
+
+struct Callbacks {
+  tfs_build_fn build;
+  tfs_original_fn original;
+  tfs_fallback_fn fallback;
+};
+
+// Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is
+// open there (tapes, devices) is not for us, and Ctrl-C would end a build halfway. Not 0 if there is no thread to be had:
+// the region falls back.
+template <typename Call>
+int InItsOwnThread(const Call& call) {
+  int code = 0;
+  try {
+    std::thread([&] { code = call(); }).join();
+  } catch (const std::system_error&) {
+    return kNoThread;
+  }
+  return code;
+}
+
+inline CallbackGate<Callbacks>& Gate() {
+  static auto* gate = new CallbackGate<Callbacks>;
+  return *gate;
+}
+
+constexpr char kNoCallbacks[] =
+    "tf_stitch is not active in this process any more (or never was), and this region has not been built for these "
+    "shapes; import tensorflow with TF_STITCH=1, or rebuild the graph without tf_stitch";
+
+}  // namespace tf_stitch

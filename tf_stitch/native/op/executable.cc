@@ -1,0 +1,271 @@
+#include "op/executable.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "op/word_reader.h"
+
+namespace tf_stitch {
+namespace {
+
+using Words = std::vector<std::int64_t>;
+
+constexpr std::int64_t kAbi = 2;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+constexpr std::int64_t kMaxRank = 254;
+constexpr std::int64_t kMaxBarriers = 1 << 20;
+
+class Decoder : WordReader {
+ public:
+  Decoder(const Words& words, const Extents& extents, Executable* executable)
+      : WordReader(words), extents_(extents), executable_(*executable) {}
+
+  void Run() {
+    Require(Next("abi") == kAbi, "unknown abi");
+    Arena();
+    Outputs();
+    State();
+    Modules();
+    const std::int64_t steps = Count("steps");
+    for (std::int64_t i = 0; i < steps; ++i) executable_.steps.push_back(NextStep());
+    const bool chain = AtEnd();
+    for (std::int64_t i = 0; i < steps; ++i) {
+      std::vector<int>& before = executable_.after.emplace_back();
+      if (chain && i > 0) before.push_back(static_cast<int>(i) - 1);
+      const std::int64_t edges = chain ? 0 : Count("steps to wait for");
+      for (std::int64_t k = 0; k < edges; ++k) before.push_back(static_cast<int>(Ranged("step", 0, i - 1)));
+    }
+    Require(AtEnd(), "words are left over");
+    executable_.bytes = arena_bytes_;
+    for (const Words* sizes : {&extents_.inputs, &extents_.variables, &std::as_const(output_bytes_)}) {
+      executable_.bytes = std::accumulate(sizes->begin(), sizes->end(), executable_.bytes);
+    }
+  }
+
+ private:
+  template <typename Pointer>
+  Pointer NextPointer(const char* what) {
+    const std::int64_t value = Next(what);
+    Require(value != 0, std::string(what) + " is null");
+    return reinterpret_cast<Pointer>(value);
+  }
+
+  void Arena() {
+    const std::int64_t count = Count("segments of the arena");
+    for (std::int64_t i = 0; i < count; ++i) {
+      executable_.arena.push_back(Ranged("segment bytes", 1, kMaxBytes - arena_bytes_));
+      arena_bytes_ += executable_.arena.back();
+    }
+  }
+
+  void Outputs() {
+    const std::int64_t count = Count("outputs");
+    Require(count == static_cast<std::int64_t>(extents_.output_items.size()), "wrong number of outputs");
+    for (std::int64_t i = 0; i < count; ++i) {
+      OutputPlan plan;
+      std::int64_t bytes = extents_.output_items[i];
+      const std::int64_t rank = Ranged("output rank", 0, kMaxRank);
+      for (std::int64_t axis = 0; axis < rank; ++axis) {
+        plan.dims.push_back(Ranged("output dimension", 0, kMaxBytes));
+        Require(!__builtin_mul_overflow(bytes, plan.dims.back(), &bytes) && bytes <= kMaxBytes, "output too large");
+      }
+      const std::int64_t candidates = Count("forward candidates");
+      for (std::int64_t k = 0; k < candidates; ++k) {
+        plan.forward.push_back(static_cast<int>(Ranged("forwarded input", 0, Last(extents_.inputs.size()))));
+      }
+      output_bytes_.push_back(bytes);
+      executable_.outputs.push_back(std::move(plan));
+    }
+  }
+
+  void State() {
+    const std::int64_t count = Count("state entries");
+    updated_.resize(extents_.variables.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t variable = Ranged("state variable", 0, Last(extents_.variables.size()));
+      Require(!updated_[variable], "a variable has two state entries");
+      updated_[variable] = true;
+      executable_.state.push_back({static_cast<int>(variable), Ranged("state mode", 0, 1) == 1});
+    }
+  }
+
+  void Modules() {
+    const std::int64_t count = Count("modules");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto* image = NextPointer<const void*>("module image");
+      executable_.modules.push_back({image, Ranged("module bytes", 1, kMaxBytes)});
+    }
+  }
+
+  Step NextStep() {
+    switch (const std::int64_t kind = Next("step kind")) {
+      case 0: {
+        Require(!extents_.on_gpu, "a CPU launch on a GPU");
+        const auto kernel = NextPointer<tfs_cpu_kernel>("kernel");
+        std::vector<Operand> operands = Operands();
+        return CpuLaunch{kernel, std::move(operands), Sizes()};
+      }
+      case 1:
+        Require(extents_.on_gpu, "a GPU launch on the CPU");
+        return NextGpuLaunch();
+      case 2: {
+        const Operand target = NextOperand();
+        const std::int64_t bytes = Ranged("memset bytes", 0, Room(target));
+        RequireWritable(target);
+        return Fill{target, bytes, static_cast<int>(Ranged("memset value", 0, 255))};
+      }
+      case 3: {
+        const Operand target = NextOperand();
+        const Operand source = NextOperand();
+        RequireWritable(target);
+        return Copy{target, source, Ranged("copy bytes", 0, std::min(Room(target), Room(source)))};
+      }
+      case 4:
+        return NextGemm();
+      default:
+        throw std::invalid_argument("unknown step kind " + std::to_string(kind));
+    }
+  }
+
+  GpuLaunch NextGpuLaunch() {
+    constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
+    GpuLaunch launch{};
+    launch.module = static_cast<int>(Ranged("module", 0, Last(executable_.modules.size())));
+    launch.symbol = NextPointer<const char*>("symbol");
+    for (int axis = 0; axis < 3; ++axis) {
+      launch.grid[axis] = static_cast<unsigned>(Ranged("grid", 1, axis == 0 ? kMaxGrid : 65535));
+    }
+    for (unsigned& extent : launch.block) extent = static_cast<unsigned>(Ranged("block", 1, 1024));
+    launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
+    launch.cooperative = Ranged("cooperative", 0, 1) == 1;
+    launch.args = Operands();
+    for (const Operand& operand : launch.args) {  // a counter for each block at most
+      if (operand.space != Space::kBarrier) continue;
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+    }
+    launch.sizes = Sizes();
+    return launch;
+  }
+
+  Gemm NextGemm() {
+    Gemm gemm{};
+    GemmSpec& spec = gemm.spec;
+    spec.type = static_cast<int>(Ranged("element type", 1, 1000));
+    for (std::int64_t* extent : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
+      *extent = Ranged("extent of a product", 1, std::numeric_limits<std::int32_t>::max());
+    }
+    for (MatrixLayout* layout : {&spec.a, &spec.b, &spec.out}) {
+      layout->transposed = Ranged("transposition", 0, layout == &spec.out ? 0 : 1) == 1;
+      layout->stride = Ranged("stride of a product", 1, kMaxBytes);
+      layout->step = Ranged("step of a product", 0, kMaxBytes);
+    }
+    spec.bias = Ranged("bias", 0, 1) == 1;
+    spec.addend = Ranged("addend", 0, 1) == 1;
+    spec.activation = static_cast<Activation>(Ranged("activation", 0, 2));
+    gemm.args = Operands();
+    Require(static_cast<int>(gemm.args.size()) == spec.arguments(), "wrong number of operands of a product");
+    RequireWritable(gemm.args.back());
+    return gemm;
+  }
+
+  std::vector<Operand> Operands() {
+    const std::int64_t count = Count("arguments");
+    std::vector<Operand> operands;
+    for (std::int64_t i = 0; i < count; ++i) operands.push_back(NextOperand());
+    return operands;
+  }
+
+  std::vector<std::int64_t> Sizes() {
+    const std::int64_t count = Count("sizes");
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t i = 0; i < count; ++i) sizes.push_back(Next("size"));
+    return sizes;
+  }
+
+  Operand NextOperand() {
+    const Space space{Ranged("space", 0, 5)};
+    const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
+    Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
+    return space == Space::kArena ? InArena(index) : Operand{space, index};
+  }
+
+  // Offsets count through all segments; what lies there is within one.
+  Operand InArena(std::int64_t offset) const {
+    int segment = 0;
+    while (offset >= executable_.arena[segment]) offset -= executable_.arena[segment++];
+    return {Space::kArena, offset, segment};
+  }
+
+  static std::int64_t Last(std::size_t count) { return static_cast<std::int64_t>(count) - 1; }
+
+  std::int64_t LastIndex(Space space) const {
+    switch (space) {
+      case Space::kInput:
+        return Last(extents_.inputs.size());
+      case Space::kOutput:
+        return Last(executable_.outputs.size());
+      case Space::kVariable:
+        return Last(extents_.variables.size());
+      case Space::kFresh:
+        return Last(executable_.state.size());
+      case Space::kArena:
+        return arena_bytes_ - 1;
+      case Space::kBarrier:
+        return extents_.on_gpu ? kMaxBarriers : -1;
+    }
+    return -1;
+  }
+
+  // Bytes from the operand to the end of its buffer.
+  std::int64_t Room(const Operand& operand) const {
+    switch (operand.space) {
+      case Space::kInput:
+        return extents_.inputs[operand.index];
+      case Space::kOutput:
+        return output_bytes_[operand.index];
+      case Space::kVariable:
+        return extents_.variables[operand.index];
+      case Space::kFresh:
+        return extents_.variables[executable_.state[operand.index].variable];
+      case Space::kArena:
+        return executable_.arena[operand.segment] - operand.index;
+      case Space::kBarrier:
+        return 0;
+    }
+    return 0;
+  }
+
+  void RequireWritable(const Operand& operand) const {
+    Require(operand.space != Space::kInput, "a step writes an input");
+    Require(operand.space != Space::kVariable || InPlace(operand.index), "a step writes a variable that is only read");
+  }
+
+  bool InPlace(std::int64_t variable) const {
+    for (const StatePlan& plan : executable_.state) {
+      if (plan.variable == variable) return !plan.fresh;
+    }
+    return false;
+  }
+
+  const Extents& extents_;
+  Executable& executable_;
+  std::int64_t arena_bytes_ = 0;
+  std::vector<std::int64_t> output_bytes_;
+  std::vector<bool> updated_;
+};
+
+}  // namespace
+
+std::string Decode(const Words& words, const Extents& extents, Executable* executable) {
+  try {
+    Decoder(words, extents, executable).Run();
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+}  // namespace tf_stitch

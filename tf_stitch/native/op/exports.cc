@@ -1,0 +1,132 @@
+// What Python calls through ctypes; typed and described in bindings.py.
+#include <cstdint>
+#include <sstream>
+
+#include "op/callbacks.h"
+#include "cuda/cuda_graph.h"
+#include "op/region_runtime.h"
+
+#define TFS_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using tf_stitch::FallbackCall;
+
+constexpr auto kExitPatience = std::chrono::seconds(5);
+
+FallbackCall& Call(void* call) { return *static_cast<FallbackCall*>(call); }
+
+std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { return {dims, dims + rank}; }
+
+}  // namespace
+
+TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_original_fn original,
+                                  tf_stitch::tfs_fallback_fn fallback) {
+  if (build == nullptr || original == nullptr || fallback == nullptr) {
+    tf_stitch::Gate().Clear(kExitPatience);
+  } else {
+    tf_stitch::Gate().Set({build, original, fallback});
+  }
+}
+
+TFS_EXPORT void tfs_result_set(void* result, const std::int64_t* words, std::int64_t n) {
+  static_cast<tf_stitch::BuildResult*>(result)->words.assign(words, words + n);
+}
+TFS_EXPORT void tfs_result_error(void* result, const char* message) {
+  static_cast<tf_stitch::BuildResult*>(result)->error = message;
+}
+
+TFS_EXPORT void tfs_original_set(void* result, const char* function, std::int64_t bytes) {
+  static_cast<tf_stitch::OriginalResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
+}
+
+TFS_EXPORT void tfs_enable_guard(std::int32_t enabled, std::int64_t series_apart_ns) {
+  tf_stitch::EnableGuard(enabled != 0, series_apart_ns);
+}
+
+TFS_EXPORT std::int64_t tfs_stat(int which) {
+  switch (which) {
+    case 0:
+      return tf_stitch::SumRuns(-1);
+    case 1:
+      return tf_stitch::GlobalCounters().misses.load();
+    case 2:
+      return tf_stitch::GlobalCounters().builds.load();
+    case 3:
+      return tf_stitch::SumFallbacks(-1);
+    default:
+      return -1;
+  }
+}
+
+TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch::SumRuns(region); }
+TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
+
+TFS_EXPORT std::int64_t tfs_region_originals(std::int64_t region) { return tf_stitch::SumOriginals(region); }
+
+using tfs_outcome_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                                std::int32_t original, double stitched_us, double original_us);
+TFS_EXPORT void tfs_visit_outcomes(tfs_outcome_fn visit) {
+  for (const tf_stitch::GuardRecord& one : tf_stitch::AllOutcomes()) {
+    visit(one.region, one.device, one.key.data(), static_cast<std::int64_t>(one.key.size()),
+          one.outcome.form == tf_stitch::Form::kOriginal, one.outcome.stitched_us, one.outcome.original_us);
+  }
+}
+
+using tfs_reason_fn = void (*)(std::int64_t region, const char* reason, std::int64_t count);
+TFS_EXPORT void tfs_visit_reasons(tfs_reason_fn visit) {
+  for (const tf_stitch::ReasonRecord& one : tf_stitch::AllReasons()) visit(one.region, one.reason.c_str(), one.count);
+}
+
+TFS_EXPORT std::int32_t tfs_call_num_inputs(void* call) { return Call(call).num_inputs; }
+TFS_EXPORT std::int32_t tfs_call_num_variables(void* call) {
+  return static_cast<std::int32_t>(Call(call).values.size()) - Call(call).num_inputs;
+}
+TFS_EXPORT std::int32_t tfs_call_num_outputs(void* call) {
+  return static_cast<std::int32_t>(Call(call).output_types.size());
+}
+TFS_EXPORT std::int32_t tfs_call_output_type(void* call, int index) { return Call(call).output_types.at(index); }
+TFS_EXPORT std::int32_t tfs_call_device(void* call) { return Call(call).device; }
+
+TFS_EXPORT const char* tfs_call_reason(void* call) { return Call(call).reason.c_str(); }
+
+TFS_EXPORT const void* tfs_call_input(void* call, int index, std::int32_t* type, std::int32_t* rank,
+                                      const std::int64_t** dims) {
+  const FallbackCall::View& view = Call(call).values.at(index);
+  *type = view.type;
+  *rank = static_cast<std::int32_t>(view.dims.size());
+  *dims = view.dims.data();
+  return view.data;
+}
+
+TFS_EXPORT void* tfs_call_output(void* call, int index, std::int32_t rank, const std::int64_t* dims) {
+  return Call(call).Output(index, Dims(rank, dims));
+}
+TFS_EXPORT void* tfs_call_state(void* call, int variable, std::int32_t rank, const std::int64_t* dims) {
+  return Call(call).State(variable, Dims(rank, dims));
+}
+TFS_EXPORT std::int32_t tfs_call_same_as(void* call, int variable) { return Call(call).same_as.at(variable); }
+TFS_EXPORT void tfs_call_error(void* call, std::int32_t code, const char* message) {
+  Call(call).error = message;
+  Call(call).error_code = code;
+}
+
+// `files` are separated by newlines. Returns "" or why there is no cuBLASLt; valid until the thread's next call.
+TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
+  thread_local std::string error;
+  std::vector<std::string> candidates;
+  std::istringstream lines(files);
+  for (std::string line; std::getline(lines, line);) candidates.push_back(line);
+  error = tf_stitch::LoadCublasLt(candidates);
+  return error.c_str();
+}
+
+TFS_EXPORT void tfs_set_graphs(int limit, int programmatic) { tf_stitch::SetGraphs(limit, programmatic != 0); }
+
+// `counts`: those of GraphCounters, in its order; `error` is of the last failure.
+using tfs_graphs_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* counts, const char* error);
+TFS_EXPORT void tfs_visit_graphs(tfs_graphs_fn visit) {
+  for (const tf_stitch::GraphRecord& one : tf_stitch::AllGraphs()) {
+    visit(one.region, one.device, one.counts, one.error.c_str());
+  }
+}

@@ -1,0 +1,117 @@
+// Runs the steps of an executable on buffers that are already there.
+#pragma once
+#include "absl/container/inlined_vector.h"
+#include "cuda/cuda_graph.h"
+#include "op/executable.h"
+#include "op/placement.h"
+#include "cpu/shared_loop.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/threadpool.h"
+
+namespace tf_stitch {
+
+class Launcher {
+ public:
+  Launcher(tensorflow::OpKernelContext* ctx, const Placement& placement, const Buffers& buffers)
+      : placement_(placement), buffers_(buffers) {
+    if (placement.on_gpu) return;
+    const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
+    env_ = {workers->workers, workers->num_threads, &ParallelFor};
+  }
+
+  // All steps: as one CUDA graph where there is one and it is wanted, else one by one. `context` is current on a GPU.
+  absl::Status Run(const Executable& executable, CUcontext context, bool as_graph = true) const {
+    const std::vector<Step>& steps = executable.steps;
+    const bool trial = placement_.on_gpu && executable.graph->CountRun();
+    if (placement_.on_gpu && as_graph && executable.graph->Wanted(steps)) {
+      const auto record = [this](CUstream stream, const Step& step, std::size_t workspace) {
+        const Placement elsewhere{true, stream};
+        return std::string(Launcher(elsewhere, buffers_, workspace).RunOne(step, false).message());
+      };
+      if (executable.graph->Launch(context, executable, buffers_, placement_.stream, record)) return absl::OkStatus();
+    }
+    for (const Step& step : steps) TF_RETURN_IF_ERROR(RunOne(step, trial));
+    return absl::OkStatus();
+  }
+
+ private:
+  Launcher(const Placement& gpu, const Buffers& buffers, std::size_t workspace)
+      : placement_(gpu), buffers_(buffers), workspace_(workspace) {}
+
+  absl::Status RunOne(const Step& step, bool trial) const {
+    return std::visit([this, trial](const auto& one) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Gemm>) {
+        return RunStep(one, trial);
+      } else {
+        return RunStep(one);
+      }
+    }, step);
+  }
+
+  using Arguments = absl::InlinedVector<void*, 32>;
+
+  static void ParallelFor(void* impl, std::int64_t total, std::int64_t cost, tfs_range_fn fn, void* arg) {
+    SharedLoop::Run(static_cast<tensorflow::thread::ThreadPool*>(impl), total, cost,
+                    [fn, arg](std::int64_t begin, std::int64_t end) { fn(arg, begin, end); });
+  }
+
+  Arguments Collect(const std::vector<Operand>& operands) const {
+    Arguments arguments(operands.size());
+    for (std::size_t i = 0; i < operands.size(); ++i) arguments[i] = buffers_.At(operands[i]);
+    return arguments;
+  }
+
+  absl::Status RunStep(const CpuLaunch& launch) const {
+    Arguments arguments = Collect(launch.args);
+    if (!launch.sizes.empty()) arguments.push_back(const_cast<std::int64_t*>(launch.sizes.data()));
+    const int code = launch.kernel(&env_, arguments.data());
+    if (code == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("tf_stitch: a generated kernel returned ", code));
+  }
+
+  absl::Status RunStep(const GpuLaunch& launch) const {
+    Arguments values = Collect(launch.args);
+    Arguments addresses(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) addresses[i] = &values[i];
+    for (const std::int64_t& size : launch.sizes) addresses.push_back(const_cast<std::int64_t*>(&size));
+    const unsigned* grid = launch.grid;
+    const unsigned* block = launch.block;
+    if (launch.cooperative) {
+      return CudaStatus("cuLaunchCooperativeKernel",
+                        Cuda().LaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                                                       block[2], launch.dynamic_shared_bytes, placement_.stream,
+                                                       addresses.data()));
+    }
+    return CudaStatus("cuLaunchKernel", Cuda().LaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0],
+                                                            block[1], block[2], launch.dynamic_shared_bytes,
+                                                            placement_.stream, addresses.data(), nullptr));
+  }
+
+  absl::Status RunStep(const Gemm& gemm, bool trial) const {
+    const Arguments arguments = Collect(gemm.args);
+    if (!placement_.on_gpu) {
+      if (RunHostGemm(gemm.spec, arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl))) {
+        return absl::OkStatus();
+      }
+      return absl::InternalError("tf_stitch: a product of a type that has none");
+    }
+    void* const workspace = buffers_.workspace + workspace_;
+    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), workspace, trial);
+    return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
+  }
+
+  absl::Status RunStep(const Fill& fill) const {
+    return FillBytes(placement_, buffers_.At(fill.target), fill.value, fill.bytes);
+  }
+
+  absl::Status RunStep(const Copy& copy) const {
+    return CopyBytes(placement_, buffers_.At(copy.target), buffers_.At(copy.source), copy.bytes);
+  }
+
+  const Placement& placement_;
+  const Buffers& buffers_;
+  const std::size_t workspace_ = 0;  // where the scratch memory of a product begins
+  tfs_env env_{};
+};
+
+}  // namespace tf_stitch

@@ -1,0 +1,257 @@
+#include "op/region_runtime.h"
+
+#include <tuple>
+
+#include "op/shape_key.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
+constexpr auto kPatience = std::chrono::milliseconds(10);
+// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the
+// one before it.
+constexpr int kMostInterrupted = 4;
+constexpr auto kFirstWait = std::chrono::milliseconds(500);
+constexpr char kNothingBuilt[] = "nothing was built for these shapes";
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::tuple<std::int64_t, int, CUcontext>, std::unique_ptr<RegionRuntime>> runtimes;
+};
+
+Registry& Runtimes() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+std::int64_t Sum(std::int64_t region, std::atomic<std::int64_t> RegionRuntime::*counter) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::int64_t total = 0;
+  for (const auto& [key, runtime] : registry.runtimes) {
+    if (region < 0 || runtime->region() == region) total += (runtime.get()->*counter).load(std::memory_order_relaxed);
+  }
+  return total;
+}
+
+template <typename Record>
+std::vector<Record> Collect(void (RegionRuntime::*add)(std::vector<Record>*)) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::vector<Record> records;
+  for (const auto& [key, runtime] : registry.runtimes) (runtime.get()->*add)(&records);
+  return records;
+}
+
+bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
+  return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
+}
+
+}  // namespace
+
+Counters& GlobalCounters() {
+  static auto* counters = new Counters;
+  return *counters;
+}
+
+void RegionRuntime::Enter() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++kernels_;
+}
+
+void RegionRuntime::Leave() {
+  // Without callbacks the program ends: nothing could be built anew, and contexts may be gone.
+  const CallbackGate<Callbacks>::Entry entry(&Gate());
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
+  std::shared_ptr<const Slot> last;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--kernels_ != 0 || entry.get() == nullptr) return;
+  for (const auto& [key, slot] : slots_) {
+    if (const auto outcome = slot->guard.outcome()) decided_.insert_or_assign(key, *outcome);
+  }
+  gone.swap(slots_);
+  last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
+}
+
+std::shared_ptr<const Slot> RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
+  std::shared_ptr<const Slot> last = std::atomic_load_explicit(&last_, std::memory_order_acquire);
+  if (last != nullptr && SameKey(*last, key, n)) return last;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = slots_.find(std::vector<std::int64_t>(key, key + n));
+  if (it == slots_.end() || !it->second->built) return nullptr;
+  const std::shared_ptr<Slot>& slot = it->second;
+  slot->used = ++clock_;
+  if (slot->pending) return std::chrono::steady_clock::now() < slot->ask_again ? slot : nullptr;
+  std::atomic_store_explicit(&last_, std::shared_ptr<const Slot>(slot), std::memory_order_release);
+  return slot;
+}
+
+std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_t>& key, const Extents& extents) {
+  GlobalCounters().misses.fetch_add(1, std::memory_order_relaxed);
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  std::shared_ptr<Slot> slot;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto it = slots_.find(key);
+    if (it != slots_.end() && !(it->second->built && it->second->pending)) {
+      slot = it->second;
+      built_.wait(lock, [&slot] { return slot->built; });
+      return slot;
+    }
+    const std::shared_ptr<const Slot> before = it == slots_.end() ? nullptr : it->second;
+    if (entry.get() == nullptr && before == nullptr) return nullptr;
+    slot = NewSlot(key);
+    slot->variable_types = extents.variable_types;
+    if (before != nullptr) slot->interrupted = before->interrupted;
+    if (entry.get() == nullptr) {  // nobody is left to ask again
+      slot->reason = before->reason.empty() ? kNothingBuilt : before->reason;
+      slot->built = true;
+      return slot;
+    }
+  }
+  Build(*entry.get(), extents, slot.get());
+  if (slot->updates_state) updates_state.store(true);
+  std::lock_guard<std::mutex> lock(mutex_);
+  slot->built = true;
+  built_.notify_all();
+  return slot;
+}
+
+std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = slots_.find(key);
+  if (known != slots_.end()) return known->second;
+  const std::shared_ptr<Slot> slot = NewSlot(key);
+  slot->built = true;
+  return slot;
+}
+
+std::shared_ptr<Slot> RegionRuntime::NewSlot(const std::vector<std::int64_t>& key) {
+  DropUnused();
+  std::shared_ptr<Slot> slot = slots_[key] = std::make_shared<Slot>();
+  slot->key = key;
+  slot->used = ++clock_;
+  return slot;
+}
+
+void RegionRuntime::DropUnused() {
+  if (slots_.size() < kMostSlots) return;
+  auto oldest = slots_.end();
+  for (auto it = slots_.begin(); it != slots_.end(); ++it) {
+    if (it->second->built && (oldest == slots_.end() || it->second->used < oldest->second->used)) oldest = it;
+  }
+  if (oldest == slots_.end()) return;
+  if (std::atomic_load(&last_) == oldest->second) std::atomic_store(&last_, std::shared_ptr<const Slot>());
+  slots_.erase(oldest);  // a call that runs it holds it
+}
+
+void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
+  GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
+  BuildResult result;
+  const auto n = static_cast<std::int64_t>(slot->key.size());
+  const int code = InItsOwnThread([&] { return callbacks.build(region_, device_, slot->key.data(), n, &result); });
+  if (code == kBuildPending) {
+    slot->pending = true;
+    slot->ask_again = std::chrono::steady_clock::now() + kPatience;
+    return;
+  }
+  if (code != 0 || result.words.empty()) {
+    slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
+                   : result.error.empty() ? kNothingBuilt
+                                          : result.error;
+    if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
+    return;
+  }
+  auto executable = std::make_unique<Executable>();
+  slot->reason = Decode(result.words, extents, executable.get());
+  if (!slot->reason.empty()) {
+    slot->invalid = true;
+    return;
+  }
+  if (context_ != nullptr) {
+    ScopedContext current(context_);
+    const bool aligned = (slot->key[0] & ShapeKey::kAllAligned) != 0;
+    slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
+    if (!slot->reason.empty()) return;
+  }
+  slot->updates_state = !executable->state.empty();
+  slot->executable = std::move(executable);
+}
+
+void RegionRuntime::TryLater(Slot* slot) {
+  if (++slot->interrupted >= kMostInterrupted) return;
+  auto wait = kFirstWait;
+  for (int i = 1; i < slot->interrupted; ++i) wait *= 10;
+  slot->pending = true;
+  slot->ask_again = std::chrono::steady_clock::now() + wait;
+}
+
+const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = reasons_.find(reason);
+    if (known != reasons_.end()) {
+      ++known->second.count;
+      return known->second.through_python ? nullptr : original_;
+    }
+  }
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  OriginalResult result;
+  const int code = entry.get() == nullptr ? kNoThread : InItsOwnThread([&] {
+    return entry.get()->original(region_, reason.c_str(), &result);
+  });
+  const bool given = code == 0;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (code == kNoThread) return original_;  // Python was not asked: it is, the next time
+  if (given && original_ == nullptr) {
+    original_ = parse(result.function, context_ != nullptr);
+  }
+  Reason& record = reasons_.emplace(reason, Reason{!given || original_ == nullptr, 0}).first->second;
+  ++record.count;
+  return record.through_python ? nullptr : original_;
+}
+
+void RegionRuntime::AddOutcomes(std::vector<GuardRecord>* records) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::vector<std::int64_t>, Guard::Outcome> outcomes = decided_;
+  for (const auto& [key, slot] : slots_) {
+    if (const auto outcome = slot->guard.outcome()) outcomes.insert_or_assign(key, *outcome);
+  }
+  for (const auto& [key, outcome] : outcomes) records->push_back({region_, device_, key, outcome});
+}
+
+void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [reason, record] : reasons_) {
+    if (!reason.empty() && !record.through_python) records->push_back({region_, reason, record.count});
+  }
+}
+
+void RegionRuntime::AddGraphs(std::vector<GraphRecord>* records) {
+  if (context_ == nullptr) return;
+  records->push_back({region_, device_,
+                      {graphs_.graphs, graphs_.instances, graphs_.making_ns, graphs_.launches, graphs_.host_ns,
+                       graphs_.known, graphs_.known_ns, graphs_.updates, graphs_.programmatic, graphs_.refused,
+                       graphs_.given_up, graphs_.failures},
+                      graphs_.Error()});
+}
+
+RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
+                           const std::vector<std::int32_t>& signature) {
+  Registry& registry = Runtimes();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  auto& runtime = registry.runtimes[{region, device, context}];
+  if (runtime == nullptr) runtime = std::make_unique<RegionRuntime>(region, device, context, signature);
+  return runtime->signature() == signature ? runtime.get() : nullptr;
+}
+
+std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
+std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
+std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
+
+std::vector<GuardRecord> AllOutcomes() { return Collect(&RegionRuntime::AddOutcomes); }
+std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }
+std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
+
+}  // namespace tf_stitch

@@ -1,0 +1,155 @@
+// Executables of one region on one device, by shape key; shared by all kernel instances of that region.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "op/callbacks.h"
+#include "cuda/cuda_graph.h"
+#include "op/executable.h"
+#include "op/guard.h"
+
+namespace tf_stitch {
+
+class OriginalNodes;
+
+// The outcome of building for one key. But for its guard, immutable once `Find` or `Resolve` has returned it.
+struct Slot {
+  std::vector<std::int64_t> key;
+  std::unique_ptr<Executable> executable;  // null: `reason` says why
+  bool invalid = false;                    // Python sent words that make no sense: an error, not a fallback
+  bool updates_state = false;
+  std::vector<std::int32_t> variable_types;  // TensorFlow's DataType, as when it was built
+  std::string reason;
+  // Python builds it beside the program, for no `reason`, or is asked again for what was interrupted: until then the
+  // region's own nodes run.
+  bool pending = false;
+  int interrupted = 0;  // builds that failed for a reason that may pass
+  std::chrono::steady_clock::time_point ask_again;  // if pending
+  mutable Guard guard;
+  bool built = false;  // guarded by RegionRuntime::mutex_ until true
+  std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
+};
+
+// What the guard has measured of one slot.
+struct GuardRecord {
+  std::int64_t region;
+  int device;
+  std::vector<std::int64_t> key;
+  Guard::Outcome outcome;
+};
+
+// How often a region's own nodes ran natively for a reason.
+struct ReasonRecord {
+  std::int64_t region;
+  std::string reason;
+  std::int64_t count;
+};
+
+// What became of the CUDA graphs of a region on a device.
+struct GraphRecord {
+  std::int64_t region;
+  int device;
+  std::int64_t counts[12];  // graphs, instances, making_ns, launches, host_ns, known, known_ns, updates, programmatic,
+                            // refused, given_up, failures
+  std::string error;       // of the last failure
+};
+
+class RegionRuntime {
+ public:
+  RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
+      : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
+
+  // A kernel that is to run the region, and one that never will again. With the last one go the executables: a function
+  // that was traced anew and freed leaves its region to nobody. Counts and what was measured stay, for the report.
+  void Enter();
+  void Leave();
+
+  // The slot of `key` if it is built, or pending and not yet to be asked for again.
+  std::shared_ptr<const Slot> Find(const std::int64_t* key, std::size_t n);
+
+  // Builds the slot of `key`, or waits for the thread that does. Calls Python: the caller holds no lock.
+  // Returns null when there are no callbacks.
+  std::shared_ptr<const Slot> Resolve(const std::vector<std::int64_t>& key, const Extents& extents);
+
+  // The slot of `key`, with no executable: for what has none of its own, but is timed as a whole.
+  std::shared_ptr<const Slot> Keep(const std::vector<std::int64_t>& key);
+
+  // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
+  // once for every reason ("": they are timed), which reports it: the caller holds no lock.
+  using ParseOriginal = const OriginalNodes* (*)(const std::string& definition, bool on_gpu);
+  const OriginalNodes* Original(const std::string& reason, ParseOriginal parse);
+
+  void AddOutcomes(std::vector<GuardRecord>* records);
+  void AddReasons(std::vector<ReasonRecord>* records);
+  void AddGraphs(std::vector<GraphRecord>* records);
+
+  std::int64_t region() const { return region_; }
+  int device() const { return device_; }
+  CUcontext context() const { return context_; }
+  const std::vector<std::int32_t>& signature() const { return signature_; }
+
+  // Becomes true with the first executable that updates a variable: later calls lock exclusively at once.
+  std::atomic<bool> updates_state{false};
+  alignas(64) std::atomic<std::int64_t> runs{0};
+  std::atomic<std::int64_t> fallbacks{0};  // by the region's own nodes, for a reason
+  std::atomic<std::int64_t> originals{0};  // by the region's own nodes, because they are faster or to time them
+
+ private:
+  struct Reason {
+    bool through_python;
+    std::int64_t count;
+  };
+
+  void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  static void TryLater(Slot* slot);  // a build was interrupted
+  std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
+  void DropUnused();                                                    // mutex_ is held
+
+  const std::int64_t region_;
+  const int device_;
+  const CUcontext context_;
+  const std::vector<std::int32_t> signature_;
+  std::shared_ptr<const Slot> last_;  // by std::atomic_load and std::atomic_store
+  std::mutex mutex_;
+  std::condition_variable built_;
+  std::int64_t clock_ = 0;  // lookups
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
+  const OriginalNodes* original_ = nullptr;  // lives for the process
+  std::map<std::string, Reason> reasons_;
+  int kernels_ = 0;                                            // that are to run it
+  std::map<std::vector<std::int64_t>, Guard::Outcome> decided_;  // of slots that went with the last kernel
+  mutable GraphCounters graphs_;
+  mutable GraphPlaces places_;
+};
+
+// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds (see Enter).
+// `signature` is what all nodes of a region share (numbers and types of inputs and outputs); null when it differs from
+// the first node's.
+RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
+                           const std::vector<std::int32_t>& signature);
+
+struct Counters {
+  std::atomic<std::int64_t> misses{0};
+  std::atomic<std::int64_t> builds{0};
+};
+Counters& GlobalCounters();
+
+// Sums a counter over devices; region < 0 means every region.
+std::int64_t SumRuns(std::int64_t region);
+std::int64_t SumFallbacks(std::int64_t region);
+std::int64_t SumOriginals(std::int64_t region);
+
+std::vector<GuardRecord> AllOutcomes();
+std::vector<ReasonRecord> AllReasons();
+std::vector<GraphRecord> AllGraphs();
+
+}  // namespace tf_stitch

@@ -1,0 +1,238 @@
+// StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
+#include "op/arena.h"
+#include "op/launch.h"
+#include "cuda/node_types.h"
+#include "op/original_form.h"
+#include "cuda/product_settings.h"
+#include "op/region_runtime.h"
+#include "op/shape_key.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "op/variables.h"
+#include "op/workspace.h"
+
+namespace tf_stitch {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+#define TFS_SIGNATURE(name)                  \
+  REGISTER_OP(name)                          \
+      .Input("inputs: Tin")                  \
+      .Input("variables: N * resource")      \
+      .Output("outputs: Tout")               \
+      .Attr("Tin: list(type) >= 0")          \
+      .Attr("N: int >= 0")                   \
+      .Attr("Tout: list(type) >= 0")         \
+      .Attr("region: int")                   \
+      .Attr("output_shapes: list(shape) = []") \
+      .SetShapeFn(OutputShapes)
+
+TFS_SIGNATURE("StitchOp");
+TFS_SIGNATURE("StitchStateOp").SetIsStateful();
+
+class StitchOp final : public tensorflow::OpKernel {
+ public:
+  explicit StitchOp(OpKernelConstruction* c)
+      : OpKernel(c),
+        on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
+        original_(on_gpu_) {
+    OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
+    OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
+    num_inputs_ = c->num_inputs() - num_variables_;
+    std::vector<DataType> types;
+    for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
+    for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
+    OP_REQUIRES_VALUE(signature_, c, Signature(name(), num_inputs_, num_variables_, types));
+  }
+
+  ~StitchOp() override {
+    if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
+  }
+
+  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
+
+ private:
+  absl::Status Run(OpKernelContext* ctx) {
+    TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
+    TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
+    VariableSet variables;
+    TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
+    const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs()};
+    if (slot->invalid) {
+      return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
+    }
+    if (slot->executable == nullptr) return original_.Fallback(call, slot->reason);
+    if (UpdatesDuplicate(*slot, variables)) {
+      return original_.Fallback(call, "a variable that it updates is passed to it twice");
+    }
+
+    const Guard::Turn turn = slot->guard.Begin(placement.stream);
+    if (turn.form == Form::kOriginal) {
+      const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
+      return status ? *status : Run(ctx);
+    }
+    bool can_fall_back = false;
+    const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
+    return original_.AfterKernels(call, *slot, turn, status, can_fall_back);
+  }
+
+  // A kernel instance lives on one device, whose context never changes.
+  absl::StatusOr<RegionRuntime*> Runtime(const Placement& placement) {
+    RegionRuntime* runtime = runtime_.load(std::memory_order_acquire);
+    if (TF_PREDICT_TRUE(runtime != nullptr)) return runtime;
+    CUcontext context = nullptr;
+    CUdevice device = -1;
+    if (on_gpu_) {
+      TF_RETURN_IF_ERROR(CudaStatus("cuStreamGetCtx", Cuda().StreamGetCtx(placement.stream, &context)));
+      const ScopedContext current(context);
+      TF_RETURN_IF_ERROR(CudaStatus("cuCtxGetDevice", Cuda().CtxGetDevice(&device)));
+    }
+    runtime = FindRuntime(region_, device, context, signature_);
+    if (runtime == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region_));
+    }
+    runtime->Enter();
+    RegionRuntime* other = nullptr;
+    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call entered for this kernel
+    return runtime;
+  }
+
+  // Returns with the variables locked as the executable needs it, so that its key still holds.
+  absl::StatusOr<std::shared_ptr<const Slot>> LockAndFind(OpKernelContext* ctx, RegionRuntime* runtime,
+                                                          VariableSet* variables) const {
+    while (true) {
+      const bool exclusive = runtime->updates_state.load(std::memory_order_acquire);
+      variables->Lock(exclusive);
+      TF_RETURN_IF_ERROR(variables->CheckValues(ctx, num_inputs_));
+      const ShapeKey key = Key(ctx, *variables);
+      std::shared_ptr<const Slot> slot = runtime->Find(key.data(), key.size());
+      if (TF_PREDICT_TRUE(slot != nullptr && (exclusive || !slot->updates_state))) {
+        TF_RETURN_IF_ERROR(CheckVariables(*slot, *variables));
+        return slot;
+      }
+      const Extents extents = slot == nullptr ? ExtentsOf(ctx, *variables) : Extents{};
+      variables->Unlock();  // Python is called: whoever holds its lock may want a variable
+      if (slot != nullptr) continue;
+      slot = runtime->Resolve(key.Copy(), extents);
+      if (slot == nullptr) return absl::FailedPreconditionError(absl::StrCat(name(), ": ", kNoCallbacks));
+    }
+  }
+
+  ShapeKey Key(OpKernelContext* ctx, const VariableSet& variables) const {
+    ShapeKey key;
+    for (int i = 0; i < num_inputs_; ++i) key.Add(ctx->input(i));
+    for (int i = 0; i < num_variables_; ++i) key.Add(variables.tensor(i));
+    if (on_gpu_) AddProductSettings(&key);
+    return key;
+  }
+
+  Extents ExtentsOf(OpKernelContext* ctx, const VariableSet& variables) const {
+    Extents extents;
+    extents.on_gpu = on_gpu_;
+    for (int i = 0; i < num_inputs_; ++i) extents.inputs.push_back(ctx->input(i).TotalBytes());
+    for (int i = 0; i < num_variables_; ++i) {
+      extents.variables.push_back(variables.tensor(i).TotalBytes());
+      extents.variable_types.push_back(variables.tensor(i).dtype());
+    }
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      extents.output_items.push_back(tensorflow::DataTypeSize(ctx->expected_output_dtype(i)));
+    }
+    return extents;
+  }
+
+  absl::Status CheckVariables(const Slot& slot, const VariableSet& variables) const {
+    for (int i = 0; i < num_variables_; ++i) {
+      if (variables.tensor(i).dtype() != slot.variable_types[i]) {
+        return absl::InvalidArgumentError(absl::StrCat("tf_stitch: variable ", i, " of ", name(), " changed its type"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The kernels take variables for different ones.
+  static bool UpdatesDuplicate(const Slot& slot, const VariableSet& variables) {
+    for (const StatePlan& plan : slot.executable->state) {
+      if (variables.Duplicated(plan.variable)) return true;
+    }
+    return false;
+  }
+
+  // `can_fall_back`: only launching failed, and nothing that a second attempt reads was overwritten.
+  absl::Status Execute(OpKernelContext* ctx, const Placement& placement, const RegionRuntime& runtime,
+                       const Slot& slot, VariableSet* variables, bool* can_fall_back) const {
+    const Executable& executable = *slot.executable;
+    Buffers buffers;
+    bool overwrites = false;
+    for (int i = 0; i < num_inputs_; ++i) buffers.inputs.push_back(ctx->input(i).data());
+    for (int i = 0; i < static_cast<int>(executable.outputs.size()); ++i) {
+      const OutputPlan& plan = executable.outputs[i];
+      const TensorShape shape(plan.dims);
+      Tensor* output = nullptr;
+      int forwarded = -1;
+      if (plan.forward.empty()) {
+        TF_RETURN_IF_ERROR(ctx->allocate_output(i, shape, &output));
+      } else {
+        TF_RETURN_IF_ERROR(ctx->forward_input_or_allocate_output(plan.forward, i, shape, &output, &forwarded));
+      }
+      overwrites |= forwarded >= 0;
+      buffers.outputs.push_back(output->data());
+    }
+    buffers.barriers = executable.barrier_memory.get();
+    std::optional<ScopedContext> current;
+    if (on_gpu_) current.emplace(runtime.context());
+    absl::InlinedVector<Tensor, 4> fresh(executable.state.size());
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      const StatePlan& plan = executable.state[i];
+      if (plan.fresh) {
+        TF_RETURN_IF_ERROR(VariableSet::AllocateLike(ctx, variables->tensor(plan.variable), &fresh[i]));
+      } else {
+        TF_RETURN_IF_ERROR(variables->Own(ctx, placement, plan.variable));
+        overwrites = true;
+      }
+      buffers.fresh.push_back(fresh[i].data());
+    }
+    // Scratch memory comes last and goes first: what stays lies before it, and it gets the same addresses every time.
+    Arena arena;
+    TF_RETURN_IF_ERROR(arena.Allocate(ctx, placement, executable, &buffers));
+
+    Workspace workspace;
+    if (on_gpu_) TF_RETURN_IF_ERROR(workspace.Allocate(ctx, executable, &buffers));
+
+    for (int i = 0; i < num_variables_; ++i) buffers.variables.push_back(variables->tensor(i).data());
+
+    const absl::Status launched = Launcher(ctx, placement, buffers).Run(executable, runtime.context());
+    if (!launched.ok()) {
+      *can_fall_back = !overwrites;
+      return launched;
+    }
+    for (std::size_t i = 0; i < executable.state.size(); ++i) {
+      if (executable.state[i].fresh) variables->Assign(executable.state[i].variable, fresh[i]);
+    }
+    return absl::OkStatus();
+  }
+
+  const bool on_gpu_;
+  std::int64_t region_ = 0;
+  int num_inputs_ = 0;
+  int num_variables_ = 0;
+  std::vector<std::int32_t> signature_;
+  std::atomic<RegionRuntime*> runtime_{nullptr};
+  OriginalForm original_;
+};
+
+#define TFS_KERNEL(name)                                                                              \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), StitchOp);                       \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_GPU).HostMemory("variables"), StitchOp)
+
+TFS_KERNEL("StitchOp");
+TFS_KERNEL("StitchStateOp");
+
+}  // namespace
+}  // namespace tf_stitch

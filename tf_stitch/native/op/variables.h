@@ -1,0 +1,129 @@
+// The resource variables of one kernel call, locked as TensorFlow's own assign and read kernels lock them.
+#pragma once
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "op/placement.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace tf_stitch {
+
+class VariableSet {
+ public:
+  VariableSet() = default;
+  ~VariableSet() { Unlock(); }
+  VariableSet(const VariableSet&) = delete;
+  VariableSet& operator=(const VariableSet&) = delete;
+
+  // Finds the variables of inputs [first, first + count).
+  absl::Status Lookup(tensorflow::OpKernelContext* ctx, int first, int count) {
+    for (int i = first; i < first + count; ++i) {
+      tensorflow::core::RefCountPtr<tensorflow::Var> variable;
+      const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(ctx, i);
+      const absl::Status found = tensorflow::LookupResource(ctx, handle, &variable);
+      if (!found.ok()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("Could not find variable ", handle.name(), ". This could mean that the variable has been ",
+                         "deleted. In TF1, it can also mean the variable is uninitialized. ", found.message()));
+      }
+      mutexes_.push_back(variable->mu());
+      variables_.push_back(std::move(variable));
+    }
+    std::sort(mutexes_.begin(), mutexes_.end());  // address order: the order all of TensorFlow locks in
+    mutexes_.erase(std::unique(mutexes_.begin(), mutexes_.end()), mutexes_.end());
+    return absl::OkStatus();
+  }
+
+  void Lock(bool exclusive) {
+    for (tensorflow::mutex* mutex : mutexes_) exclusive ? mutex->lock() : mutex->lock_shared();
+    held_ = exclusive ? Held::kExclusive : Held::kShared;
+  }
+
+  void Unlock() {
+    if (held_ == Held::kNone) return;
+    for (tensorflow::mutex* mutex : mutexes_) held_ == Held::kExclusive ? mutex->unlock() : mutex->unlock_shared();
+    held_ = Held::kNone;
+  }
+
+  // Under a lock. `first` is the op input of the first variable, for the name in the message.
+  absl::Status CheckValues(tensorflow::OpKernelContext* ctx, int first) const {
+    for (int i = 0; i < size(); ++i) {
+      const char* problem = nullptr;
+      if (!variables_[i]->is_initialized) {
+        problem = ". This could mean that the variable was uninitialized.";
+      } else if (!tensorflow::DataTypeCanUseMemcpy(tensor(i).dtype())) {
+        problem = ": its type has no plain memory";
+      }
+      if (problem == nullptr) continue;
+      const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(ctx, first + i);
+      return absl::FailedPreconditionError(absl::StrCat("Error while reading resource variable ", handle.name(),
+                                                        " from Container: ", handle.container(), problem));
+    }
+    return absl::OkStatus();
+  }
+
+  // In constant time where no variable is passed twice, as is usual: train steps have hundreds.
+  bool Duplicated(int index) const {
+    if (mutexes_.size() == variables_.size()) return false;
+    for (int i = 0; i < size(); ++i) {
+      if (i != index && variables_[i].get() == variables_[index].get()) return true;
+    }
+    return false;
+  }
+
+  // The first variable that is the same resource as this one.
+  int First(int index) const {
+    int first = 0;
+    while (variables_[first].get() != variables_[index].get()) ++first;
+    return first;
+  }
+
+  // Under an exclusive lock: makes the buffer ours alone, so that readers of the old value keep it.
+  absl::Status Own(tensorflow::OpKernelContext* ctx, const Placement& placement, int index) {
+    tensorflow::Tensor* current = variables_[index]->tensor();
+    if (current->RefCountIsOne() || current->TotalBytes() == 0) return absl::OkStatus();
+    tensorflow::Tensor copy;
+    TF_RETURN_IF_ERROR(AllocateLike(ctx, *current, &copy));
+    TF_RETURN_IF_ERROR(CopyBytes(placement, copy.data(), current->data(), current->TotalBytes()));
+    *current = copy;
+    return absl::OkStatus();
+  }
+
+  // Under an exclusive lock.
+  void Assign(int index, const tensorflow::Tensor& value) {
+    *variables_[index]->tensor() = value;
+    variables_[index]->is_initialized = true;
+  }
+
+  // Under a lock: the value as it is now. Later updates leave it alone.
+  absl::Status Snapshot(tensorflow::OpKernelContext* ctx, const Placement& placement, int index,
+                        tensorflow::Tensor* value) const {
+    if (!variables_[index]->copy_on_read_mode.load()) {
+      *value = tensor(index);
+      return absl::OkStatus();
+    }
+    TF_RETURN_IF_ERROR(AllocateLike(ctx, tensor(index), value));
+    return CopyBytes(placement, value->data(), tensor(index).data(), value->TotalBytes());
+  }
+
+  static absl::Status AllocateLike(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& like,
+                                   tensorflow::Tensor* tensor) {
+    tensorflow::AllocatorAttributes attributes;  // those of TensorFlow's own variable buffers
+    attributes.set_gpu_compatible(true);
+    attributes.set_nic_compatible(true);
+    return ctx->allocate_temp(like.dtype(), like.shape(), tensor, attributes);
+  }
+
+  int size() const { return static_cast<int>(variables_.size()); }
+  const tensorflow::Tensor& tensor(int index) const { return *variables_[index]->tensor(); }
+
+ private:
+  enum class Held { kNone, kShared, kExclusive };
+
+  absl::InlinedVector<tensorflow::core::RefCountPtr<tensorflow::Var>, 8> variables_;
+  absl::InlinedVector<tensorflow::mutex*, 8> mutexes_;
+  Held held_ = Held::kNone;
+};
+
+}  // namespace tf_stitch

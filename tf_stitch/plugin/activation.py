@@ -1,0 +1,69 @@
+"""Turns tf_stitch on in this process: native op, graph hook, session, in the order that leaves nothing half done."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from tf_stitch.config import StitchConfig, load_config
+from tf_stitch.errors import NativeError
+from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_jit, partial_runs
+from tf_stitch.plugin.session import Session
+
+_lock = threading.Lock()
+_session: Session | None = None
+
+
+def enable(config: StitchConfig | None = None) -> None:
+    """Rewrites every graph from now on; TensorFlow must have been imported. A second call does nothing.
+
+    Args:
+        config: what to do; read from the environment when not given. Not `enabled` means do nothing.
+
+    Raises:
+        ConfigError: a TF_STITCH_* variable that is not allowed.
+        NativeError: the graph hook cannot be built, or the op cannot and TF_STITCH_WRAP=native or strict asks for it.
+    """
+    global _session
+    config = config or load_config()
+    with _lock:
+        if not config.enabled or _session is not None:
+            return
+        native = _load_native(config)
+        session = Session(config, native)
+        # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
+        at_exit.callbacks.callback(_close)
+        graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
+        _session = session
+        if native is not None:
+            native.enable_guard(config.guard)
+            native.set_callbacks(session.build, session.original, session.fallback)
+            at_exit.callbacks.callback(native.clear_callbacks)
+        keras_jit.resolve_auto_to_false()
+        partial_runs.leave_alone()
+        if config.short_calls:
+            function_calls.shorten(native is not None)
+
+
+def current_session() -> Session | None:
+    """The session of this process, or None when tf_stitch is not active."""
+    return _session
+
+
+def _close() -> None:
+    if _session is not None:
+        _session.close()
+
+
+def _load_native(config: StitchConfig) -> OpLibrary | None:
+    """The native op, or None when regions are to run as Python."""
+    if config.wrap == "py_function":
+        return None
+    try:
+        return load_op(config.cache_dir)
+    except NativeError as error:
+        if config.strict or config.wrap == "native":
+            raise
+        print(f"[tf_stitch] no native op, regions run in Python (slow): {error}", file=sys.stderr)
+        return None

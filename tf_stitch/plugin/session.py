@@ -1,0 +1,384 @@
+"""One process with tf_stitch on: rewrites graphs, builds regions when they first run, falls back, reports."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.errors import BuildInterruptedError, BuildPending, StitchError
+from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.clustering.clusters import GraphRewriter
+from tf_stitch.graph.clustering.py_function import py_function_node
+from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key, variable_key
+from tf_stitch.graph.clustering.stitch_node import stitch_node
+from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.failing_graph import failing_graph
+from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
+from tf_stitch.graph.loops.pipeline import LoopWays, do_loops
+from tf_stitch.graph.loops.sized_loops import legalizations, put_back_loops
+from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
+from tf_stitch.graph.passes.feeds import cut_feeds
+from tf_stitch.graph.passes.loose_constants import loosen_constants
+from tf_stitch.graph.shapes.equal_dimensions import import_equal
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.jit.collector import collector_paused
+from tf_stitch.jit.libraries import Libraries
+from tf_stitch.jit.region_builder import CPU_ORDINAL
+from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.native.bindings import GraphRecord, OpLibrary
+from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.plugin.graph_hook import suspended
+from tf_stitch.report.dump import Dump
+from tf_stitch.report.entries import CudaGraphs, GraphEntry, GuardEntry, LoopEntry, RegionEntry
+from tf_stitch.report.node_entries import node_entries
+from tf_stitch.report.report import Report, write_report
+from tf_stitch.runtime.device_profiles import profiles
+from tf_stitch.runtime.host_builder import compiler
+
+_PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
+
+
+class _NoWayBack(Exception):
+    """A region that takes sizes to be equal, or one with a loop whose length is a size, cannot run as the TensorFlow
+    nodes that it replaced; what to do without."""
+
+    def __init__(self, assume: bool, fold: bool) -> None:
+        super().__init__()
+        self.assume, self.fold = assume, fold
+
+
+class Session:
+    """Called by the graph hook and the native op, on any thread.
+
+    Args:
+        native: the op library; None wraps regions in py_function.
+    """
+
+    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+        self._config, self._native = config, native
+        self.report = Report()
+        self._dump = Dump(config.dump_dir)
+        self.registry = RegionRegistry(config, self.report, self._dump)
+        self._controls = Controls(config)
+        self._libraries = Libraries(config.scope, native, self.report)
+        if native is not None:
+            native.set_graphs(config.cuda_graphs, config.programmatic)
+        self._names = itertools.count()
+        self._originals: dict[int, OriginalNodes] = {}
+        self._graphs = itertools.count()
+        self._process = os.getpid()
+
+    def rewrite(self, item: GraphItem) -> GraphDef | None:
+        """The graph with regions replaced, or None to leave it. In strict mode a graph that cannot be rewritten is
+        replaced by one that fails with the reason."""
+        try:
+            return self._rewrite(item)
+        except Exception as error:
+            if not self._config.strict:
+                raise  # the hook reports it, and TensorFlow runs the graph as it is
+            self.hook_error(error)
+            return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
+
+    def _rewrite(self, item: GraphItem) -> GraphDef | None:
+        assume = fold = True
+        untouched = GraphDef()
+        untouched.CopyFrom(item.graph_def)
+        while True:
+            try:
+                return self._rewritten(item, assume, fold)
+            except _NoWayBack as other:  # the graph has nodes by now of which TensorFlow knows no types
+                item.graph_def.CopyFrom(untouched)
+                assume, fold = other.assume, other.fold
+
+    @collector_paused()
+    def _rewritten(self, item: GraphItem, assume: bool, fold: bool) -> GraphDef | None:
+        """As rewrite.
+
+        Args:
+            assume: take sizes to be equal that are broadcast to each other.
+            fold: take loops into regions whose length is a size.
+        """
+        start = time.perf_counter()
+        why = self._why_leave(item) or cut_feeds(item)
+        if why is not None:
+            self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
+            return None
+        library_on = self._libraries.devices(item.device_type)
+        ways = LoopWays.by(self._config, item.device_type, self._native is not None, fold)
+        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls)
+        if loops.changed:
+            item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
+        loosen_constants(item.graph_def)
+        imports = import_equal(item.graph_def, item.output_types, library_on, legalizations(loops.sized),
+                               item.preserved)
+        if not assume:
+            imports = imports.without_assumptions
+        imported = imports.imported
+        rewriter = GraphRewriter(item.graph_def, imports, item.preserved, self._config.min_region,
+                                 profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
+                                 library_on)
+        found = rewriter.find()
+        defs = {n.name: n for n in item.graph_def.node}
+        originals: dict[int, OriginalNodes | None] = {}
+        for region in found.regions:  # before any of them is counted
+            on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
+            originals[id(region)] = original_nodes(defs, imports.sure, region, on_gpu, loops.sized)
+            if originals[id(region)] is None and region.assumes:
+                raise _NoWayBack(assume=False, fold=fold)  # sizes may differ, and its IR cannot run then
+            if originals[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
+                # a loop may turn out too long to be written out, and its IR cannot run as it is
+                raise _NoWayBack(assume=assume, fold=False)
+        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
+        region_of: dict[str, int] = {}
+        group = next(self._graphs)
+
+        def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
+            number, original = self.registry.register(region, group), originals[id(region)]
+            if original is not None:
+                self._originals[number] = original
+            elif self._config.guard:
+                self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what "
+                                   "the region does not, and cannot be computed anew")
+            region_of.update(dict.fromkeys(region.members, number))
+            wrap = "native" if self._native is not None else "py_function"
+            self.report.add(RegionEntry(number, item.graph_id, device, wrap,
+                                        {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
+                                        len(region.handles), len(set(region.outputs.values()))))
+            name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
+            if self._native is not None:
+                return stitch_node(name, region, number, device, controls)
+            return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
+
+        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in loops.native}
+        rewritten = rewriter.apply(found.regions, make_node) if found.regions or numbers else None
+        if rewritten is not None:
+            put_back_loops(rewritten, loops.sized)
+            number_regions(rewritten, numbers)
+        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
+                                     for loop in loops.native)]
+        self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
+                   entries)
+        return rewritten
+
+    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:
+        """Numbers of the regions of a loop that runs as one op, by the node's attributes: itself, its body, others."""
+        def register(region: RegionGraph, group: int) -> int:
+            number = self.registry.register(region, group)
+            region_of.update(dict.fromkeys(region.members, number))
+            self.report.add(RegionEntry(number, graph_id, loop.device, "native",
+                                        {m: loop.nodes[m] for m in region.members}, len(region.inputs), 0,
+                                        len(set(region.outputs.values()))))
+            return number
+
+        whole = register(loop.region(), -1)
+        # The body is the last: with fuel for this one the loop begins to be stitched. What is for the host is not built
+        # beside the body, which is for another device.
+        parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
+        self._originals[whole] = loop.original_nodes()
+        self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
+        return {"region": whole, "body": parts.pop("body")} | parts
+
+    def _why_leave(self, item: GraphItem) -> str | None:
+        if item.is_tf_data:
+            return "a function of an input pipeline"
+        if any(n.op in _PYTHON_STATE for n in item.graph_def.node):
+            return "the graph holds Python functions"
+        if item.device_type == "CPU" and compiler() is None:
+            reason = "no C compiler (gcc, cc or clang) on this machine"
+            self.report.fallback("rewrite", item.graph_id, reason)
+            return reason
+        return None
+
+    def _seen(self, item: GraphItem, region_of: Mapping[str, int], reasons: Mapping[str, str], start: float,
+              imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
+        """Records what became of every node of a graph."""
+        nodes = node_entries(item.graph_def, region_of, reasons)
+        numbers = sorted(set(region_of.values()))
+        idle = set() if imported is None else {n.name for n in imported.nodes.values() if not n.weight}
+        left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
+        milliseconds = (time.perf_counter() - start) * 1e3
+        self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
+                                   round(milliseconds, 3), list(loops)))
+        if imported is not None:
+            self._dump.imported(item.graph_id, imported, nodes)
+        if self._config.verbose:
+            print(f"[tf_stitch] {item.graph_id}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
+                  f"{milliseconds:.0f} ms", file=sys.stderr)
+
+    def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
+        """Words of the executable for one signature, None to fall back for good.
+
+        Raises:
+            BuildInterruptedError: to fall back until the op asks again.
+        """
+        try:
+            build = self.registry.build_later if self._config.async_builds else self.registry.build
+            return build(region, device, Key.parse(key)).words
+        except BuildPending:
+            raise
+        except (BuildInterruptedError, MemoryError) as error:
+            self.report.fallback("build", self._where(region), _reason(error),
+                                 "TensorFlow's own ops run instead; it is tried again a few times")
+            raise BuildInterruptedError(_reason(error)) from error
+        except Exception as error:
+            self.report.fallback("build", self._where(region), _reason(error))
+            if self._config.strict:
+                raise
+            return None
+
+    def original(self, region: int, reason: str) -> bytes | None:
+        """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
+        `fallback`. Asked for once per reason, "" when they are timed."""
+        nodes = self._originals.get(region)
+        if nodes is None or (reason and self._config.strict):
+            return None
+        try:
+            function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
+        except StitchError as error:
+            self.report.note("original", self._where(region), _reason(error))
+            return None
+        if reason:
+            self.report.fallback("run", self._where(region), reason)
+        return function
+
+    def fallback(self, region: int, call: FallbackCall) -> None:
+        """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
+        outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
+        if self._config.strict and call.reason:  # none: its kernels are being built
+            raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
+        if call.reason:
+            self.report.fallback("run", self._where(region), call.reason)
+        for i, value in enumerate(outputs):
+            call.set_output(i, value)
+        for i, value in state.items():
+            call.set_state(i, value)
+
+    def _run_original(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
+                      same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
+        """Outputs, and new values of variables, by the nodes that the region replaced, else by its tensor IR."""
+        original = self._originals.get(region)
+        with suspended():
+            if original is not None:
+                return original.run(inputs, variables, same_as)
+            if len(set(same_as)) < len(same_as):
+                raise StitchError(f"{self._where(region)} updates a variable that is passed to it twice")
+            values = self._values(inputs, variables)
+            results = run_with_tensorflow(self.registry.bound(region, [v.shape for v in values.values()]), values)
+        state = {i: results[key] for i in range(len(variables)) if (key := variable_key(i)) in results}
+        return [results[output_key(i)] for i in range(len(results) - len(state))], state
+
+    def _values(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        values = {input_key(i): np.asarray(x) for i, x in enumerate(inputs)}
+        return values | {variable_key(i): np.asarray(x) for i, x in enumerate(variables)}
+
+    def _run_in_python(self, region: int, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """A region of the py_function wrapping, on the CPU."""
+        values = self._values(arrays, ())
+        shapes = tuple(v.shape for v in values.values())
+        try:
+            built = self.registry.build(region, CPU_ORDINAL, Key(True, shapes))
+            if built.host is not None:
+                return built.host.run(values, {})[0]
+            reason = "nothing to compute"
+        except StitchError as error:
+            if self._config.strict:
+                raise
+            reason = _reason(error)
+        self.report.fallback("run", self._where(region), reason)
+        try:
+            return self._run_original(region, arrays, (), ())[0]
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(error.message) from error  # PyFunc makes an InvalidArgumentError of that
+
+    def _where(self, region: int) -> str:
+        members = self.registry.region(region).members
+        return f"region {region} ({members[0]} ... {members[-1]})" if len(members) > 1 else f"region {region}"
+
+    def hook_error(self, exc: Exception) -> None:
+        """A graph that could not be rewritten: TensorFlow runs it as it is."""
+        self.report.fallback("rewrite", "a graph", _reason(exc))
+
+    def close(self) -> None:
+        """Says what was done, and writes the report."""
+        self.registry.close()
+        for entry in self.report.regions:
+            entry.executables = self.registry.executables(entry.id)
+            entry.builds = self.registry.builds(entry.id)
+            entry.builds_behind = self.registry.builds_behind(entry.id)
+        native = self._native
+        if native is not None:
+            self._record_native(native)
+        counts = None if native is None else (
+            lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r)))
+        line = self.report.status_line(self._config.report_dir is not None)
+        if self._config.report_dir is not None:
+            try:
+                document, sources = self.report.document(counts), self.report.sources()
+                line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
+            except OSError as error:
+                line += f"; no report: {error}"
+        print(line, file=sys.stderr)
+
+    def _record_graphs(self, native: OpLibrary) -> None:
+        """CUDA graphs of every region, over all devices."""
+        found: dict[int, list[GraphRecord]] = {}
+        for record in native.graphs():
+            found.setdefault(record.region, []).append(record)
+        for entry in self.report.regions:
+            entry.cuda_graphs = _cuda_graphs(found[entry.id]) if entry.id in found else None
+            graphs = entry.cuda_graphs
+            if graphs is not None and (graphs.failures or graphs.refused):
+                self.report.fallback("cuda graph", self._where(entry.id), graphs.error,
+                                     "its steps are launched one by one" if graphs.failures else
+                                     "its kernels start one after the other")
+
+    def _report_name(self) -> str:
+        """A forked child's report goes beside its parent's."""
+        return "report.json" if os.getpid() == self._process else f"report_{os.getpid()}.json"
+
+    def _record_native(self, native: OpLibrary) -> None:
+        """What the native op counted and decided by itself."""
+        for region, reason, count in native.native_fallbacks():
+            self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
+        self._record_graphs(native)
+        for o in native.guard_outcomes():
+            shapes = [list(shape) for shape in Key.parse(o.key).shapes]
+            self.report.add(GuardEntry(o.region, "cpu" if o.device == CPU_ORDINAL else "gpu", shapes,
+                                       round(o.stitched_us, 3), round(o.original_us, 3),
+                                       "original" if o.original else "stitched"))
+
+
+def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
+    launches, known = sum(r.launches for r in records), sum(r.known for r in records)
+    return CudaGraphs(graphs=sum(r.graphs for r in records), instances=sum(r.instances for r in records),
+                      making_us=_micros(sum(r.making_ns for r in records)),
+                      launches=launches, host_us=_micros(sum(r.host_ns for r in records), launches),
+                      known=known, known_us=_micros(sum(r.known_ns for r in records), known),
+                      updates=sum(r.updates for r in records),
+                      programmatic=sum(r.programmatic for r in records), refused=sum(r.refused for r in records),
+                      given_up=sum(r.given_up for r in records), failures=sum(r.failures for r in records),
+                      error=next((r.error for r in records if r.error), ""))
+
+
+def _micros(nanoseconds: int, times: int = 1) -> float:
+    return round(nanoseconds / 1e3 / max(times, 1), 3)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, StitchError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,110 @@
+"""Every stage as text, in the folder that TF_STITCH_DUMP_DIR names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tf_stitch.compiler.pipeline import CompiledRegion
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_format import format_graph
+from tf_stitch.kernel_ir.text_format import format_program
+from tf_stitch.pass_manager import Instrument
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
+from tf_stitch.report.entries import NodeEntry
+from tf_stitch.schedule.composition import compositions
+from tf_stitch.schedule.tilings import template_of
+
+
+class Dump:
+    """Writes files into a folder; with None it does nothing. Thread-safe."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._graphs = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def wanted(self) -> bool:
+        return self._folder is not None
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file. The first failure is said, and ends dumping: the program goes on."""
+        with self._lock:
+            if self._folder is None:
+                return
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                (self._folder / name).write_text(text)
+            except OSError as error:
+                print(f"[tf_stitch] no more dumps: {error}", file=sys.stderr)
+                self._folder = None
+
+    def imported(self, graph_id: str, imported: ImportedGraph, nodes: Sequence[NodeEntry]) -> None:
+        """Every node of a graph, with the types of its IR values and its region or why it has none."""
+        if not self.wanted:
+            return
+        where = {n.name: f"region {n.region}" if n.region is not None else f"left out: {n.reason}" for n in nodes}
+        lines = [f"graph {graph_id}"]
+        for node in imported.nodes.values():
+            values = ", ".join("?" if v is None else str(v.type) for v in node.outputs)
+            lines.append(f"  {node.name} = {node.op}({', '.join(node.inputs)}) : ({values})"
+                         f"{'' if node.weight else ' costs nothing'}  // {where.get(node.name, '')}")
+        number = next(self._graphs)
+        self.write(f"graph_{number}_{re.sub('[^A-Za-z0-9_.-]+', '_', graph_id)[:80]}.imported.txt",
+                   "\n".join(lines) + "\n")
+
+
+class RegionDump:
+    """The stages of one build; `stem` begins the names of its files."""
+
+    def __init__(self, dump: Dump, stem: str) -> None:
+        self._dump, self._stem = dump, stem
+        self._passes = itertools.count(1)
+
+    def graph(self, graph: TensorGraph) -> None:
+        """The graph before the first pass."""
+        if self._dump.wanted:
+            self._dump.write(f"{self._stem}.graph.0_bound.txt", format_graph(graph))
+
+    def instrument(self) -> Instrument | None:
+        """Writes the graph after every pass that changed it."""
+        return Instrument(after=(self._after,)) if self._dump.wanted else None
+
+    def _after(self, name: str, graph: TensorGraph) -> None:
+        self._dump.write(f"{self._stem}.graph.{next(self._passes)}_{name}.txt", format_graph(graph))
+
+    def compiled(self, compiled: CompiledRegion, device: DeviceSpec) -> None:
+        """Plan, schedules, kernel programs and source."""
+        if not self._dump.wanted:
+            return
+        self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
+        self._dump.write(f"{self._stem}.schedules.txt", "".join(
+            f"kernel {i} in {launch or 'no launch'}, {predict_us(kernel.program, device):.3f} us predicted\n"
+            f"  computes {kernel.program.title}\n{kernel.schedule.text()}\n"
+            f"  template {template_of(kernel.schedule)}\n"
+            f"  composed by {', '.join(one.value for one in compositions(kernel.schedule)) or 'nothing'}\n"
+            for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
+        self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
+            f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
+            for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
+        self._dump.write(f"{self._stem}.source.{'cu' if device.is_gpu else 'c'}", compiled.source)
+
+
+def _plan_text(plan: StitchPlan) -> str:
+    """The solver's result, and every pattern by the nodes it computes."""
+    lines = [str(plan.solver)]
+    for i, pattern in enumerate(plan.patterns):
+        what = "a library call of " if is_library_call(pattern) else ""
+        lines.append(f"pattern {i}: {what}{len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
+        outputs = set(pattern.outputs)
+        lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"
+                  for node in pattern.nodes]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,79 @@
+"""Products of a matrix and one vector, or a few, as element-wise products and sums: x[1, k] W[k, n] reads W once and
+computes little, as a reduction does. A library's tiles are made for many rows, and it runs alone; a sum is scheduled,
+costed and fused as any other op that is bound by memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node, TensorGraph, with_operands
+from tf_stitch.ir.matrices import terms_of
+from tf_stitch.ir.op_attrs import DotAttrs
+from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.pass_manager import PassResult
+
+MOST_ROWS = 16
+"""Of a product that may be a sum: each reads the matrix once more, if only from a cache."""
+
+
+@dataclass(frozen=True)
+class SumThinProducts:
+    """Writes products of few rows as sums.
+
+    Attributes:
+        chosen: which products of a graph, of those that `as_sum` takes.
+    """
+
+    chosen: Callable[[TensorGraph], Collection[Node]]
+    name: str = "sum_thin_products"
+
+    def run(self, graph: TensorGraph) -> PassResult:
+        chosen, new = self.chosen(graph), dict[Node, Node]()
+        for node in graph.nodes():
+            operands = tuple(new[o] for o in node.operands)
+            same = with_operands(node, operands)
+            written = as_sum(same) if node in chosen else same
+            assert written is not None
+            new[node] = written
+        return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), bool(chosen))
+
+
+def changes(product: Node) -> bool:
+    """Whether the size of a matrix is a number that changes."""
+    return any(isinstance(d, Size) for d in (*product.type.dims, terms_of(product)))
+
+
+def as_sum(product: Node) -> Node | None:
+    """The value of a static product as one sum over an axis; None unless the left matrix has MOST_ROWS, or one if a
+    size changes, or the right one a single column. Terms are added in the type that halves are computed in, and rounded
+    once."""
+    assert isinstance(product.attrs, DotAttrs)
+    a, b = product.operands
+    m, n = product.type.dims[-2:]
+    if not isinstance(m, Size) and m <= (1 if changes(product) else MOST_ROWS):
+        return _summed(product, a, product.attrs.transpose_a, b, product.attrs.transpose_b)
+    if not isinstance(n, Size) and n == 1:
+        return _summed(product, b, not product.attrs.transpose_b, a, not product.attrs.transpose_a)
+    return None
+
+
+def _summed(product: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
+    """sum over k of thin[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it. The
+    matrix stays as it is where it can: a reshape of it that several kernels read would be a copy.
+
+    Args:
+        lies_down: thin is [..., k, i].
+    """
+    b, dtype = Builder(product.loc), product.type.dtype
+    *batch, first, last = thin.type.shape
+    count, terms = (last, first) if lies_down else (first, last)
+    if lies_down and count != 1:
+        thin = b.transpose(thin, [*range(len(batch)), len(batch) + 1, len(batch)])
+    several = () if count == 1 else (count,)
+    x = b.reshape(thin, (*batch, *several, 1, terms) if rows else (*batch, *several, terms, 1))
+    y = b.reshape(matrix, (*batch, 1, *matrix.type.shape[-2:])) if batch and several else matrix
+    wide = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
+    total = b.sum(wide, [wide.type.rank - (1 if rows else 2)])
+    return b.reshape(b.cast(total, dtype), product.type.shape)
