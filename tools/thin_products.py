@@ -1,5 +1,6 @@
 """Times products of few rows on a GPU: cuBLASLt's fastest kernel against kernels of tf_stitch that compute them as sums
-(transforms/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each other.
+(transforms/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each
+other.
 
     python tools/thin_products.py --build_only    builds the kernels; needs no GPU
     python tools/thin_products.py                 where a GPU and CuPy are; TensorFlow is not needed

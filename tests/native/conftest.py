@@ -126,7 +126,7 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Calla
     def compile_text(text: str) -> Callable[[str], int]:
         stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
         source = stem.with_suffix(".c")
-        source.write_text(f'#include "stitch_abi.h"\n#include <string.h>\n{text}')
+        source.write_text(f'#include "cpu/stitch_abi.h"\n#include <string.h>\n{text}')
         library = stem.with_suffix(".so")
         subprocess.run(
             ["gcc", "-O2", "-shared", "-fPIC", f"-I{SOURCE_DIR}", str(source), "-o", str(library)], check=True

@@ -31,7 +31,7 @@ an old driver: kernel 7 graph 0 kernel 7 0-1 1-2 0-2 | 0 programmatic
 
 def test_edges_are_programmatic_where_both_ends_allow_it(tmp_path: Path) -> None:
     program = tmp_path / "program"
-    sources = [Path(__file__).with_name("graph_nodes_program.cc"), SOURCE_DIR / "graph_nodes.cc"]
+    sources = [Path(__file__).with_name("graph_nodes_program.cc"), SOURCE_DIR / "cuda/graph_nodes.cc"]
     subprocess.run(["g++", "-std=c++17", "-O0", "-w", f"-I{SOURCE_DIR}", *map(str, sources), "-o", str(program)],
                    check=True)  # fmt: skip
     said = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout

@@ -34,7 +34,7 @@ places of executables that are dropped: 0 | 3 live, 29 made, 0 given up, 0 faile
 
 def test_an_executable_that_runs_takes_the_place_of_one_that_does_not(tmp_path: Path) -> None:
     program = tmp_path / "program"
-    names = ("cuda_graph.cc", "graph_nodes.cc", "graph_places.cc")
+    names = ("cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc")
     sources = [Path(__file__).with_name("graph_places_program.cc"), *(SOURCE_DIR / name for name in names)]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O0", "-w", *(f"-I{folder}" for folder in headers), *map(str, sources),

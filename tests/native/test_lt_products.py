@@ -41,7 +41,7 @@ def test_products_ask_for_their_alignment_free_what_they_made_and_are_tried_when
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cublas_lt.cc"), "-o", str(fake)],
                    check=True)  # fmt: skip
     sources = [HERE / "lt_products_program.cc",
-               *(SOURCE_DIR / name for name in ("cublas_lt.cc", "lt_library.cc", "gpu_timer.cc"))]
+               *(SOURCE_DIR / name for name in ("cuda/cublas_lt.cc", "cuda/lt_library.cc", "cuda/gpu_timer.cc"))]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections",
                     *(f"-I{folder}" for folder in headers), *map(str, sources), "-o", str(program), "-ldl", "-pthread"],

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#include "stitch_abi.h"
+#include "cpu/stitch_abi.h"
 
 #define TFS_INF __builtin_inff()
 #define TFS_NAN __builtin_nanf("")

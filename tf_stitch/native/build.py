@@ -30,8 +30,8 @@ COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
 _FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w")
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
-_X86_FLAGS = {"host_blocks_avx2.cc": _AVX2,
-              "host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl")}
+_X86_FLAGS = {"cpu/host_blocks_avx2.cc": _AVX2,
+              "cpu/host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl")}
 """Source -> instructions it may use where processors are x86: which file runs is decided by the processor at hand."""
 
 
@@ -41,7 +41,7 @@ class Library:
 
     Attributes:
         name: the stem of its file name.
-        sources: file names in SOURCE_DIR. Those for special processors come last: of a function that several hold, the
+        sources: paths below SOURCE_DIR. Those for special processors come last: of a function that several hold, the
             linker takes the first.
         links_tensorflow: resolves TensorFlow's symbols (the op does; the graph hook must not).
     """
@@ -53,13 +53,14 @@ class Library:
 
 STITCH_OP = Library(
     "stitch_op",
-    ("stitch_op.cc", "while_op.cc", "host_gemm.cc", "executable.cc", "loop_roles.cc", "loop_spec.cc",
-     "region_runtime.cc", "cublas_lt.cc", "lt_library.cc", "cuda_graph.cc", "graph_nodes.cc", "graph_places.cc",
-     "gpu_modules.cc", "gpu_timer.cc", "guard.cc", "cuda_driver.cc", "callers_executor.cc", "exports.cc",
-     "host_blocks_baseline.cc", "host_blocks_avx2.cc", "host_blocks_avx512.cc"),
+    ("op/stitch_op.cc", "op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/callers_executor.cc",
+     "op/exports.cc", "loop/while_op.cc", "loop/loop_roles.cc", "loop/loop_spec.cc", "cuda/cuda_driver.cc",
+     "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc",
+     "cuda/cublas_lt.cc", "cuda/lt_library.cc", "cpu/host_gemm.cc", "cpu/host_blocks_baseline.cc",
+     "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc"),
     links_tensorflow=True,
 )
-GRAPH_HOOK = Library("graph_hook", ("graph_hook.cc",), links_tensorflow=False)
+GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc",), links_tensorflow=False)
 
 
 def build_library(library: Library, cache_dir: Path) -> Path:
@@ -95,8 +96,8 @@ def _digest(library: Library, settings: list[str]) -> str:
     # Where TensorFlow lies does not matter: its version is among the settings.
     settings = [setting for setting in settings if not setting.startswith(("-I", "-L"))]
     digest = hashlib.sha256("\0".join(settings).encode())
-    for path in [*(SOURCE_DIR / name for name in library.sources), *sorted(SOURCE_DIR.glob("*.h"))]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in [*(SOURCE_DIR / name for name in library.sources), *sorted(SOURCE_DIR.rglob("*.h"))]:
+        digest.update(path.relative_to(SOURCE_DIR).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -127,8 +128,9 @@ def _compile(library: Library, flags: list[str], libraries: list[str], target: P
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = [f"{folder}/{source}.o" for source in library.sources]
-            commands = [[compiler, *flags, *_special_flags(source), "-c", str(SOURCE_DIR / source), "-o", made]
+            objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
+            commands = [[compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(source), "-c", str(SOURCE_DIR / source),
+                         "-o", made]
                         for source, made in zip(library.sources, objects, strict=True)]
             for _ in pool.map(lambda command: _run(library, command), commands):
                 pass

@@ -96,7 +96,8 @@ def _version(cc: str) -> str:
 @lru_cache(maxsize=1)
 def _headers() -> str:
     package = resources.files("tf_stitch")
-    headers = (package / "emit" / "cpu_math.h", package / "emit" / "random_bits.h", package / "native" / "stitch_abi.h")
+    headers = (package / "emit" / "cpu_math.h", package / "emit" / "random_bits.h",
+               package / "native" / "cpu" / "stitch_abi.h")
     return "".join(header.read_text() for header in headers)
 
 

@@ -29,7 +29,7 @@ from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, Spac
 
 LENGTH, CALLS = 200, 30
 KERNEL = """
-#include "stitch_abi.h"
+#include "cpu/stitch_abi.h"
 int add(const tfs_env* env, void* const* a) { *(float*)a[2] = *(float*)a[0] + *(float*)a[1]; return 0; }
 """
 

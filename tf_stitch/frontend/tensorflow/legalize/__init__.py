@@ -7,9 +7,9 @@ from tf_stitch.frontend.tensorflow.legalize import (
     bias,
     binary,
     constants,
-    contractions,
     indexing,
     losses,
+    matmuls,
     movement,
     optimizers,
     random,
@@ -21,5 +21,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, contractions, indexing, losses, movement,
+FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, indexing, losses, matmuls, movement,
             optimizers, random, reductions, reverse, shapes, top_k, unary, variables)
