@@ -36,7 +36,7 @@ BATCH = 200
 """Kernels of one run of ncu, which prints what it counted when it ends."""
 SWEPT_BYTES = 1 << 29
 """Of the memory that is read between kernels, several times what any cache holds."""
-SWEEP_BEHIND = "tfs_sweep_behind"
+SWEEP_BEHIND = "tfs_order_behind"
 SWEEP = r"""
 extern "C" __global__ void NAME(const float4* memory, long long count, float* never) {
   float sum = 0;
@@ -91,7 +91,7 @@ def launch(kernels: Sequence[ExportedKernel]) -> None:
     import cupy
 
     swept, never = cupy.zeros(SWEPT_BYTES, cupy.uint8), cupy.zeros(1, cupy.float32)
-    before, behind = (cupy.RawKernel(SWEEP.replace("NAME", name), name) for name in ("tfs_sweep_before", SWEEP_BEHIND))
+    before, behind = (cupy.RawKernel(SWEEP.replace("NAME", name), name) for name in ("tfs_order_before", SWEEP_BEHIND))
     arguments = (swept, np.int64(SWEPT_BYTES // 16), never)
     for kernel in kernels:
         call, memory = bind_alone(cupy.RawModule(path=str(kernel.binary)), kernel.kernel)

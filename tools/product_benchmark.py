@@ -21,7 +21,8 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from benchmarking.product_runner import ProductRunner, plain_product  # noqa: E402
+from benchmarking.matmul_runner import MatmulRunner, plain_matmul  # noqa: E402
+
 from tf_stitch.ir.activations import Activation  # noqa: E402
 from tf_stitch.ir.dtypes import DType  # noqa: E402
 from tf_stitch.runtime.library_calls import Gemm  # noqa: E402
@@ -39,17 +40,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bias gelu": {"bias": True, "activation": Activation.GELU}}
 
 
-def microseconds(runner: ProductRunner, gemm: Gemm) -> float:
+def microseconds(runner: MatmulRunner, gemm: Gemm) -> float:
     """Median of one product."""
     return statistics.median(runner.seconds(gemm, REPEATS, _ROUNDS.value)) / REPEATS * 1e6
 
 
 def main(argv: Sequence[str]) -> None:
     print(f"{'m x k x n':16}" + "".join(f"{name:>12}" for name in VARIANTS))
-    runner = ProductRunner(f"/{_DEVICE.value}:0")
+    runner = MatmulRunner(f"/{_DEVICE.value}:0")
     for sizes in _SIZES.value:
-        product = plain_product(DType(_DTYPE.value), 1, *(int(d) for d in sizes.split("x")))
-        times = [microseconds(runner, replace(product, **variant)) for variant in VARIANTS.values()]
+        matmul = plain_matmul(DType(_DTYPE.value), 1, *(int(d) for d in sizes.split("x")))
+        times = [microseconds(runner, replace(matmul, **variant)) for variant in VARIANTS.values()]
         print(f"{sizes:16}" + "".join(f"{us:12.2f}" for us in times), flush=True)
 
 

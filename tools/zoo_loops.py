@@ -24,7 +24,7 @@ from models.program import Model, Options  # noqa: E402
 from models.zoo import NAMES, load  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS  # noqa: E402
-from tf_stitch.frontend.tensorflow.matmul_scope import Products  # noqa: E402
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls  # noqa: E402
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E402
 from tf_stitch.graph.controls import Controls  # noqa: E402
 from tf_stitch.graph.graph_item import GraphItem  # noqa: E402
@@ -61,7 +61,7 @@ class Watcher:
         for node in nodes:
             if node.op in EVERYWHERE or has_gpu_kernel(node):
                 node.device = GPU
-        everything = dict.fromkeys(("CPU", "GPU"), Products.ALL)
+        everything = dict.fromkeys(("CPU", "GPU"), Matmuls.ALL)
         config = load_config()
         done = do_loops(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
                         LoopWays.by(config, "GPU", native=True), Controls(config))

@@ -16,7 +16,7 @@ from tf_stitch.runtime.executable import GemmStep
 B = p.B
 
 
-def product(rows: int, terms: int, columns: int) -> TensorGraph:
+def matmul(rows: int, terms: int, columns: int) -> TensorGraph:
     a, b = B.input("a", DType.F16, (rows, terms)), B.input("b", DType.F16, (terms, columns))
     return region("product", [B.dot(a, b)])
 
@@ -24,12 +24,12 @@ def product(rows: int, terms: int, columns: int) -> TensorGraph:
 @pytest.mark.parametrize("sizes", [(1 << 31, 256, 256), (256, 1 << 31, 256), (256, 256, 1 << 31)])
 def test_products_that_libraries_cannot_count(sizes: tuple[int, int, int]) -> None:
     """A region with one is TensorFlow's; the message has its sizes."""
-    graph = product(*sizes)
+    graph = matmul(*sizes)
     with pytest.raises(ScheduleError, match="extent above 2147483647"):
         compile_region(graph, *keys_of(graph), CompileOptions(H200))
 
 
 def test_the_largest_that_they_count() -> None:
-    graph = product((1 << 31) - 1, 256, 256)
+    graph = matmul((1 << 31) - 1, 256, 256)
     [step] = compile_region(graph, *keys_of(graph), CompileOptions(H200)).executable.steps
     assert isinstance(step, GemmStep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.differential.runner import region
-from tf_stitch.compiler.skinny_matmuls import TimesWithSums, products_to_sum
+from tf_stitch.compiler.skinny_matmuls import TimesWithSums, matmuls_to_sum
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
@@ -35,42 +35,42 @@ class Times:
 FAST, SLOW, NO_KERNEL = 0.5, 2.0, None
 
 
-def product(rows: int, terms: int, columns: int) -> Node:
+def matmul(rows: int, terms: int, columns: int) -> Node:
     return B.dot(B.input("x", F32, (rows, terms)), B.input("y", F32, (terms, columns)), False, False)
 
 
 def chosen(node: Node, sum_us: float | None = FAST) -> bool:
-    return products_to_sum(region("g", [node]), Times(sum_us)) == {node}
+    return matmuls_to_sum(region("g", [node]), Times(sum_us)) == {node}
 
 
 def test_a_sum_where_that_is_faster() -> None:
-    assert chosen(product(1, 20, 30))
-    assert not chosen(product(1, 20, 30), SLOW)
-    assert not chosen(product(1, 20, 30), NO_KERNEL)
+    assert chosen(matmul(1, 20, 30))
+    assert not chosen(matmul(1, 20, 30), SLOW)
+    assert not chosen(matmul(1, 20, 30), NO_KERNEL)
 
 
 def test_many_rows_are_not_asked_about() -> None:
     times = Times(FAST)
-    assert not products_to_sum(region("g", [product(MOST_ROWS + 1, 20, 30)]), times)
+    assert not matmuls_to_sum(region("g", [matmul(MOST_ROWS + 1, 20, 30)]), times)
     assert not times.asked
-    assert chosen(product(MOST_ROWS, 20, 30))
+    assert chosen(matmul(MOST_ROWS, 20, 30))
 
 
 def test_small_products_are_left_to_planning() -> None:
     """Those of few terms, and of one column if planning can write it out."""
-    assert not chosen(product(1, 16, 30))
-    assert not chosen(product(40, 20, 1))
-    assert chosen(product(40, 5000, 1))
+    assert not chosen(matmul(1, 16, 30))
+    assert not chosen(matmul(40, 20, 1))
+    assert chosen(matmul(40, 5000, 1))
 
 
 def test_sizes_that_change_are_not_asked_about() -> None:
     n, times = size("n", 37), Times(SLOW)
-    one, two = product(1, 20, n), product(2, 20, n)
-    assert products_to_sum(region("g", [one, two]), times) == {one}
+    one, two = matmul(1, 20, n), matmul(2, 20, n)
+    assert matmuls_to_sum(region("g", [one, two]), times) == {one}
     assert not times.asked
 
 
 def test_the_time_of_a_product_is_that_of_the_faster_form() -> None:
-    node = product(1, 20, 30)
+    node = matmul(1, 20, 30)
     alone = Pattern((node,), (node,), frozenset())
     assert [TimesWithSums(Times(us)).exact(alone) for us in (FAST, SLOW, NO_KERNEL)] == [FAST, 1.0, 1.0]

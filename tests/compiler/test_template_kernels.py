@@ -22,7 +22,7 @@ from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.schedule.tilings import template_of
@@ -36,7 +36,7 @@ def kernel(graph: TensorGraph, device: DeviceSpec) -> LoweredKernel:
     """All of a graph as one kernel by the rules."""
     nodes = graph.nodes()
     free = free_nodes(nodes)
-    pattern = make_pattern(plannable(graph, free), users_of(nodes), frozenset(delivered(graph)), free)
+    pattern = make_pattern(plannable(graph, free), users_of(nodes), frozenset(live_out(graph)), free)
     return compile_pattern(pattern, device)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tf_stitch.device.matmul_times import ProductTimes, parse_product_times, parse_products
+from tf_stitch.device.matmul_times import MatmulTimes, parse_matmul_times, parse_matmuls
 from tf_stitch.device.profile import parse_profile
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ProfileError
 
 AXES = ((1, 16), (1, 32, 1024), (8, 64), (4, 4096))
-TIMES = ProductTimes(AXES, tuple(1.0 + math.prod(sizes) for sizes in itertools.product(*AXES)))
+TIMES = MatmulTimes(AXES, tuple(1.0 + math.prod(sizes) for sizes in itertools.product(*AXES)))
 
 
 def test_measured_sizes_take_what_was_measured() -> None:
@@ -35,7 +35,7 @@ def test_below_and_beyond() -> None:
 
 
 def test_a_document_survives() -> None:
-    assert parse_product_times(TIMES.document()) == TIMES
+    assert parse_matmul_times(TIMES.document()) == TIMES
 
 
 @pytest.mark.parametrize("wrong", [
@@ -44,21 +44,21 @@ def test_a_document_survives() -> None:
     {"axes": [[0]] * 4, "us": [1]}, {"axes": [[]] * 4, "us": []}, {"axes": [["many"]] * 4, "us": [1]}])  # fmt: skip
 def test_what_makes_no_sense_is_refused(wrong: Any) -> None:
     with pytest.raises(ProfileError, match="products"):
-        parse_products({"float32": wrong})
+        parse_matmuls({"float32": wrong})
 
 
 def test_half_types_share_times() -> None:
     document = H200.profile.document() | {"products": {"float16": TIMES.document()}}
     profile = parse_profile(document)
     sizes = (1, 32, 64, 4)
-    assert profile.product_us("float16", sizes) == profile.product_us("bfloat16", sizes) == TIMES.at(sizes)
-    assert profile.product_us("float32", sizes) is None
+    assert profile.matmul_us("float16", sizes) == profile.matmul_us("bfloat16", sizes) == TIMES.at(sizes)
+    assert profile.matmul_us("float32", sizes) is None
 
 
 def test_on_a_gpu_few_rows_say_nothing_of_many() -> None:
     document = H200.profile.document() | {"products": {"float32": TIMES.document()}}
     profile = parse_profile(document)
-    assert profile.product_us("float32", (1, 1024, 64, 4096)) == TIMES.at((1, 1024, 64, 4096))
-    assert profile.product_us("float32", (1, 4096, 64, 1024)) == TIMES.at((1, 1024, 64, 4096))
-    assert profile.product_us("float32", (1, 4096, 64, 1025)) is None
-    assert parse_profile(document | {"target": "cpu"}).product_us("float32", (1, 4096, 64, 1025)) is not None
+    assert profile.matmul_us("float32", (1, 1024, 64, 4096)) == TIMES.at((1, 1024, 64, 4096))
+    assert profile.matmul_us("float32", (1, 4096, 64, 1024)) == TIMES.at((1, 1024, 64, 4096))
+    assert profile.matmul_us("float32", (1, 4096, 64, 1025)) is None
+    assert parse_profile(document | {"target": "cpu"}).matmul_us("float32", (1, 4096, 64, 1025)) is not None

@@ -13,7 +13,7 @@ from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
-from tf_stitch.ir.symbolic_dims import Size, atoms, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, in_terms_of, size
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.types import Shape, TensorType
 from tf_stitch.ir.verifier import verify_graph
@@ -41,7 +41,7 @@ class SizedGraphMaker(GraphMaker):
 
     def fresh(self, dtype: DType, shape: tuple[int, ...]) -> Value:
         """No constant: its shape would be numbers."""
-        if not any(isinstance(d, Size) for d in shape):
+        if not any(isinstance(d, SymbolicDim) for d in shape):
             return super().fresh(dtype, shape)
         value = Value(self.b.input(f"x{len(self.values)}:0", dtype, shape), True)
         self.values.append(value)
@@ -55,19 +55,19 @@ class SizedGraphMaker(GraphMaker):
         return self.b.reshape(v.node, (*v.dims[:at], 1, *v.dims[at:]))
 
     def _broadcast(self, v: Value) -> Node:
-        if any(isinstance(d, Size) for d in v.dims):
+        if any(isinstance(d, SymbolicDim) for d in v.dims):
             return self.b.broadcast(v.node, (2, *v.dims))
         return super()._broadcast(v)
 
     def _slice(self, v: Value) -> Node:
-        if any(isinstance(d, Size) for d in v.dims):
+        if any(isinstance(d, SymbolicDim) for d in v.dims):
             begin = [self.number(0, min(1, d - 1)) for d in v.dims]
             left = tuple(d - b for d, b in zip(v.dims, begin, strict=True))
             return self.b.slice(v.node, begin, [1] * len(begin), left)
         return super()._slice(v)
 
     def _gather(self, v: Value) -> Node:
-        return self._transpose(v) if isinstance(v.dims[0], Size) else super()._gather(v)
+        return self._transpose(v) if isinstance(v.dims[0], SymbolicDim) else super()._gather(v)
 
 
 class Case:

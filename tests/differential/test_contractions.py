@@ -50,22 +50,22 @@ def train_step(rows: int = 6, width: int = 4) -> TensorGraph:
 
 
 X, Y = B.input("x", F32, (2, 3)), B.input("y", F32, (3, 4))
-PRODUCT = B.dot(X, Y)
+MATMUL = B.dot(X, Y)
 TABLE, LARGE = np.linspace(-1, 1, 800).reshape(40, 20), B.input("l", F32, (40, 24))
 GRAPHS = {
     "attention": attention(),
     "train_step": train_step(),
-    "product_alone": region("one", [PRODUCT]),
-    "delivered_as_view": region("view", [B.reshape(PRODUCT, (8,))]),
+    "product_alone": region("one", [MATMUL]),
+    "delivered_as_view": region("view", [B.reshape(MATMUL, (8,))]),
     "constant_operand": region("ones", [B.dot(B.input("long", F32, (24, 40)), B.constant(TABLE, F32))]),
     "constant_behind_a_view": region("ones", [B.dot(B.reshape(B.constant(TABLE, F32), (20, 40)), LARGE)]),
     "single_elements": region("one", [B.dot(B.reshape(B.exp(B.input("s", F32, ())), (1, 1)),
                                             B.input("r", F32, (1, 64)))]),
     "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
-    "product_of_product": region("chain", [B.dot(B.reshape(PRODUCT, (4, 2)), B.input("z", F32, (2, 5)))]),
+    "product_of_product": region("chain", [B.dot(B.reshape(MATMUL, (4, 2)), B.input("z", F32, (2, 5)))]),
     "view_delivered_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),
                                            B.dot(view, Y)]),
-    "both_views": region("both", [B.exp(B.reshape(PRODUCT, (4, 2))), PRODUCT, B.sum(PRODUCT, [1])])}
+    "both_views": region("both", [B.exp(B.reshape(MATMUL, (4, 2))), MATMUL, B.sum(MATMUL, [1])])}
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -116,5 +116,5 @@ def test_a_product_reads_a_view_that_is_delivered(kind: OpKind, terms: int) -> N
     x = B.input("x", F32, (3, 2, terms))
     y = B.transpose(x, [1, 0, 2]) if kind is OpKind.TRANSPOSE else B.exp(x)
     flat = B.reshape(y, (6, terms))
-    product = B.op(OpKind.TANH, B.dot(flat, B.input("w", F32, (terms, 20))))
-    check_all(region("delivered_view", [product, flat]), interpret_cpu=True, interpret_gpu=True)
+    matmul = B.op(OpKind.TANH, B.dot(flat, B.input("w", F32, (terms, 20))))
+    check_all(region("delivered_view", [matmul, flat]), interpret_cpu=True, interpret_gpu=True)

@@ -44,10 +44,10 @@ LARGE: list[Shape] = [
 
 @pytest.fixture(autouse=True)
 def all_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thin_products, "_is_faster", lambda product, times: as_sum(product) is not None)
+    monkeypatch.setattr(thin_products, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
 
 
-def product(shape: Shape, dtype: DType = DType.F32) -> TensorGraph:
+def matmul(shape: Shape, dtype: DType = DType.F32) -> TensorGraph:
     """With a bias and a relu, which the same kernel computes."""
     x, w = (B.input(key, dtype, dims) for key, dims in zip("xw", shape[:2], strict=True))
     y = B.dot(x, w, *shape[2:])
@@ -65,7 +65,7 @@ def built(graph: TensorGraph) -> tuple[CompiledRegion, Values]:
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
 @pytest.mark.parametrize("shape", SMALL, ids=str)
 def test_kernels_by_the_interpreter(shape: Shape, dtype: DType) -> None:
-    graph = product(shape, dtype)
+    graph = matmul(shape, dtype)
     compiled_region, values = built(graph)
     compare(graph, run_kernel_ir(graph, compiled_region, values), *reference(graph, values), "kernel IR")
     build_cuda(compiled_region.source, H200.architecture, cache())
@@ -84,6 +84,6 @@ def test_compiled_cpu_code() -> None:
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16])
 @pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
 def test_kernels_on_a_gpu(shape: Shape, dtype: DType) -> None:
-    graph = product(shape, dtype)
+    graph = matmul(shape, dtype)
     compiled_region, values = built(graph)
     compare(graph, run_gpu(graph, compiled_region, values, runs=2), *reference(graph, values), "H200")

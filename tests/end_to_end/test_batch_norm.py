@@ -53,9 +53,9 @@ def test_same_results_in_both_forms(run: Runner, wanted: dict[str, list[list[flo
     check(done, wanted)
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     graphs = len({case for case in wanted if "gradient" in case})
-    torn = 1 if on_gpu else 0  # the pooled one in training
-    assert stitched(done)[GRADIENT] >= graphs - torn
-    assert stitched(done)[NORM] >= len(wanted) - 2 - torn  # three numbers of rows are one graph
+    split_across_regions = 1 if on_gpu else 0  # the pooled one in training
+    assert stitched(done)[GRADIENT] >= graphs - split_across_regions
+    assert stitched(done)[NORM] >= len(wanted) - 2 - split_across_regions  # three numbers of rows are one graph
     assert done.report is not None
     assert {f["reason"] for f in done.report["fallbacks"]} <= {
         "x (_Arg): a tensor has no elements", "nothing was built for these shapes"}

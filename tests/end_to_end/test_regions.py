@@ -49,9 +49,9 @@ def test_a_train_step_is_one_region(runs: tuple[Run, Run]) -> None:
 def test_products_are_in_the_report(runs: tuple[Run, Run]) -> None:
     report = runs[1].report
     assert report is not None
-    products = [k for k in report["kernels"] if k["rule"] == "library"]
-    assert products
-    assert all(k["nodes"] for k in products)
+    matmuls = [k for k in report["kernels"] if k["rule"] == "library"]
+    assert matmuls
+    assert all(k["nodes"] for k in matmuls)
 
 
 def test_calls_take_over_what_follows_their_products(runs: tuple[Run, Run]) -> None:

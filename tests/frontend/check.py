@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
 from tf_stitch.frontend.tensorflow.exporter import as_tensors, run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, TypesOf, import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -50,7 +50,7 @@ def types_of_graph(graph: Any) -> TypesOf:
 def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> Traced:
     concrete = tf.function(function).get_concrete_function(*specs)
     return Traced(concrete, import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph),
-                                          library_on={"CPU": Products.ALL}))
+                                          library_on={"CPU": Matmuls.ALL}))
 
 
 def check(function: Callable[..., Any], *arrays: Any, specs: Sequence[tf.TensorSpec] | None = None,
@@ -99,7 +99,7 @@ def round_trip(graph: TensorGraph, values: dict[str, Any], expected: Sequence[An
 
     with tf.Graph().as_default() as tf_graph:
         exported = as_tensors(graph, placeholder)
-        again = import_graph(tf_graph.as_graph_def(), types_of_graph(tf_graph), library_on={"CPU": Products.ALL})
+        again = import_graph(tf_graph.as_graph_def(), types_of_graph(tf_graph), library_on={"CPU": Matmuls.ALL})
     nodes = {n.name: n.reason for n in again.nodes.values() if n.reason and n.op not in _NO_WORK}
     assert all(r.startswith("shape arithmetic") for r in nodes.values()), nodes
     outputs = []

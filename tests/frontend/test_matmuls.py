@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_library
 from tests.frontend.check import check, trace, types_of_graph
 from tests.frontend.values import normal
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
 
@@ -112,7 +112,7 @@ def test_what_the_remapper_makes_of_attention(fused_ops: list[str]) -> None:
 
 
 def run_fused(graph: tf.Graph, name: str, given: Mapping[str, Any]) -> Any:
-    imported = import_graph(graph.as_graph_def(), types_of_graph(graph), library_on={"CPU": Products.ALL})
+    imported = import_graph(graph.as_graph_def(), types_of_graph(graph), library_on={"CPU": Matmuls.ALL})
     value = imported.value(name)
     assert value is not None
     return interpret(TensorGraph("fused", [("out", value)]), dict(given))["out"]
@@ -153,10 +153,10 @@ def test_small_products_of_halves(dtype: tf.DType, rows: int, inside: bool) -> N
     check_small(tf.matmul, (rows, 256), (256, 512), inside, dtype)
 
 
-def check_small(product: Callable[..., Any], left: Sequence[int | None], right: Sequence[int | None],
+def check_small(matmul: Callable[..., Any], left: Sequence[int | None], right: Sequence[int | None],
                 inside: bool, dtype: tf.DType = tf.float32) -> None:
-    concrete = tf.function(product).get_concrete_function(tf.TensorSpec(left, dtype), tf.TensorSpec(right, dtype))
-    imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Products.SMALL})
+    concrete = tf.function(matmul).get_concrete_function(tf.TensorSpec(left, dtype), tf.TensorSpec(right, dtype))
+    imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph), {"CPU": Matmuls.SMALL})
     [reason] = [n.reason for n in imported.nodes.values() if "MatMul" in n.op]
     assert reason is None if inside else "too large for a region" in str(reason)
 

@@ -15,7 +15,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.importer import ImportedGraph, import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -37,7 +37,7 @@ def imported(function: Any, *specs: tf.TensorSpec, device: str = "/device:GPU:0"
     graph_def = graph.as_graph_def()
     for node in graph_def.node:
         node.device = device
-    return graph, import_graph(graph_def, types_of_graph(graph), library_on={"GPU": Products.ALL})
+    return graph, import_graph(graph_def, types_of_graph(graph), library_on={"GPU": Matmuls.ALL})
 
 
 def as_region(function: Any, arrays: Sequence[Any], specs: Sequence[tf.TensorSpec] | None = None

@@ -15,7 +15,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.dynamic_dims import Relations, atom_values, bind_changing, related_symbols
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
-from tf_stitch.ir.symbolic_dims import Size, divides, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, divides, size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.ir.verifier import verify_graph
@@ -79,7 +79,7 @@ def test_changing_symbols_become_sizes() -> None:
     graph = TensorGraph("g", [("o", B.mean(x, [1]))])
     bound = bind_changing(graph, {"x": (4, 17, 64)}, {"n"})
     [given] = bound.inputs()
-    assert [isinstance(d, Size) for d in given.type.dims] == [False, True, False]
+    assert [isinstance(d, SymbolicDim) for d in given.type.dims] == [False, True, False]
     assert [int(d) for d in given.type.dims] == [4, 17, 64]
 
 
@@ -160,7 +160,7 @@ def test_an_axis_of_one_element_decides_nothing(batch: int, length: int, changin
     assert related_symbols(graph, shapes, changing) in wanted
     given, bias = bind_changing(graph, shapes, changing).inputs()
     assert bias.type.dims[0] == given.type.dims[0] * given.type.dims[1]
-    assert isinstance(given.type.dims[1], Size)
+    assert isinstance(given.type.dims[1], SymbolicDim)
 
 
 def test_axes_that_a_reshape_splits_and_merges() -> None:
@@ -173,7 +173,7 @@ def test_axes_that_a_reshape_splits_and_merges() -> None:
     assert sorted(related) in (["a", "b", "k"], ["k", "m", "n"])
     bound = bind_changing(graph, shapes, {"a", "b", "n", "m", "k"})
     assert [tuple(map(int, n.type.dims)) for n in bound.inputs()] == list(shapes.values())
-    assert len({d for n in bound.inputs() for d in n.type.dims if isinstance(d, Size)}) == 3
+    assert len({d for n in bound.inputs() for d in n.type.dims if isinstance(d, SymbolicDim)}) == 3
 
 
 def flattened(batch: int, length: int) -> tuple[TensorGraph, dict[str, tuple[int, ...]]]:

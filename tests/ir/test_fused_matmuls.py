@@ -6,7 +6,7 @@ from tests.ir.test_activations import gelu, relu
 from tf_stitch.ir.activations import Activation
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.fused_matmuls import FusedProduct, as_fused_product, fused_products
+from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul, fused_matmuls
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.matrices import MatrixLayout, transposed_layout, transposed_result
 from tf_stitch.ir.op_kinds import OpKind
@@ -14,7 +14,7 @@ from tf_stitch.ir.op_kinds import OpKind
 B, F32 = Builder(), DType.F32
 
 
-def product(m: int = 6, n: int = 8, dtype: DType = F32) -> Node:
+def matmul(m: int = 6, n: int = 8, dtype: DType = F32) -> Node:
     return B.dot(B.input("x", dtype, (m, 5)), B.input("w", dtype, (5, n)))
 
 
@@ -22,16 +22,16 @@ def vector(n: int = 8, dtype: DType = F32) -> Node:
     return B.input("b", dtype, (n,))
 
 
-def largest(dot: Node, *outputs: Node) -> FusedProduct | None:
+def largest(dot: Node, *outputs: Node) -> FusedMatmul | None:
     graph = TensorGraph("f", [(f"o{i}", n) for i, n in enumerate(outputs)])
-    found = list(fused_products(dot, users_of(graph.nodes()), frozenset(outputs)))
+    found = list(fused_matmuls(dot, users_of(graph.nodes()), frozenset(outputs)))
     for call in found:
-        assert as_fused_product(call.nodes) == call
+        assert as_fused_matmul(call.nodes) == call
     return found[-1] if found else None
 
 
 def test_bias_addend_and_activation_in_any_order() -> None:
-    dot, rest = product(), B.input("r", F32, (6, 8))
+    dot, rest = matmul(), B.input("r", F32, (6, 8))
     for y in (B.add(B.add(dot, vector()), rest), B.add(rest, B.add(vector(), dot))):
         call = largest(dot, gelu(y))
         assert call is not None
@@ -40,7 +40,7 @@ def test_bias_addend_and_activation_in_any_order() -> None:
 
 
 def test_reshapes_between_are_views() -> None:
-    dot = product()
+    dot = matmul()
     y = relu(B.add(B.reshape(dot, (2, 3, 8)), B.reshape(vector(), (1, 8))))
     call = largest(dot, y)
     assert call is not None
@@ -50,14 +50,14 @@ def test_reshapes_between_are_views() -> None:
 
 
 def test_what_the_library_does_not_compute() -> None:
-    dot = product()
+    dot = matmul()
     assert largest(dot, B.add(dot, B.input("b", F32, (6, 1)))) is None  # a bias of rows
     assert largest(dot, B.add(dot, B.constant([1.0] * 8, F32))) is None  # constants lie in no memory
     assert largest(dot, B.add(dot, dot)) is None
     assert largest(dot, B.add(dot, B.input("big", F32, (3, 6, 8)))) is None
     assert largest(dot, B.add(dot, vector()), B.exp(dot)) is None  # the product itself is needed
     assert largest(dot, dot, B.add(dot, vector())) is None
-    wide = product(dtype=DType.F64)
+    wide = matmul(dtype=DType.F64)
     assert largest(wide, B.add(wide, vector(8, DType.F64))) is None
     assert largest(wide, B.add(wide, B.input("r", DType.F64, (6, 8)))) is not None
     batches = B.dot(B.input("x", F32, (3, 6, 5)), B.input("w", F32, (3, 5, 8)))
@@ -66,7 +66,7 @@ def test_what_the_library_does_not_compute() -> None:
 
 
 def test_an_activation_ends_a_call() -> None:
-    dot = product()
+    dot = matmul()
     call = largest(dot, B.add(relu(dot), vector()))
     assert call is not None
     assert call.bias is None

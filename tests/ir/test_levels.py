@@ -33,8 +33,8 @@ def test_a_level_is_a_number_of_products() -> None:
 
 def test_what_is_larger_than_what_it_is_made_of_waits() -> None:
     wide = B.broadcast(B.exp(B.input("bias:0", F32, (64,))), (64, 64))
-    product = dense(X, "w")
-    assert levels(B.add(product, wide)).of[wide] == 1
+    matmul = dense(X, "w")
+    assert levels(B.add(matmul, wide)).of[wide] == 1
 
 
 def test_what_comes_from_memory_waits_and_reductions_do_not() -> None:
@@ -86,8 +86,8 @@ def test_values_of_many_sources_are_not_followed() -> None:
 
 def test_what_products_read_in_another_shape_lies_in_memory() -> None:
     hidden = B.exp(X)
-    product = B.dot(B.reshape(hidden, (32, 128)), B.input("w:0", F32, (128, 64)))
-    found = levels(product, B.add(dense(X, "v"), B.neg(hidden)))
+    matmul = B.dot(B.reshape(hidden, (32, 128)), B.input("w:0", F32, (128, 64)))
+    found = levels(matmul, B.add(dense(X, "v"), B.neg(hidden)))
     assert hidden in found.kept
     assert found.sources[hidden] == {hidden}
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_stitch.ir.symbolic_dims import (
-    Size,
+    SymbolicDim,
     atoms,
     ceil_div,
     common_divisor,
@@ -58,7 +58,7 @@ def test_no_size_is_a_number() -> None:
     assert int(n) == 1
     assert n * 4 // 4 == n
     assert (n + 3) - n == 3
-    assert not isinstance((n * 6) // n, Size)
+    assert not isinstance((n * 6) // n, SymbolicDim)
 
 
 def test_bounds_of_loops_cancel() -> None:
@@ -102,4 +102,4 @@ def test_a_size_that_is_zero_now_may_be_a_divisor() -> None:
     """A slice of nothing: its kernel is compiled, for other sizes, and not launched."""
     rest = size("n", 3) - 3
     assert int(size("m", 7) // rest) == 0
-    assert isinstance(size("m", 7) % rest, Size)
+    assert isinstance(size("m", 7) % rest, SymbolicDim)

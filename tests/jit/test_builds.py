@@ -270,10 +270,10 @@ def test_a_region_compiled_for_each_of_its_sizes_is_reported(registry: RegionReg
 @pytest.mark.parametrize("device", [0], ids=["h200"])
 def test_more_rows_than_a_library_counts(registry: RegionRegistry, device: int) -> None:
     """TensorFlow runs the region for these sizes; others are as before."""
-    def product(x: Node) -> Node:
+    def matmul(x: Node) -> Node:
         return B.dot(x, B.input("i1", DType.F32, (2, 64, 256)))
 
-    number = register(registry, product)
+    number = register(registry, matmul)
     for length in (1000, 2000):
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     with pytest.raises(ScheduleError, match="extent above"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
@@ -29,10 +29,10 @@ def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
 def test_without_cublas_regions_of_a_gpu_hold_no_products() -> None:
     report, native = Report(), Native("no cuBLASLt library")
     found = libraries("auto", native, report)
-    assert found.devices("CPU") == {"CPU": Products.SMALL, "GPU": Products.ALL}
+    assert found.devices("CPU") == {"CPU": Matmuls.SMALL, "GPU": Matmuls.ALL}
     assert native.asked == 0, "a program on the CPU needs none"
     for _ in range(2):
-        assert found.devices("GPU") == {"CPU": Products.SMALL}
+        assert found.devices("GPU") == {"CPU": Matmuls.SMALL}
     assert native.asked == 1
     [entry] = report.document(None)["fallbacks"]
     assert (entry["stage"], entry["count"]) == ("library", 1)
@@ -41,7 +41,7 @@ def test_without_cublas_regions_of_a_gpu_hold_no_products() -> None:
 
 def test_with_cublas_they_do() -> None:
     report = Report()
-    assert libraries("region", Native(""), report).devices("GPU") == {"CPU": Products.ALL, "GPU": Products.ALL}
-    assert libraries("ops", Native(""), report).devices("GPU") == NO_PRODUCTS
-    assert libraries("auto", None, report).devices("GPU") == NO_PRODUCTS
+    assert libraries("region", Native(""), report).devices("GPU") == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
+    assert libraries("ops", Native(""), report).devices("GPU") == NO_MATMULS
+    assert libraries("auto", None, report).devices("GPU") == NO_MATMULS
     assert report.document(None)["fallbacks"] == []

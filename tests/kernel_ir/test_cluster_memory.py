@@ -118,9 +118,9 @@ def test_memory_that_others_send_to_is_nobody_elses() -> None:
 
 
 def test_meetings_are_counted() -> None:
-    assert count_work(program(*GOOD, BARRIER, *SECOND)).meetings == 3
+    assert count_work(program(*GOOD, BARRIER, *SECOND)).cross_block_reductions == 3
     sums = k.AllReduce((("sum", OpKind.SUM),), THREADS)
-    assert count_work(program(k.Accumulator("sum", F32, 0), sums)).meetings == 0
+    assert count_work(program(k.Accumulator("sum", F32, 0), sums)).cross_block_reductions == 0
 
 
 def test_a_constant_place_is_one_place() -> None:

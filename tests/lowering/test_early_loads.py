@@ -98,7 +98,7 @@ SUM = (k.Accumulator("a", F32, 0.0), k.AllReduce((("a", OpKind.SUM),), 32))
 
 def test_a_load_moves_before_a_reduction() -> None:
     value = load("v", THREAD)
-    assert early_loads(program(*SUM, value)).body == (value, k.Loaded(("v",)), *SUM)
+    assert early_loads(program(*SUM, value)).body == (value, k.LoadFence(("v",)), *SUM)
 
 
 def test_what_the_kernel_wrote_stays() -> None:
@@ -117,7 +117,7 @@ def test_an_index_leaves_with_the_load_that_needs_it() -> None:
     value = load("v", var(place.var))
     store = k.Store("y", var(place.var), k.Local("v", F32))
     assert early_loads(program(*SUM, k.If(HALF, (place, value, store)))).body == (
-        place, value, k.Loaded(("v",)), *SUM, k.If(HALF, (store,)))
+        place, value, k.LoadFence(("v",)), *SUM, k.If(HALF, (store,)))
 
 
 def test_an_index_of_two_meanings_stays() -> None:
@@ -133,4 +133,4 @@ def test_a_load_by_a_loaded_index_waits_for_it() -> None:
     value = load("v", var(place.var))
     body = (first, place, k.Barrier(), value)
     moved = early_loads(program(*body))
-    assert moved.body == (first, k.Loaded(("i",)), place, value, k.Loaded(("v",)), k.Barrier())
+    assert moved.body == (first, k.LoadFence(("i",)), place, value, k.LoadFence(("v",)), k.Barrier())

@@ -15,7 +15,7 @@ from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.lowering import lower
-from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule.rules.column_reduction import propose_column
 from tf_stitch.schedule.rules.elementwise import propose_elementwise
 from tf_stitch.schedule.rules.row_reduction import propose_row
@@ -131,7 +131,7 @@ def test_patterns_that_are_not_local_are_refused(rule: object, outputs: object, 
     graph = region("g", outputs())  # type: ignore[operator]
     nodes = graph.nodes()
     free = free_nodes(nodes)
-    pattern = make_pattern(plannable(graph, free), users_of(nodes), frozenset(delivered(graph)), free)
+    pattern = make_pattern(plannable(graph, free), users_of(nodes), frozenset(live_out(graph)), free)
     if reason is None:
         assert lower(rule(pattern, H200, True)[0]).program.grid  # type: ignore[operator]
         return

@@ -33,7 +33,7 @@ from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import delivered, free_nodes, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule import prefetch as ahead
 from tf_stitch.schedule.rules import row_reduction
 
@@ -52,7 +52,7 @@ def kernel(rows: int = 32, cols: int = 256) -> LoweredKernel:
     g = graph(rows, cols)
     nodes = g.nodes()
     free = free_nodes(nodes)
-    pattern = make_pattern(plannable(g, free), users_of(nodes), frozenset(delivered(g)), free)
+    pattern = make_pattern(plannable(g, free), users_of(nodes), frozenset(live_out(g)), free)
     lowered = compile_pattern(pattern, H200)
     verify_program(lowered.program)
     return lowered
@@ -82,7 +82,7 @@ def test_computes_the_same(cols: int) -> None:
 def test_matrices_are_fetched_and_not_loaded() -> None:
     lowered = kernel()
     inside = [s for s in lowered.program.body if isinstance(s, k.For) and s.var.name == "step"]
-    fetched = {s.buffer for s in statements(inside) if isinstance(s, k.Fetch)}
+    fetched = {s.buffer for s in statements(inside) if isinstance(s, k.AsyncCopy)}
     assert len(fetched) == 2
     assert not fetched & {s.buffer for s in statements(inside) if isinstance(s, k.LoadVector)}
 
@@ -94,7 +94,7 @@ def test_few_rows_are_not() -> None:
 def test_what_has_not_arrived_cannot_be_read() -> None:
     lowered = kernel()
     late = replace(lowered.program, body=rewritten(lowered.program.body, lambda s: (
-        replace(s, pending=s.pending + 1) if isinstance(s, k.AwaitFetches) else s)))
+        replace(s, pending=s.pending + 1) if isinstance(s, k.AwaitAsyncCopies) else s)))
     interpret_program(lowered.program, buffers_of(lowered))
     with pytest.raises(VerifyError, match="read before it is written"):
         interpret_program(late, buffers_of(lowered))
@@ -103,7 +103,7 @@ def test_what_has_not_arrived_cannot_be_read() -> None:
 def test_fetches_stay_inside_their_array() -> None:
     lowered = kernel()
     moved = replace(lowered.program, body=rewritten(lowered.program.body, lambda s: (
-        replace(s, at=s.at + 4) if isinstance(s, k.Fetch) else s)))
+        replace(s, at=s.at + 4) if isinstance(s, k.AsyncCopy) else s)))
     with pytest.raises(VerifyError, match="is too small"):
         verify_program(moved)
 

@@ -326,11 +326,11 @@ def test_products_of_the_original_form_run_side_by_side(regions: Regions) -> Non
 
 def test_calls_that_wait_for_their_nodes_do_not_wait_for_each_other(regions: Regions) -> None:
     """More calls at a time than TensorFlow's pool has threads."""
-    def products(x: tf.Tensor) -> tf.Tensor:
+    def matmuls(x: tf.Tensor) -> tf.Tensor:
         square = tf.fill([64, 64], x)
         return tf.reduce_sum(sum(tf.matmul(square, square + float(i)) for i in range(8)))
 
-    function = FunctionDef.FromString(definition(products, SCALAR))
+    function = FunctionDef.FromString(definition(matmuls, SCALAR))
     function.attr[PARALLEL].b = True
     region = regions.add(lambda key: None, original=lambda _: function.SerializeToString())
 
@@ -338,6 +338,6 @@ def test_calls_that_wait_for_their_nodes_do_not_wait_for_each_other(regions: Reg
     def run(x: tf.Tensor) -> list[tf.Tensor]:
         return [regions.call(region, [x + float(i)])[0] for i in range(32)]
 
-    wanted = [float(products(tf.constant(float(i)))) for i in range(32)]
+    wanted = [float(matmuls(tf.constant(float(i)))) for i in range(32)]
     for _ in range(5):
         np.testing.assert_allclose(run(tf.constant(0.0)), wanted, rtol=1e-5)

@@ -40,7 +40,7 @@ def late(source: Place, target: Place, threads: int = 8) -> list[int]:
     return WAITING.launch("late_increment_to", source, target, threads=threads)
 
 
-def product(size: int, *operands: tuple[int, int]) -> list[int]:
+def matmul(size: int, *operands: tuple[int, int]) -> list[int]:
     """Of square matrices."""
     layouts = [0, size, size * size] * 3
     return [4, 1, 1, size, size, size, *layouts, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
@@ -124,11 +124,11 @@ def test_original_nodes_take_integers_on_the_device(regions: Regions) -> None:
     @tf.function
     def run(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         n = tf.cast(tf.reshape(x, [2, 4]), tf.int32)
-        product, more = regions.call(region, [x, n], types=[tf.float32, tf.int32])
-        return product, tf.cast(more, tf.float32)
+        matmul, more = regions.call(region, [x, n], types=[tf.float32, tf.int32])
+        return matmul, tf.cast(more, tf.float32)
 
-    product, more = run(ramp())
-    np.testing.assert_array_equal(product, np.arange(8).reshape(2, 4) ** 2)
+    matmul, more = run(ramp())
+    np.testing.assert_array_equal(matmul, np.arange(8).reshape(2, 4) ** 2)
     np.testing.assert_array_equal(more, np.arange(8).reshape(2, 4) + 1)
     assert regions.library.region_fallbacks(region) == 1
 
@@ -282,8 +282,8 @@ def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> Non
     x = tf.random.normal([size, size])
     tf.matmul(x, x)  # TensorFlow loads cuBLASLt
     part = size * size * 4
-    steps = [product(size, (INPUT, 0), (INPUT, 0), (ARENA, 0)), product(size, (INPUT, 0), (INPUT, 0), (ARENA, part)),
-             product(size, (ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
+    steps = [matmul(size, (INPUT, 0), (INPUT, 0), (ARENA, 0)), matmul(size, (INPUT, 0), (INPUT, 0), (ARENA, part)),
+             matmul(size, (ARENA, 0), (ARENA, part), (OUTPUT, 0))]  # fmt: skip
     edges = [0, 0, 2, 0, 1]
     region = regions.add(lambda key: [*IMAGE.executable([[size, size]], steps, arena=(part, part)), *edges])
     square = x.numpy().astype(np.float64) @ x.numpy()
@@ -306,7 +306,7 @@ def test_a_product_of_operands_that_are_not_aligned(regions: Regions) -> None:
         raise AssertionError(call)
 
     size, cupy = 64, pytest.importorskip("cupy")
-    step = product(size, (INPUT, 0), (INPUT, 1), (OUTPUT, 0))
+    step = matmul(size, (INPUT, 0), (INPUT, 1), (OUTPUT, 0))
     region = regions.add(lambda key: IMAGE.executable([[size, size]], [step]), fallback)
     values = np.arange(2 * (size * size + 1), dtype=np.float32).reshape(2, -1) % 7
     [a, b] = [tf.experimental.dlpack.from_dlpack(cupy.asarray(row)[1:].reshape(size, size).__dlpack__())
@@ -354,7 +354,7 @@ def test_kernels_start_before_products_and_memsets_end_as_far_as_they_can(region
     weights = tf.eye(size)[::-1] * 2.0
     tf.matmul(weights, weights)  # TensorFlow loads cuBLASLt
     part, threads = size * size * 4, size * size
-    steps = [late((INPUT, 0), (ARENA, 0), threads), product(size, (ARENA, 0), (INPUT, 1), (ARENA, part)),
+    steps = [late((INPUT, 0), (ARENA, 0), threads), matmul(size, (ARENA, 0), (INPUT, 1), (ARENA, part)),
              late((ARENA, part), (OUTPUT, 0), threads), [2, ARENA, 0, part, 0], late((ARENA, 0), (OUTPUT, 1), threads)]
     region = regions.add(lambda key: WAITING.executable([[size, size], [size, size]], steps, arena=(2 * part,)))
     values = [np.arange(size * size, dtype=np.float32).reshape(size, size) % 100 + i for i in range(9)]

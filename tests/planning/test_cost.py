@@ -16,12 +16,12 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.kernel_ir.nodes import Fetch, LoadVector, Program
+from tf_stitch.kernel_ir.nodes import AsyncCopy, LoadVector, Program
 from tf_stitch.kernel_ir.walk import rewritten
 from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.planning.cost_model import ModelCost, predict, predict_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes, measurement_key, patterns_to_measure
-from tf_stitch.planning.stitch_plan import Pattern, delivered
+from tf_stitch.planning.stitch_plan import Pattern, live_out
 
 B, F32 = p.B, DType.F32
 DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
@@ -61,7 +61,7 @@ def test_what_is_fetched_ahead_hides_the_rest() -> None:
                                              x(1 << 16, 1, name="mean"), x(1 << 16, 1, name="rstd")))
     (ahead,) = (kernel.program for kernel in compiled(graph, H200).kernels if kernel.schedule.ahead)
     waiting = replace(ahead, body=rewritten(ahead.body, lambda s: (
-        LoadVector(s.array, s.at, s.buffer, s.index, s.width) if isinstance(s, Fetch) else s)))
+        LoadVector(s.array, s.at, s.buffer, s.index, s.width) if isinstance(s, AsyncCopy) else s)))
     assert predict_us(ahead, H200) < predict_us(waiting, H200)
 
 
@@ -135,7 +135,7 @@ def test_the_planner_takes_what_was_measured(tmp_path: Path) -> None:
     plan = planned(graph).plan
     assert len(plan.patterns) == 1
     times = MeasuredTimes(tmp_path / "cpu.json")
-    nodes, wanted = plan.graph.nodes(), frozenset(delivered(plan.graph))
+    nodes, wanted = plan.graph.nodes(), frozenset(live_out(plan.graph))
     (pattern, parts), = patterns_to_measure(plan, users_of(nodes), wanted)
     ops = [part for part in parts if len(part.nodes) == 1]
     assert {part.nodes[0] for part in ops} == set(pattern.nodes)
@@ -148,7 +148,7 @@ def test_a_call_is_part_of_what_a_measured_kernel_costs(tmp_path: Path) -> None:
     """CPU kernels are timed without it: ops that are nearly free in a loop are not, called one by one. (The one kernel
     is measured so much slower that the tie of few kernels does not decide.)"""
     plan = planned(softmax_graph()).plan
-    (pattern, parts), = patterns_to_measure(plan, users_of(plan.graph.nodes()), frozenset(delivered(plan.graph)))
+    (pattern, parts), = patterns_to_measure(plan, users_of(plan.graph.nodes()), frozenset(live_out(plan.graph)))
     times = MeasuredTimes(tmp_path / "cpu.json")
     call = CPU.profile.launch_us
     times.add({measurement_key(part, True): call / 100 for part in parts} | {measurement_key(pattern, True): 12 * call})

@@ -14,7 +14,7 @@ from tf_stitch.ir.levels import find_levels
 from tf_stitch.planning.decomposition import WINDOW, decompose
 from tf_stitch.planning.dependence import dependencies, update_edges
 from tf_stitch.planning.planner import plan_region
-from tf_stitch.planning.stitch_plan import free_nodes, is_large_product, plannable
+from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, plannable
 
 F32 = DType.F32
 
@@ -27,7 +27,7 @@ def parts_of(graph: TensorGraph) -> list[list[Node]]:
     nodes = graph.nodes()
     free = free_nodes(nodes)
     work = plannable(graph, free)
-    parts = decompose(work, dependencies(nodes, work), free, find_levels(nodes, is_large_product))
+    parts = decompose(work, dependencies(nodes, work), free, find_levels(nodes, is_large_matmul))
     return [[work[p] for p in part] for part in parts]
 
 
@@ -45,7 +45,7 @@ def test_windows_are_short_and_in_order(seed: int) -> None:
     graph = region("long", [n for n in nodes if not any(n in m.operands for m in nodes)])
     work = plannable(graph, free_nodes(graph.nodes()))
     needs = dependencies(graph.nodes(), work)
-    parts = decompose(work, needs, frozenset(), find_levels(graph.nodes(), is_large_product))
+    parts = decompose(work, needs, frozenset(), find_levels(graph.nodes(), is_large_matmul))
     assert sorted(p for part in parts for p in part) == list(range(len(work)))
     assert max(map(len, parts)) <= WINDOW
     home = {p: i for i, part in enumerate(parts) for p in part}

@@ -15,13 +15,13 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.stitch_plan import Pattern
 
-HASTY = CompileOptions(CPU, PlanOptions(careful=0))
+FAST_MODE = CompileOptions(CPU, PlanOptions(careful=0))
 
 
 def check(graph: TensorGraph) -> CompiledRegion:
     values = random_values(graph)
     want, allowed = reference(graph, values)
-    result = compile_region(graph, *keys_of(graph), HASTY)
+    result = compile_region(graph, *keys_of(graph), FAST_MODE)
     if result.source:
         compare(graph, run_host(graph, result, values), want, allowed, "compiled CPU code")
     return result

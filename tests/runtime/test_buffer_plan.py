@@ -173,7 +173,7 @@ def test_small_kernels_share_a_launch_before_they_are_needed() -> None:
     assert len(result.executable.steps) < 2 * 12
 
 
-def products_and_ops_between(layers: int, width: int) -> TensorGraph:
+def matmuls_and_ops_between(layers: int, width: int) -> TensorGraph:
     """Each op gets what it reads from a product, and nobody else needs that."""
     x = B.input("x", F32, (width, width))
     for i in range(layers):
@@ -184,9 +184,9 @@ def products_and_ops_between(layers: int, width: int) -> TensorGraph:
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1 << 40)
-    apart = compiled(products_and_ops_between(4, 256), device)
+    apart = compiled(matmuls_and_ops_between(4, 256), device)
     monkeypatch.undo()
-    together = compiled(products_and_ops_between(4, 256), device)
+    together = compiled(matmuls_and_ops_between(4, 256), device)
     assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a product, two"
     assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, GemmStep)} \
         == {True}

@@ -13,7 +13,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import Pattern, delivered, free_nodes, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import Pattern, free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 from tf_stitch.schedule.phases import split_phases
 from tf_stitch.schedule.rules.column_reduction import propose_column
@@ -30,7 +30,7 @@ def whole(*outputs: Node) -> Pattern:
     graph = region("g", list(outputs))
     nodes = graph.nodes()
     free = free_nodes(nodes)
-    return make_pattern(plannable(graph, free), users_of(nodes), frozenset(delivered(graph)), free)
+    return make_pattern(plannable(graph, free), users_of(nodes), frozenset(live_out(graph)), free)
 
 
 def x(*shape: int, dtype: DType = F32) -> Node:

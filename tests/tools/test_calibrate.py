@@ -35,7 +35,7 @@ def test_products_and_ops_of_this_machine(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     profile = read_profile(out)
     assert profile.rates == device_spec(load_config().cache_dir, None).profile.rates, "the rest is as it was"
-    small, large = (profile.product_us("float32", (1, n, n, n)) for n in (1, 64))
+    small, large = (profile.matmul_us("float32", (1, n, n, n)) for n in (1, 64))
     assert small is not None
     assert large is not None
     assert 0.01 < small < large < 10_000  # 0.06 us; 524,288 operations, 10 us

@@ -16,11 +16,11 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.types import Shape
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.transforms.batch_row_matmuls import JoinRows
+from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
 
 B, F32 = Builder(), DType.F32
 STEPS, ROWS, TERMS, COLUMNS = 5, 3, 20, 30
-JOIN = JoinRows(small=16)
+JOIN = BatchRowMatmuls(small=16)
 
 
 def step(x: Node, t: int, count: int = 1, stride: int = 1) -> Node:
@@ -34,7 +34,7 @@ def inputs(shape: Shape = (STEPS, ROWS, TERMS), transpose: bool = False, columns
     return B.input("x:0", F32, shape), B.input("w:0", F32, (columns, terms) if transpose else (terms, columns))
 
 
-def products(order: Sequence[int], x: Node, w: Node, transpose: bool = False) -> list[Node]:
+def matmuls(order: Sequence[int], x: Node, w: Node, transpose: bool = False) -> list[Node]:
     *rows, terms = x.type.shape[1:]
     return [B.dot(B.reshape(step(x, t), (*(rows or [1]), terms)), w, transpose_b=transpose) for t in order]
 
@@ -59,12 +59,12 @@ def joined(outputs: list[Node]) -> TensorGraph:
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("order", [range(STEPS), range(STEPS)[::-1], [2, 0, 4, 1, 3]])
 def test_steps_of_a_loop(order: Sequence[int], transpose: bool) -> None:
-    graph = joined([B.exp(p) for p in products(order, *inputs(transpose=transpose), transpose)])
+    graph = joined([B.exp(p) for p in matmuls(order, *inputs(transpose=transpose), transpose)])
     assert shapes(graph) == [(STEPS * ROWS, COLUMNS)]
 
 
 def test_rows_of_a_matrix() -> None:
-    assert shapes(joined(products(range(STEPS), *inputs((STEPS, TERMS))))) == [(STEPS, COLUMNS)]
+    assert shapes(joined(matmuls(range(STEPS), *inputs((STEPS, TERMS))))) == [(STEPS, COLUMNS)]
 
 
 def test_parts_of_several_steps() -> None:
@@ -76,7 +76,7 @@ def test_parts_of_several_steps() -> None:
 def test_each_matrix_has_a_product() -> None:
     x, w = inputs()
     other = B.input("v:0", F32, (TERMS, COLUMNS + 1))
-    graph = joined([p for m in (w, other) for p in products(range(STEPS), x, m)])
+    graph = joined([p for m in (w, other) for p in matmuls(range(STEPS), x, m)])
     assert sorted(shapes(graph)) == [(STEPS * ROWS, COLUMNS), (STEPS * ROWS, COLUMNS + 1)]
 
 
@@ -84,18 +84,18 @@ def test_what_waits_for_a_step() -> None:
     """The state of a step is in none of the rows: there is no cycle."""
     x, w = inputs((STEPS, ROWS, TERMS), columns=TERMS)
     state = B.input("h:0", F32, (ROWS, TERMS))
-    for product in products(range(STEPS), x, w):
-        state = B.exp(B.neg(B.add(product, B.dot(state, w))))
+    for matmul in matmuls(range(STEPS), x, w):
+        state = B.exp(B.neg(B.add(matmul, B.dot(state, w))))
     assert shapes(joined([state])).count((STEPS * ROWS, TERMS)) == 1
 
 
 @pytest.mark.parametrize("order", [[0], [0, 1, 2, 3], [0, 1, 2, 3, 3]])
 def test_rows_that_nobody_takes_are_not_multiplied(order: list[int]) -> None:
-    assert shapes(joined(products(order, *inputs()))) == [(ROWS, COLUMNS)] * len(order)
+    assert shapes(joined(matmuls(order, *inputs()))) == [(ROWS, COLUMNS)] * len(order)
 
 
 def test_rows_that_are_taken_twice() -> None:
-    assert shapes(joined(products([*range(STEPS), 1], *inputs()))) == [(STEPS * ROWS, COLUMNS)]
+    assert shapes(joined(matmuls([*range(STEPS), 1], *inputs()))) == [(STEPS * ROWS, COLUMNS)]
 
 
 def test_what_is_not_rows() -> None:
@@ -109,10 +109,10 @@ def test_what_is_not_rows() -> None:
 
 @pytest.mark.parametrize(("terms", "columns"), [(16, COLUMNS), (TERMS, 16)])
 def test_small_products_are_left_to_planning(terms: int, columns: int) -> None:
-    assert len(shapes(joined(products(range(STEPS), *inputs((STEPS, ROWS, terms), columns=columns))))) == STEPS
+    assert len(shapes(joined(matmuls(range(STEPS), *inputs((STEPS, ROWS, terms), columns=columns))))) == STEPS
 
 
 def test_sizes_that_change() -> None:
     """They would be parts of a product of such a size, whose kernels are not known."""
-    graph = region("g", products(range(STEPS), *inputs((STEPS, size("s", ROWS), TERMS))))
+    graph = region("g", matmuls(range(STEPS), *inputs((STEPS, size("s", ROWS), TERMS))))
     assert not JOIN.run(graph).modified

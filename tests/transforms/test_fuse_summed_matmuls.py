@@ -17,8 +17,8 @@ from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.transforms import fuse_summed_matmuls as join_summed_products
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
-from tf_stitch.transforms.fuse_summed_matmuls import JoinSummedProducts
-from tf_stitch.transforms.horizontal_gemm_fusion import JoinProducts
+from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
+from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 
 B, F32 = Builder(), DType.F32
 ROWS, WIDTH = 12, 8
@@ -41,14 +41,14 @@ def weights() -> list[Node]:
 
 def summed(matrices: list[Node], right: list[Node]) -> Node:
     first, *rest = (B.dot(a, w, transpose_b=True) for a, w in zip(matrices, right, strict=True))
-    for product in rest:
-        first = B.add(first, product)
+    for matmul in rest:
+        first = B.add(first, matmul)
     return first
 
 
 def joined(*outputs: Node) -> TensorGraph:
     before = region("g", list(outputs))
-    after = EliminateCommonSubexpressions().run(JoinSummedProducts().run(before).graph).graph
+    after = EliminateCommonSubexpressions().run(FuseSummedMatmuls().run(before).graph).graph
     verify_graph(after, static=True)
     values = random_values(before)
     want, got = interpret(before, values), interpret(after, values)
@@ -89,9 +89,9 @@ def test_gradients_of_equal_views() -> None:
 
 def test_a_term_that_counts_twice() -> None:
     a, w = left()[0], weights()[0]
-    product = B.dot(a, w, transpose_b=True)
+    matmul = B.dot(a, w, transpose_b=True)
     other = B.dot(left()[1], weights()[1], transpose_b=True)
-    assert not JoinSummedProducts().run(region("g", [B.add(B.add(product, product), other)])).modified
+    assert not FuseSummedMatmuls().run(region("g", [B.add(B.add(matmul, matmul), other)])).modified
 
 
 def test_other_terms_stay() -> None:
@@ -127,32 +127,32 @@ def test_matrices_that_others_read_stay_apart(readers: Callable[[list[Node]], li
     matrices = left()
     outputs = [summed(matrices, weights()), *readers(matrices)]
     before = region("g", outputs)
-    assert not JoinSummedProducts().run(before).modified
+    assert not FuseSummedMatmuls().run(before).modified
 
 
 def test_products_that_others_need_stay() -> None:
-    products = [B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True)]
-    graph = joined(B.add(B.add(products[0], products[1]), products[2]), B.exp(products[0]))
+    matmuls = [B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True)]
+    graph = joined(B.add(B.add(matmuls[0], matmuls[1]), matmuls[2]), B.exp(matmuls[0]))
     assert count(graph, OpKind.DOT) == 2, "the second and third are one"
 
 
 def test_products_of_products_or_inputs_stay() -> None:
     inputs = [B.input(f"a{i}:0", F32, (ROWS, n)) for i, n in enumerate(COLUMNS)]
-    assert not JoinSummedProducts().run(region("g", [summed(inputs, weights())])).modified
+    assert not FuseSummedMatmuls().run(region("g", [summed(inputs, weights())])).modified
 
 
 def test_weights_larger_than_what_they_are_multiplied_by_stay() -> None:
-    assert not JoinSummedProducts().run(region("g", [summed(left(rows=WIDTH - 1), weights())])).modified
-    assert JoinSummedProducts().run(region("g", [summed(left(rows=WIDTH), weights())])).modified
+    assert not FuseSummedMatmuls().run(region("g", [summed(left(rows=WIDTH - 1), weights())])).modified
+    assert FuseSummedMatmuls().run(region("g", [summed(left(rows=WIDTH), weights())])).modified
 
 
 def test_sizes_that_change_stay() -> None:
-    assert not JoinSummedProducts().run(region("g", [summed(left(size("n", ROWS)), weights())])).modified
+    assert not FuseSummedMatmuls().run(region("g", [summed(left(size("n", ROWS)), weights())])).modified
 
 
 def test_small_matrices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_summed_products, "LARGE", 1 << 20)
-    assert not JoinSummedProducts().run(region("g", [summed(left(), weights())])).modified
+    assert not FuseSummedMatmuls().run(region("g", [summed(left(), weights())])).modified
 
 
 def test_a_matrix_that_comes_from_a_gradient_of_another_stays() -> None:
@@ -162,7 +162,7 @@ def test_a_matrix_that_comes_from_a_gradient_of_another_stays() -> None:
     gradient = B.dot(x, first, transpose_a=True)
     second = B.exp(gradient)
     total = B.add(B.dot(first, B.input("v:0", F32, (WIDTH, WIDTH))), B.dot(second, B.input("w:0", F32, (WIDTH, WIDTH))))
-    assert not JoinSummedProducts().run(region("g", [total, B.dot(x, second, transpose_a=True)])).modified
+    assert not FuseSummedMatmuls().run(region("g", [total, B.dot(x, second, transpose_a=True)])).modified
 
 
 def test_groups_that_wait_for_each_other_stay() -> None:
@@ -186,8 +186,8 @@ def test_weights_are_put_side_by_side_once() -> None:
     right = [B.input(f"w{n}:0", F32, (width, n)) for n in (20, 30, 40)]
     x = B.input("x:0", F32, (rows, width))
     before = region("g", [summed(matrices[::-1], right[::-1]), *(B.exp(B.dot(x, w)) for w in right)])
-    graph = JoinSummedProducts().run(before).graph
-    graph = EliminateCommonSubexpressions().run(JoinProducts(processors=2, gbps=1e9).run(graph).graph).graph
+    graph = FuseSummedMatmuls().run(before).graph
+    graph = EliminateCommonSubexpressions().run(HorizontalGemmFusion(processors=2, gbps=1e9).run(graph).graph).graph
     assert (count(graph, OpKind.DOT), count(graph, OpKind.CONCAT)) == (2, 2)
 
 
@@ -215,16 +215,16 @@ def rows_and_columns() -> Node:
 
 @pytest.mark.parametrize(("total", "products"), [(wide_other, 1), (one_row, 2), (of_other_shapes, 2),
                                                  (rows_and_columns, 2)])  # fmt: skip
-def test_sums_that_broadcast(total: Callable[[], Node], products: int) -> None:
-    assert count(joined(total()), OpKind.DOT) == products
+def test_sums_that_broadcast(total: Callable[[], Node], matmuls: int) -> None:
+    assert count(joined(total()), OpKind.DOT) == matmuls
 
 
 def test_a_matrix_that_is_delivered_in_another_shape_stays() -> None:
     wide = B.exp(B.input("a:0", F32, (3, 4, COLUMNS[0])))
     flat = B.reshape(wide, (ROWS, COLUMNS[0]))
     total = summed([flat, left()[1]], weights()[:2])
-    for delivered in (wide, B.reshape(wide, (4, 3, COLUMNS[0]))):
-        assert not JoinSummedProducts().run(region("g", [total, delivered])).modified
+    for live_out in (wide, B.reshape(wide, (4, 3, COLUMNS[0]))):
+        assert not FuseSummedMatmuls().run(region("g", [total, live_out])).modified
 
 
 def test_the_most_products_of_one_form() -> None:
@@ -244,4 +244,4 @@ def test_long_sums() -> None:
     total = summed(left(), weights())
     for i in range(3000):
         total = B.add(total, B.input(f"r{i}:0", F32, (ROWS, WIDTH)))
-    assert JoinSummedProducts().run(region("g", [total])).modified
+    assert FuseSummedMatmuls().run(region("g", [total])).modified

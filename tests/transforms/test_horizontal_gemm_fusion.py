@@ -13,12 +13,12 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.transforms.horizontal_gemm_fusion import JoinProducts
+from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 
 B, F32 = Builder(), DType.F32
-EAGER = JoinProducts(processors=2, gbps=1e9)
+EAGER = HorizontalGemmFusion(processors=2, gbps=1e9)
 """Two processors and a memory that costs nothing: waves are saved as soon as tiles are left over."""
-H200 = JoinProducts(processors=132, gbps=4200)
+H200 = HorizontalGemmFusion(processors=132, gbps=4200)
 ROWS, TERMS = 300, 4096  # three tiles high: an odd number for two processors
 """Many terms: a tile takes longer than a launch."""
 
@@ -30,7 +30,7 @@ def matrix(name: str, *dims: int) -> Node:
 X = matrix("x", ROWS, TERMS)
 
 
-def joined(*outputs: Node, by: JoinProducts = EAGER) -> TensorGraph:
+def joined(*outputs: Node, by: HorizontalGemmFusion = EAGER) -> TensorGraph:
     graph = region("g", list(outputs))
     result = by.run(graph)
     verify_graph(result.graph, static=True)
@@ -38,7 +38,7 @@ def joined(*outputs: Node, by: JoinProducts = EAGER) -> TensorGraph:
     return result.graph
 
 
-def products(graph: TensorGraph) -> list[tuple[int, ...]]:
+def matmuls(graph: TensorGraph) -> list[tuple[int, ...]]:
     return [n.type.dims for n in graph.nodes() if n.kind is OpKind.DOT]
 
 
@@ -52,7 +52,7 @@ def three(transpose: bool = False) -> list[Node]:
 def test_one_product_gives_what_three_gave(transpose: bool) -> None:
     before = region("g", [B.exp(p) for p in three(transpose)])
     after = EAGER.run(before).graph
-    assert products(after) == [(ROWS, 90)]
+    assert matmuls(after) == [(ROWS, 90)]
     random = np.random.default_rng(1)
     values = {str(n.attrs.key): random.standard_normal(n.type.dims).astype(np.float32) / 64 for n in before.inputs()}
     want, got = interpret(before, values), interpret(after, values)
@@ -63,12 +63,12 @@ def test_one_product_gives_what_three_gave(transpose: bool) -> None:
 @pytest.mark.parametrize("joins", [True, False])
 def test_biases_are_joined_too_if_every_product_has_one(joins: bool) -> None:
     biases = [matrix(f"b{n}", n) for n in (20, 30, 40)]
-    sums = [B.add(product, bias) for product, bias in zip(three(), biases, strict=True)]
+    sums = [B.add(matmul, bias) for matmul, bias in zip(three(), biases, strict=True)]
     if not joins:
         sums[1] = B.add(three()[1], B.exp(biases[1]))  # made in the region: products would wait for it
     before = region("g", [B.exp(s) for s in sums])
     after = EAGER.run(before).graph
-    assert products(after) == [(ROWS, 90)]
+    assert matmuls(after) == [(ROWS, 90)]
     assert [n.type.dims for n in after.nodes() if n.kind is OpKind.ADD] == ([(ROWS, 90)] if joins else
                                                                             [(ROWS, n) for n in (20, 30, 40)])
     random = np.random.default_rng(1)
@@ -87,7 +87,7 @@ def test_each_slice_keeps_its_nodes_name() -> None:
 def test_shared_left_operands_that_are_transposed() -> None:
     x = matrix("t", TERMS, ROWS)
     graph = joined(*(B.dot(x, matrix(f"d{i}", TERMS, 64), transpose_a=True) for i in range(2)))
-    assert products(graph) == [(ROWS, 128)]
+    assert matmuls(graph) == [(ROWS, 128)]
 
 
 def test_attention_of_a_large_batch_on_an_h200_and_of_a_small_one() -> None:
@@ -95,22 +95,22 @@ def test_attention_of_a_large_batch_on_an_h200_and_of_a_small_one() -> None:
         x = matrix("x", rows, 768)
         return joined(*(B.exp(B.dot(x, matrix(name, 768, 768))) for name in "qkv"), by=H200)
 
-    assert products(graph(4096)) == [(4096, 2304)]
-    assert products(graph(128)) == [(128, 768)] * 3, "eighteen tiles of a wave: nothing to save"
+    assert matmuls(graph(4096)) == [(4096, 2304)]
+    assert matmuls(graph(128)) == [(128, 768)] * 3, "eighteen tiles of a wave: nothing to save"
 
 
 def test_products_that_other_products_read_stay() -> None:
     first, second, third = three()
-    assert len(products(joined(first, B.dot(second, matrix("y", 30, 5)), third))) == 3  # two are one, and the reader
+    assert len(matmuls(joined(first, B.dot(second, matrix("y", 30, 5)), third))) == 3  # two are one, and the reader
     turned = B.reshape(B.transpose(second, [1, 0]), (30, ROWS))
-    assert len(products(joined(first, B.dot(turned, matrix("z", ROWS, 5)), third))) == 3
+    assert len(matmuls(joined(first, B.dot(turned, matrix("z", ROWS, 5)), third))) == 3
 
 
 def test_a_product_that_waits_for_another_is_not_joined_with_it() -> None:
     first = B.dot(X, matrix("w", TERMS, 20))
     total = B.reshape(B.sum(first, [0, 1]), (1, 1))
     second = B.dot(X, B.mul(matrix("v", TERMS, 30), total))
-    assert products(joined(second)) == [(ROWS, 20), (ROWS, 30)]
+    assert matmuls(joined(second)) == [(ROWS, 20), (ROWS, 30)]
 
 
 def test_two_pairs_that_wait_for_each_other_crosswise_make_no_cycle() -> None:
@@ -118,11 +118,11 @@ def test_two_pairs_that_wait_for_each_other_crosswise_make_no_cycle() -> None:
     y = matrix("y", ROWS, TERMS)
     a1, b1 = B.dot(X, matrix("a1", TERMS, 20)), B.dot(y, matrix("b1", TERMS, 20))
 
-    def after(product: Node, name: str) -> Node:
-        return B.mul(matrix(name, TERMS, 20), B.reshape(B.sum(product, [0, 1]), (1, 1)))
+    def after(matmul: Node, name: str) -> Node:
+        return B.mul(matrix(name, TERMS, 20), B.reshape(B.sum(matmul, [0, 1]), (1, 1)))
 
     a2, b2 = B.dot(X, after(b1, "a2")), B.dot(y, after(a1, "b2"))
-    assert len(products(joined(B.exp(a2), B.exp(b2)))) == 4
+    assert len(matmuls(joined(B.exp(a2), B.exp(b2)))) == 4
 
 
 def test_sums_that_nothing_waits_for_are_joined_though_they_wait() -> None:
@@ -130,12 +130,12 @@ def test_sums_that_nothing_waits_for_are_joined_though_they_wait() -> None:
     x = matrix("t", TERMS, ROWS)
     made = [B.dot(matrix(f"g{i}", TERMS, 64), matrix(f"h{i}", 64, 64)) for i in range(3)]
     graph = joined(*(B.dot(x, B.exp(g), transpose_a=True) for g in made))
-    assert (ROWS, 192) in products(graph)
+    assert (ROWS, 192) in matmuls(graph)
 
 
 def test_other_types_operands_and_graphs_without_products_stay() -> None:
     half = B.input("h:0", DType.F16, (ROWS, TERMS))
-    assert len(products(joined(B.dot(X, matrix("w", TERMS, 20)),
+    assert len(matmuls(joined(B.dot(X, matrix("w", TERMS, 20)),
                                B.dot(half, B.input("v:0", DType.F16, (TERMS, 20)))))) == 2
     graph = region("g", [B.exp(X)])
     result = EAGER.run(graph)

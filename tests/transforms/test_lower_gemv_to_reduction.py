@@ -16,13 +16,13 @@ from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, SumThinProducts, as_sum
+from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, LowerGemvToReduction, as_sum
 
 B, F32 = Builder(), DType.F32
-WHAT_CAN_BE = SumThinProducts(lambda graph: [n for n in graph.nodes() if n.kind is OpKind.DOT and as_sum(n)])
+WHAT_CAN_BE = LowerGemvToReduction(lambda graph: [n for n in graph.nodes() if n.kind is OpKind.DOT and as_sum(n)])
 
 
-def product(x: Sequence[int], y: Sequence[int], transpose_a: bool = False, transpose_b: bool = False,
+def matmul(x: Sequence[int], y: Sequence[int], transpose_a: bool = False, transpose_b: bool = False,
             dtype: DType = F32) -> Node:
     left, right = (B.input(key, dtype, tuple(dims)) for key, dims in (("x", x), ("y", y)))
     return B.dot(left, right, transpose_a, transpose_b)
@@ -55,11 +55,11 @@ CASES = [
 @pytest.mark.parametrize("dtype", [F32, DType.F64, DType.F16, DType.BF16])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_value_stays(case: tuple[tuple[int, ...], tuple[int, ...], bool, bool], dtype: DType) -> None:
-    before = region("g", [product(*case, dtype)])
-    after = summed(product(*case, dtype))
+    before = region("g", [matmul(*case, dtype)])
+    after = summed(matmul(*case, dtype))
     assert len(reductions(after)) == 1
     values = random_values(before)
-    exact = interpret(region("g", [product(*case, DType.F64)]),
+    exact = interpret(region("g", [matmul(*case, DType.F64)]),
                       {key: value.astype(np.float64) for key, value in values.items()})["o0"]
     found = interpret(after, values)["o0"]
     assert found.dtype == dtype.numpy
@@ -69,35 +69,35 @@ def test_the_value_stays(case: tuple[tuple[int, ...], tuple[int, ...], bool, boo
 
 def test_the_matrix_is_reduced_as_it_lies() -> None:
     """Along its columns, neighbouring threads read neighbours; along its rows, one row is read by neighbours."""
-    assert reductions(summed(product(ROW, (20, 30)))) == [((20, 30), (0,))]
-    assert reductions(summed(product(ROW, (30, 20), False, True))) == [((30, 20), (1,))]
+    assert reductions(summed(matmul(ROW, (20, 30)))) == [((20, 30), (0,))]
+    assert reductions(summed(matmul(ROW, (30, 20), False, True))) == [((30, 20), (1,))]
 
 
 def test_what_is_not_chosen_stays() -> None:
-    stays, other = product(ROW, (20, 30)), B.dot(B.input("z", F32, ROW), B.input("y", F32, (20, 30)))
-    by = SumThinProducts(lambda graph: [other])
+    stays, other = matmul(ROW, (20, 30)), B.dot(B.input("z", F32, ROW), B.input("y", F32, (20, 30)))
+    by = LowerGemvToReduction(lambda graph: [other])
     outputs = [node for _, node in by.run(region("g", [stays, other])).graph.outputs]
     assert outputs[0] is stays
     assert outputs[1].kind is not OpKind.DOT
 
 
 def test_many_rows_stay() -> None:
-    assert as_sum(product((MOST_ROWS + 1, 20), (20, 30))) is None
-    assert as_sum(product((MOST_ROWS, 20), (20, 30))) is not None
+    assert as_sum(matmul((MOST_ROWS + 1, 20), (20, 30))) is None
+    assert as_sum(matmul((MOST_ROWS, 20), (20, 30))) is not None
 
 
 def test_the_matrix_is_not_reshaped() -> None:
     """Kernels that share a reshape of it would have it copied."""
     for x in (ROW, (3, 20)):
-        nodes = summed(product(x, (20, 30))).nodes()
+        nodes = summed(matmul(x, (20, 30))).nodes()
         assert all(n.operands[0].type.numel < 20 * 30 for n in nodes if n.kind is OpKind.RESHAPE)
 
 
 def test_sizes_that_change() -> None:
     """One row is a sum for every size; more rows, and rows whose number changes, are products for every size."""
     n = size("n", 37)
-    assert reductions(summed(product(ROW, (20, n)))) == [((20, n), (0,))]
-    assert reductions(summed(product((1, n), (n, 30)))) == [((n, 30), (0,))]
-    assert reductions(summed(product((n, 20), COLUMN))) == [((n, 20), (1,))]
+    assert reductions(summed(matmul(ROW, (20, n)))) == [((20, n), (0,))]
+    assert reductions(summed(matmul((1, n), (n, 30)))) == [((n, 30), (0,))]
+    assert reductions(summed(matmul((n, 20), COLUMN))) == [((n, 20), (1,))]
     for rows in (2, size("m", 1)):
-        assert as_sum(product((rows, 20), (20, n))) is None
+        assert as_sum(matmul((rows, 20), (20, n))) is None

@@ -22,11 +22,11 @@ from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
-from tf_stitch.transforms.two_stage_reductions import SplitReductions
+from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))
-SPLIT = SplitReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
+SPLIT = TwoStageReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
 ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT, CopyOutputs()]
 
 
@@ -104,7 +104,7 @@ def test_long_reductions_become_two_stages() -> None:
 
 
 def test_axes_that_do_not_adjoin_are_separated() -> None:
-    p = SplitReductions(tasks=1, shortest=1 << 30, column_tile=1, column_parts=8, longest_part=1 << 14)
+    p = TwoStageReductions(tasks=1, shortest=1 << 30, column_tile=1, column_parts=8, longest_part=1 << 14)
     assert kinds(p, B.sum(B.input("x:0", F32, (2, 3, 4)), [0, 2])) == ["sum", "sum"]
     assert kinds(p, B.sum(B.input("x:0", F32, (2, 1, 4)), [0, 2])) == ["sum"]
 
@@ -120,8 +120,8 @@ def test_reductions_that_stay_whole() -> None:
 def test_outputs_that_are_other_values_are_copied_by_kernels() -> None:
     y = B.exp(X)
     assert kinds(CopyOutputs(), X, y, y) == ["cast", "exp", "cast"]
-    product = B.dot(X, B.input("w:0", F32, (6, 5)))
-    assert kinds(CopyOutputs(), product, B.reshape(product, (20,))) == ["dot", "reshape", "cast"]
+    matmul = B.dot(X, B.input("w:0", F32, (6, 5)))
+    assert kinds(CopyOutputs(), matmul, B.reshape(matmul, (20,))) == ["dot", "reshape", "cast"]
 
 
 def test_outputs_of_their_own_stay() -> None:

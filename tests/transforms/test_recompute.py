@@ -23,7 +23,7 @@ B, F32 = Builder(), DType.F32
 ROWS, COLS = 16, 8
 
 
-def is_product(node: Node) -> bool:
+def is_matmul(node: Node) -> bool:
     return node.kind is OpKind.DOT
 
 
@@ -39,7 +39,7 @@ def dense(x: Node, name: str) -> Node:
 def recomputed(*outputs: Node, updates: dict[str, Node] | None = None) -> tuple[TensorGraph, bool]:
     """The graph after the pass; values are as before."""
     before = region("g", list(outputs), updates or {})
-    result = Recompute(is_product).run(before)
+    result = Recompute(is_matmul).run(before)
     verify_graph(result.graph, static=True)
     values = random_values(before)
     want, got = interpret(before, values), interpret(result.graph, values)
@@ -51,9 +51,9 @@ def recomputed(*outputs: Node, updates: dict[str, Node] | None = None) -> tuple[
 def crossing(graph: TensorGraph) -> list[str]:
     """Kinds of values, products and sources left out, that a later level needs."""
     nodes = graph.nodes()
-    levels = find_levels(nodes, is_product)
+    levels = find_levels(nodes, is_matmul)
     found = {o for n in nodes for o in n.operands if levels.of[o] < levels.of[n]}
-    return sorted(n.kind.value for n in found if n.operands and not is_product(n))
+    return sorted(n.kind.value for n in found if n.operands and not is_matmul(n))
 
 
 def x() -> Node:
@@ -119,7 +119,7 @@ def test_sizes_that_change_count_as_large(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_graphs_without_products_stay() -> None:
     graph = region("g", [B.exp(x())])
-    assert Recompute(is_product).run(graph).graph is graph
+    assert Recompute(is_matmul).run(graph).graph is graph
 
 
 def test_values_are_kept_in_random_graphs() -> None:

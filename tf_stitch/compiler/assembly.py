@@ -67,7 +67,7 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
-def _product(call: LibraryCall, args: tuple[BufferRef, ...]) -> GemmStep:
+def _matmul(call: LibraryCall, args: tuple[BufferRef, ...]) -> GemmStep:
     """The step of a library call, for the sizes at hand.
 
     Raises:
@@ -85,7 +85,7 @@ def _on_host(buffers: BufferPlan) -> Assembly:
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
         if isinstance(work, LibraryCall):
-            steps.append(_product(work, _args(buffers, work)))
+            steps.append(_matmul(work, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
@@ -101,7 +101,7 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, LibraryCall):
-            steps.append(_product(first, _args(buffers, first)))
+            steps.append(_matmul(first, _args(buffers, first)))
             continue
         members = tuple(which[i] for i in group)
         if members not in launches:
@@ -157,7 +157,7 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         if isinstance(first, LibraryCall):
-            steps.append(_product(first, args))
+            steps.append(_matmul(first, args))
             continue
         kernels = _kernels(buffers, group)
         programs = tuple(kernel.program for kernel in kernels)

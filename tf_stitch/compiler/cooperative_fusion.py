@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
-from tf_stitch.compiler.cooperative_levels import LevelJoiner, Levels
+from tf_stitch.compiler.cooperative_levels import CooperativeFuser, Levels
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
@@ -34,7 +34,7 @@ barrier: 0.51 us on an H200, if it is empty, against 0.9 to 1.3."""
 RULES = (Rule.ELEMENTWISE, Rule.ROW, Rule.COLUMN, Rule.MIXED)
 
 
-def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:
+def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:
     """The work of a plan with kernels joined, in an order in which it can run.
 
     Args:
@@ -44,7 +44,7 @@ def join_kernels(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, fo
     calls = sum(isinstance(work, LibraryCall) for work in works)
     if calls >= GRAPH_LAUNCHES or len(works) > MOST_WORK:
         return list(works)
-    joined = _joined(plan, works, LevelJoiner(plan, works, device, footprint))
+    joined = _joined(plan, works, CooperativeFuser(plan, works, device, footprint))
     return joined if _launches(joined) < GRAPH_LAUNCHES else list(works)
 
 
@@ -61,7 +61,7 @@ def _launches(works: Sequence[Work]) -> int:
     return len(launches)
 
 
-def _joined(plan: StitchPlan, works: Sequence[Work], joiner: LevelJoiner) -> list[Work]:
+def _joined(plan: StitchPlan, works: Sequence[Work], joiner: CooperativeFuser) -> list[Work]:
     """The work with kernels joined where that leaves fewer launches."""
     data = list(_data_edges(works))
     edges = [*data, *_update_edges(plan.graph, works)]
@@ -119,5 +119,6 @@ def _can_be_group(kernel: LoweredKernel) -> bool:
     domain, pattern = kernel.schedule.domain, kernel.schedule.pattern
     known = {*pattern.reads(), *pattern.outputs}  # not so where a small product was written out
     return (kernel.schedule.rule in RULES and kernel.program.grid > 0 and not kernel.program.alone
-            and not any(isinstance(n, Size) for b in kernel.program.buffers for n in (b.size, domain.rows, domain.cols))
+            and not any(isinstance(n, SymbolicDim) for b in kernel.program.buffers
+                        for n in (b.size, domain.rows, domain.cols))
             and all(node in known for node, _ in kernel.arguments))

@@ -15,7 +15,7 @@ from tf_stitch.lowering.groups import join_groups
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.part import TIE_US
-from tf_stitch.planning.stitch_plan import StitchPlan, delivered, make_pattern
+from tf_stitch.planning.stitch_plan import StitchPlan, live_out, make_pattern
 from tf_stitch.runtime.buffer_plan import Work
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 from tf_stitch.schedule.threads import with_items, with_threads
@@ -31,7 +31,7 @@ Levels = list[list[int]]
 """Numbers of kernels. Those of one level do not depend on each other; each needs one of the level before."""
 
 
-class LevelJoiner:
+class CooperativeFuser:
     """Joins kernels of a plan by level.
 
     Args:
@@ -42,7 +42,7 @@ class LevelJoiner:
     def __init__(self, plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> None:
         nodes = plan.graph.nodes()
         self._position = {node: i for i, node in enumerate(nodes)}
-        self._users, self._wanted, self._free = users_of(nodes), frozenset(delivered(plan.graph)), plan.free
+        self._users, self._wanted, self._free = users_of(nodes), frozenset(live_out(plan.graph)), plan.free
         self._works, self._device, self._footprint = works, device, footprint
         self._hopeless: set[tuple[tuple[Program, ...], ...]] = set()
 

@@ -18,10 +18,10 @@ from tf_stitch.lowering.rebind import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_product
+from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_matmul
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
-from tf_stitch.transforms.inline_small_matmuls import expand_small_dots
+from tf_stitch.transforms.inline_small_matmuls import inline_small_matmuls
 
 MOST_COPIES = 255
 """Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
@@ -46,7 +46,7 @@ class PatternCompiler:
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
-        self._originals: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
+        self._fallback_subgraphs: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.is_gpu else device.profile.launch_us)
@@ -58,28 +58,28 @@ class PatternCompiler:
             ScheduleError: none; the message holds every rule's reason.
         """
         require_reuse(pattern, self._reuse)
-        written, originals = _without_products(pattern)
-        return _of_originals(self._lowered(written), originals)
+        written, fallback_subgraphs = _without_matmuls(pattern)
+        return _of_fallback_subgraphs(self._lowered(written), fallback_subgraphs)
 
     def kernel(self, pattern: Pattern) -> LoweredKernel:
         """As compile, by the template that is forced on the pattern, if any."""
         if self._templates is None:
             return self.compile(pattern)
         require_reuse(pattern, self._reuse)
-        written, originals = _without_products(pattern)
-        self._originals[written] = originals
-        return _of_originals(self._templates.forced_kernel(self._lowered(written)), originals)
+        written, fallback_subgraphs = _without_matmuls(pattern)
+        self._fallback_subgraphs[written] = fallback_subgraphs
+        return _of_fallback_subgraphs(self._templates.forced_kernel(self._lowered(written)), fallback_subgraphs)
 
     def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
         """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
         stays: tuning times kernels alone."""
         pattern = kernel.schedule.pattern
         if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \
-                or pattern not in self._originals:
+                or pattern not in self._fallback_subgraphs:
             return kernel
         default = self._lowered(pattern)
         found = self._templates.tuned_kernel(default)
-        return kernel if found is default else _of_originals(found, self._originals[pattern])
+        return kernel if found is default else _of_fallback_subgraphs(found, self._fallback_subgraphs[pattern])
 
     def _lowered(self, pattern: Pattern) -> LoweredKernel:
         key, nodes = structure(pattern)
@@ -97,7 +97,7 @@ class PatternCompiler:
             return call_us(pattern, self._device)
         try:
             require_reuse(pattern, self._reuse)
-            written, _ = _without_products(pattern)
+            written, _ = _without_matmuls(pattern)
         except ScheduleError:
             return None
         schedule = first_schedule(written, self._device, self._aligned)
@@ -115,28 +115,28 @@ class PatternCompiler:
         return self._times[key]
 
 
-def _of_originals(kernel: LoweredKernel, originals: dict[Node, Node]) -> LoweredKernel:
+def _of_fallback_subgraphs(kernel: LoweredKernel, fallback_subgraphs: dict[Node, Node]) -> LoweredKernel:
     """The kernel with the outputs of the pattern before its products were written out."""
-    if not originals:
+    if not fallback_subgraphs:
         return kernel
-    return replace(kernel, arguments=tuple((originals.get(n, n), mode) for n, mode in kernel.arguments))
+    return replace(kernel, arguments=tuple((fallback_subgraphs.get(n, n), mode) for n, mode in kernel.arguments))
 
 
-def _without_products(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
+def _without_matmuls(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
     """The pattern with its products written out, and what its outputs were before.
 
     Raises:
         ScheduleError: a product too large for that.
     """
-    products = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
-    if not products or attention_of(pattern) is not None:
+    matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
+    if not matmuls or attention_of(pattern) is not None:
         return pattern, {}
-    for product in products:
-        if not is_small_product(product):
-            raise ScheduleError("a product is a library call of its own", product.loc)
+    for matmul in matmuls:
+        if not is_small_matmul(matmul):
+            raise ScheduleError("a product is a library call of its own", matmul.loc)
     nodes_between = between(pattern)
     _require_short_chains(nodes_between)
-    new = expand_small_dots(nodes_between)
+    new = inline_small_matmuls(nodes_between)
     elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
     outside = {*pattern.reads(), *elsewhere}
     nodes: dict[Node, None] = {}

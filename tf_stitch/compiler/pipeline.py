@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tf_stitch.compiler.assembly import assemble
-from tf_stitch.compiler.cooperative_fusion import join_kernels
+from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
-from tf_stitch.compiler.reverse_block_order import turn_sweeps
-from tf_stitch.compiler.skinny_matmuls import products_to_sum
+from tf_stitch.compiler.reverse_block_order import reverse_block_order
+from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.fused_matmuls import FusedProduct, as_fused_product
+from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
@@ -30,11 +30,11 @@ from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import (
-    SMALL_PRODUCT,
+    SMALL_MATMUL,
     Pattern,
     StitchPlan,
     between,
-    is_large_product,
+    is_large_matmul,
     is_library_call,
 )
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -44,19 +44,19 @@ from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
-from tf_stitch.transforms.batch_row_matmuls import JoinRows
+from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
-from tf_stitch.transforms.fold_batch_into_k import SumBatchedProducts
+from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
 from tf_stitch.transforms.fold_constants import FoldConstants
-from tf_stitch.transforms.fuse_summed_matmuls import JoinSummedProducts
-from tf_stitch.transforms.horizontal_gemm_fusion import JoinProducts
-from tf_stitch.transforms.lower_gemv_to_reduction import SumThinProducts
+from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
+from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
+from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
 from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 from tf_stitch.transforms.single_pass_variance import SinglePassVariance
-from tf_stitch.transforms.two_stage_reductions import SplitReductions
+from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 
 LARGE = 1 << 28
 """Bytes that no cache holds, as the matrices of a model when their turn comes again."""
@@ -120,25 +120,26 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         SimplifyMovement(),
         SinglePassVariance(),
         # Before sums of columns are split. On a CPU neither was timed.
-        *([SumBatchedProducts()] if device.is_gpu else []),
-        *([JoinSummedProducts()] if device.is_gpu else []),
+        *([FoldBatchIntoK()] if device.is_gpu else []),
+        *([FuseSummedMatmuls()] if device.is_gpu else []),
         split_reductions(device, reuse),
-        *([JoinRows(SMALL_PRODUCT)] if device.is_gpu else []),  # before sums are made of them, one for each step
-        *([SumThinProducts(partial(products_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
+        *([BatchRowMatmuls(SMALL_MATMUL)] if device.is_gpu else []),  # before sums are made of them, one for each step
+        *([LowerGemvToReduction(partial(matmuls_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
           if device.is_gpu else []),  # after splitting: threads share the terms
         SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
-        *([JoinProducts(device.processors, interpolate(device.profile.bandwidth, LARGE))] if device.is_gpu else []),
+        *([HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE))]
+          if device.is_gpu else []),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
-        *([Recompute(is_large_product)] if device.is_gpu else []),  # last, or equal nodes would become one again
+        *([Recompute(is_large_matmul)] if device.is_gpu else []),  # last, or equal nodes would become one again
         *([CopyOutputs()] if device.is_gpu else []),  # on a CPU nobody enqueues a copy
     )
 
 
-def split_reductions(device: DeviceSpec, reuse: Reuse) -> SplitReductions:
+def split_reductions(device: DeviceSpec, reuse: Reuse) -> TwoStageReductions:
     """The pass that splits reductions, for a device."""
-    return SplitReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
+    return TwoStageReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
                            column_tile=128 if device.is_gpu else 512,
                            # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
                            column_parts=4 * device.processors, longest_part=1 << 14,
@@ -218,10 +219,10 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     if options.plans is not None:
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
-        work = join_kernels(plan, work, options.device, _footprint(graph))
+        work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
     # After joining, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    return plan, turn_sweeps(work, options.device) if options.device.is_gpu else work
+    return plan, reverse_block_order(work, options.device) if options.device.is_gpu else work
 
 
 def _footprint(graph: TensorGraph) -> int:
@@ -238,7 +239,7 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
     Raises:
         ScheduleError: a node that no schedule rule takes.
     """
-    made: dict[Pattern, LoweredKernel | FusedProduct] = {}
+    made: dict[Pattern, LoweredKernel | FusedMatmul] = {}
     for pattern in list(plan.patterns):
         try:
             made[pattern] = _kernel_or_call(pattern, compiler)
@@ -248,13 +249,13 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
             made |= {single: _kernel_or_call(single, compiler) for single in plan.split(pattern)}
     stored = {n for p in plan.patterns for n in p.outputs}
     works = (made[p] for p in plan.patterns)
-    return [library_call(work, stored) if isinstance(work, FusedProduct) else work for work in works]
+    return [library_call(work, stored) if isinstance(work, FusedMatmul) else work for work in works]
 
 
-def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedProduct:
+def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedMatmul:
     if not is_library_call(pattern):
         return compiler.kernel(pattern)
-    call = as_fused_product(between(pattern))
+    call = as_fused_matmul(between(pattern))
     if call is None:
         raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
     return call

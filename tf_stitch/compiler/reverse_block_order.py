@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import GridLoop, Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.buffer_plan import Work
 
 
-def turn_sweeps(works: Sequence[Work], device: DeviceSpec) -> list[Work]:
+def reverse_block_order(works: Sequence[Work], device: DeviceSpec) -> list[Work]:
     """The work with blocks of kernels in reverse order where the kernel before went through the same tensor forwards.
     Blocks do not depend on each other, so any order is right.
 
@@ -23,7 +23,7 @@ def turn_sweeps(works: Sequence[Work], device: DeviceSpec) -> list[Work]:
     reverse: dict[Node, bool] = {}  # how each large tensor was gone through last
     turned: list[Work] = []
     for work in works:
-        large = [node for node, _ in work.arguments if not isinstance(node.type.numel, Size)
+        large = [node for node, _ in work.arguments if not isinstance(node.type.numel, SymbolicDim)
                  and node.type.nbytes > device.profile.cache_bytes]
         again = next((node for node in large if node in reverse), None)
         turns = again is not None and not reverse[again] and isinstance(work, LoweredKernel) and _plain(work.program)
@@ -33,7 +33,8 @@ def turn_sweeps(works: Sequence[Work], device: DeviceSpec) -> list[Work]:
 
 
 def _plain(program: Program) -> bool:
-    return not program.looped and program.cluster == 1 and program.grid > 0 and not isinstance(program.grid, Size)
+    return (not program.looped and program.cluster == 1 and program.grid > 0
+            and not isinstance(program.grid, SymbolicDim))
 
 
 def backwards(kernel: LoweredKernel) -> LoweredKernel:

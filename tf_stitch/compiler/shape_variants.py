@@ -21,7 +21,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import InputAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.renumbering import Renumbering
-from tf_stitch.ir.symbolic_dims import Size, dimensions_of
+from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
 from tf_stitch.lowering.compile_pattern import first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import nodes_of, structure
@@ -134,6 +134,6 @@ def _names(kernel: LoweredKernel) -> Sequence[str]:
     for node in chain(*nodes_of(kernel.schedule.pattern)):
         attrs = (value for f in fields(node.attrs) if isinstance(value := getattr(node.attrs, f.name), tuple))
         for number in chain(node.type.shape, *attrs):
-            if isinstance(number, Size):
+            if isinstance(number, SymbolicDim):
                 found |= dict.fromkeys(dimensions_of(number))
     return list(found)

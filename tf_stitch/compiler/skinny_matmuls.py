@@ -7,53 +7,53 @@ from dataclasses import dataclass
 from tf_stitch.ir.graph import Node, TensorGraph, collect
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.symbolic_dims import Size
-from tf_stitch.planning.attention_choice import products_of_attentions
+from tf_stitch.ir.symbolic_dims import SymbolicDim
+from tf_stitch.planning.attention_choice import matmuls_of_attentions
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import SMALL_PRODUCT, Pattern, is_large_product
+from tf_stitch.planning.stitch_plan import SMALL_MATMUL, Pattern, is_large_matmul
 from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, changes
 
 
-def products_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
+def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """Those products of a graph whose sum takes a kernel less time than the product takes a library.
 
     Planning can write out products of few terms, or of one column, by itself. Products of an attention stay where one
     kernel beats their sums and the softmax between them.
     """
     found = {node for node in graph.nodes() if _is_candidate(node) and _is_faster(node, times)}
-    return found and found - products_of_attentions(graph, TimesWithSums(times))
+    return found and found - matmuls_of_attentions(graph, TimesWithSums(times))
 
 
 def _is_candidate(node: Node) -> bool:
     if not isinstance(node.attrs, DotAttrs) or not node.type.is_static or not node.type.numel:
         return False
     terms = terms_of(node)
-    if not isinstance(terms, Size) and terms <= SMALL_PRODUCT:
+    if not isinstance(terms, SymbolicDim) and terms <= SMALL_MATMUL:
         return False
-    return not node.type.dims[-2] > MOST_ROWS or is_large_product(node)
+    return not node.type.dims[-2] > MOST_ROWS or is_large_matmul(node)
 
 
-def _is_faster(product: Node, times: PatternTimes) -> bool:
+def _is_faster(matmul: Node, times: PatternTimes) -> bool:
     """As a sum. One row of a size that changes is one in any case: what is faster must not depend on a number, or two
     lengths would have different kernels."""
-    if changes(product):
-        return as_sum(product) is not None
-    summed = _sum_us(product, times)
-    return summed is not None and summed < (times.exact(_alone(product)) or 0.0)
+    if changes(matmul):
+        return as_sum(matmul) is not None
+    summed = _sum_us(matmul, times)
+    return summed is not None and summed < (times.exact(_alone(matmul)) or 0.0)
 
 
-def _sum_us(product: Node, times: PatternTimes) -> float | None:
+def _sum_us(matmul: Node, times: PatternTimes) -> float | None:
     """Microseconds of a product as a sum; None if it cannot be one."""
-    written = as_sum(product)
+    written = as_sum(matmul)
     if written is None:
         return None
     nodes: dict[Node, None] = {}
-    collect(written, set(product.operands), nodes)
+    collect(written, set(matmul.operands), nodes)
     return times.exact(Pattern(tuple(nodes), (written,), frozenset()))
 
 
-def _alone(product: Node) -> Pattern:
-    return Pattern((product,), (product,), frozenset())
+def _alone(matmul: Node) -> Pattern:
+    return Pattern((matmul,), (matmul,), frozenset())
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ class TimesWithSums:
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds; None if it cannot be one kernel, call or sum."""
         known = self.times.exact(pattern)
-        is_product = len(pattern.nodes) == 1 and isinstance(pattern.nodes[0].attrs, DotAttrs)
-        summed = _sum_us(pattern.nodes[0], self.times) if is_product else None
+        is_matmul = len(pattern.nodes) == 1 and isinstance(pattern.nodes[0].attrs, DotAttrs)
+        summed = _sum_us(pattern.nodes[0], self.times) if is_matmul else None
         return summed if known is None or (summed is not None and summed < known) else known

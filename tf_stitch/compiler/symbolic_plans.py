@@ -11,7 +11,7 @@ from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.renumbering import Renumbering
-from tf_stitch.ir.symbolic_dims import Size, atoms, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, in_terms_of, size
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
@@ -32,7 +32,7 @@ class Decisions:
         self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
         self._vectors = dimensions_of_vectors(graph)
         self._reductions = dict.fromkeys(
-            (type_, axes) for type_, axes in _reductions(graph) if any(isinstance(d, Size) for d in type_.dims))
+            (type_, axes) for type_, axes in _reductions(graph) if any(isinstance(d, SymbolicDim) for d in type_.dims))
 
     def at(self, sizes: Mapping[str, int]) -> Hashable:
         """Equal for sizes that are alike: the same are multiples, or 1, and reductions are split into as many parts."""

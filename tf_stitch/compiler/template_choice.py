@@ -10,7 +10,7 @@ from tf_stitch.compiler.template_kernels import templated
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, TemplateError
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplates
@@ -47,7 +47,7 @@ class TemplateChoice:
     def tuned_kernel(self, default: LoweredKernel) -> LoweredKernel:
         """The kernel by the template that tuning found for its pattern, else `default`."""
         domain = default.schedule.domain
-        if not self.tuned or any(isinstance(n, Size) for n in (domain.rows, domain.cols)):
+        if not self.tuned or any(isinstance(n, SymbolicDim) for n in (domain.rows, domain.cols)):
             return default
         found = self.tuned.get(measurement_key(default.schedule.pattern, self.aligned))
         if found is None or found.best == found.default or found.default != str(template_of(default.schedule)):

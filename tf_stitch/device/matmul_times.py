@@ -16,7 +16,7 @@ Sizes = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class ProductTimes:
+class MatmulTimes:
     """Microseconds of products of one element type by the device's library.
 
     Attributes:
@@ -61,7 +61,7 @@ def _beside(axis: Sequence[int], size: int) -> list[tuple[int, float]]:
     return [(right - 1, 1.0 - part), (right, part)]
 
 
-def parse_product_times(document: Any) -> ProductTimes:
+def parse_matmul_times(document: Any) -> MatmulTimes:
     """The inverse of `document`.
 
     Raises:
@@ -77,10 +77,10 @@ def parse_product_times(document: Any) -> ProductTimes:
         raise ProfileError(f"products of a device profile have the sizes {axes}")
     if len(us) != math.prod(map(len, axes)) or not all(math.isfinite(time) and time > 0 for time in us):
         raise ProfileError("products of a device profile do not have a positive time for each combination of sizes")
-    return ProductTimes(axes, us)
+    return MatmulTimes(axes, us)
 
 
-def parse_products(document: Any) -> tuple[tuple[str, ProductTimes], ...]:
+def parse_matmuls(document: Any) -> tuple[tuple[str, MatmulTimes], ...]:
     """Element type -> times, in the order of names.
 
     Raises:
@@ -88,4 +88,4 @@ def parse_products(document: Any) -> tuple[tuple[str, ProductTimes], ...]:
     """
     if not isinstance(document, Mapping):
         raise ProfileError(f"products of a device profile are {document!r}")
-    return tuple((dtype, parse_product_times(times)) for dtype, times in sorted(document.items()))
+    return tuple((dtype, parse_matmul_times(times)) for dtype, times in sorted(document.items()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tf_stitch.atomic_file import write_atomically
-from tf_stitch.device.matmul_times import ProductTimes, Sizes, parse_products
+from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
 from tf_stitch.errors import ProfileError
 
 VERSION = 2
@@ -71,7 +71,7 @@ class DeviceProfile:
     rates: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     loop_us: float
     barrier: Curve
-    products: tuple[tuple[str, ProductTimes], ...]
+    matmuls: tuple[tuple[str, MatmulTimes], ...]
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def rate(self, dtype: str, op: str, cost: float) -> float:
@@ -81,10 +81,10 @@ class DeviceProfile:
         table = tables.get(dtype) or scalar or tables["float32"]
         return table.get(op) or table["add"] / max(cost, 1)
 
-    def product_us(self, dtype: str, sizes: Sizes) -> float | None:
+    def matmul_us(self, dtype: str, sizes: Sizes) -> float | None:
         """Microseconds of `batch` products [m, k] x [k, n]; None if none of that element type, or on a GPU of so many
         rows, were measured. bfloat16 takes as long as float16 unless it was measured by itself."""
-        times = self._product_times.get(dtype) or self._product_times.get("float16" if dtype == "bfloat16" else dtype)
+        times = self._matmul_times.get(dtype) or self._matmul_times.get("float16" if dtype == "bfloat16" else dtype)
         if times is None:
             return None
         batch, m, k, n = sizes
@@ -93,8 +93,8 @@ class DeviceProfile:
         return times.at(sizes)
 
     @cached_property
-    def _product_times(self) -> dict[str, ProductTimes]:
-        return dict(self.products)
+    def _matmul_times(self) -> dict[str, MatmulTimes]:
+        return dict(self.matmuls)
 
     @cached_property
     def _tables(self) -> dict[str, dict[str, float]]:
@@ -104,8 +104,8 @@ class DeviceProfile:
         """The profile as JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         rates = {dtype: dict(ops) for dtype, ops in self.rates}
-        products = {dtype: times.document() for dtype, times in self.products}
-        return {"version": VERSION, **values, "rates": rates, "products": products, "made": dict(self.made)}
+        matmuls = {dtype: times.document() for dtype, times in self.matmuls}
+        return {"version": VERSION, **values, "rates": rates, "products": matmuls, "made": dict(self.made)}
 
 
 def interpolate(curve: Curve, x: float) -> float:
@@ -157,7 +157,7 @@ def _field(name: str, value: Any) -> Any:
             return tuple((dtype, tuple((op, _number(f"rates of {op}", rate)) for op, rate in sorted(ops.items())))
                          for dtype, ops in sorted(value.items()))
     elif name == "products":
-        return parse_products(value)
+        return parse_matmuls(value)
     elif name in ("bandwidth", "latency", "gather", "reduction", "barrier"):
         return _curve(name, value)
     elif name in ("processors", "cache_bytes", "shared_bytes"):

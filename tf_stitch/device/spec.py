@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tf_stitch.device.profile import DeviceProfile, shipped_profile
 
-FETCH_BYTES = 16
+ASYNC_COPY_BYTES = 16
 """What a thread copies at a time to shared memory beside other work."""
-FETCHING_ARCHITECTURE = 80
+ASYNC_COPY_ARCHITECTURE = 80
 """Compute capability from which it can."""
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
@@ -44,7 +44,7 @@ class DeviceSpec:
     @property
     def fetches(self) -> bool:
         """Whether threads can copy to shared memory beside other work."""
-        return self.is_gpu and int(self.architecture) >= FETCHING_ARCHITECTURE
+        return self.is_gpu and int(self.architecture) >= ASYNC_COPY_ARCHITECTURE
 
     @property
     def largest_cluster(self) -> int:

@@ -14,7 +14,7 @@ from tf_stitch.emit.comments import after, safe_comment
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Atom, Size, surely_less
+from tf_stitch.ir.symbolic_dims import Atom, SymbolicDim, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 
@@ -101,11 +101,11 @@ class CFamily(ABC):
         p = self.program
         if p.title:
             yield f"// {safe_comment(p.title)}"
-        if not isinstance(p.grid, Size):
+        if not isinstance(p.grid, SymbolicDim):
             cluster = f", in clusters of {p.cluster}" if p.cluster > 1 else ""
             yield f"// blocks: {p.grid}, of {p.threads} threads{cluster}" if p.threads > 1 else f"// tasks: {p.grid}"
         for b in p.parameters:
-            count = "" if isinstance(b.size, Size) else f"[{b.size}]"
+            count = "" if isinstance(b.size, SymbolicDim) else f"[{b.size}]"
             yield f"//   {safe_comment(f'{b.name}: {b.dtype.value}{count} {self.note(b.note)}'.rstrip())}"
 
     def note(self, note: str) -> str:
@@ -203,7 +203,7 @@ class CFamily(ABC):
 
     def size(self, value: int) -> str:
         """A number as an expression of index_type: what a Size is made of are parameters."""
-        if not isinstance(value, Size):
+        if not isinstance(value, SymbolicDim):
             return _number(value)
         parts = ["*".join([*(self._parameter(a) for a in m), *([_number(c)] if c != 1 or not m else [])])
                  for m, c in value.terms]
@@ -214,7 +214,7 @@ class CFamily(ABC):
 
     def expr(self, expr: k.Expr) -> str:
         if isinstance(expr, k.Literal):
-            if isinstance(expr.value, Size):
+            if isinstance(expr.value, SymbolicDim):
                 return f"(({self.types[expr.dtype.compute]}){self.size(expr.value)})"
             return self.literal(expr.value, expr.dtype.compute)
         if isinstance(expr, k.Local):

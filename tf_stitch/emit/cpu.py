@@ -13,7 +13,7 @@ from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import placed_bytes
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
@@ -122,7 +122,7 @@ class _Cpu(CFamily):
         yield from sizes
         in_line = f"  (void)env; {name}_range(&call, 0, {grid});"
         split = f"  env->parallel_for(env->impl, {grid}, {cost}, {name}_range, &call);"
-        if isinstance(p.grid, Size) or isinstance(p.cost, Size):
+        if isinstance(p.grid, SymbolicDim) or isinstance(p.cost, SymbolicDim):
             yield f"  if ({grid} == 1 || {grid} * {cost} < {INLINE_CYCLES}) {{{in_line} }}"
             yield f"  else {{{split} }}"
         else:
@@ -157,7 +157,7 @@ class _Cpu(CFamily):
         return f"{value.buffer}[{self.index(value.index)}]" if isinstance(value, k.Load) else self.expr(value)
 
     def divide(self, base: str, sign: str, atom: FloorDiv | Mod) -> str:
-        if not isinstance(atom.divisor, Size) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
+        if not isinstance(atom.divisor, SymbolicDim) or max(atom.base.bounds[1], atom.divisor) >= 1 << 32:
             return super().divide(base, sign, atom)
         # Half as dear as 64 bits.
         text = f"(int64_t)((uint32_t)({base}) {sign} (uint32_t){self.size(atom.divisor)})"

@@ -247,16 +247,16 @@ class _Cuda(CFamily):
             yield "tfs_cluster_started();"
         elif isinstance(stmt, k.ClusterBarrier):
             yield "tfs_cluster_barrier();"
-        elif isinstance(stmt, k.Fetch):
+        elif isinstance(stmt, k.AsyncCopy):
             inside = "true" if stmt.inside is None else self.expr(stmt.inside)
-            yield (f"tfs_fetch({stmt.array} + ({self.index(stmt.at)}), {stmt.buffer} + ({self.index(stmt.index)}), "
-                   f"{inside});")
-        elif isinstance(stmt, k.AwaitFetches):
-            yield f"tfs_await_fetches<{stmt.pending}>();"
+            yield (f"tfs_async_copy({stmt.array} + ({self.index(stmt.at)}), "
+                   f"{stmt.buffer} + ({self.index(stmt.index)}), {inside});")
+        elif isinstance(stmt, k.AwaitAsyncCopies):
+            yield f"tfs_await_async_copies<{stmt.pending}>();"
         elif isinstance(stmt, k.LoadVector):
             yield from self._load_vector(stmt)
-        elif isinstance(stmt, k.Loaded):
-            yield f"tfs_loaded({', '.join(stmt.names)});"
+        elif isinstance(stmt, k.LoadFence):
+            yield f"tfs_load_fence({', '.join(stmt.names)});"
         elif isinstance(stmt, k.StoreVector):
             yield from self._store_vector(stmt)
         elif isinstance(stmt, k.Attention):

@@ -111,7 +111,7 @@ template <class T, int N> __device__ __forceinline__ void tfs_is_here(const T (&
 #pragma unroll
   for (int i = 0; i < N; ++i) tfs_is_here(x[i]);
 }
-template <class... T> __device__ __forceinline__ void tfs_loaded(const T&... x) { (tfs_is_here(x), ...); }
+template <class... T> __device__ __forceinline__ void tfs_load_fence(const T&... x) { (tfs_is_here(x), ...); }
 
 // A vector access: N elements of storage type T at a multiple of their size.
 template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; };
@@ -211,7 +211,7 @@ template <class T, class V> __device__ __forceinline__ void tfs_send(T* to, unsi
 
 #if __CUDA_ARCH__ >= 800
 // Begins a copy of 16 bytes into memory of the block, if wanted; it counts as a fetch in any case.
-__device__ __forceinline__ void tfs_fetch(void* to, const void* from, bool wanted) {
+__device__ __forceinline__ void tfs_async_copy(void* to, const void* from, bool wanted) {
   if (wanted) {
     const unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
@@ -219,7 +219,7 @@ __device__ __forceinline__ void tfs_fetch(void* to, const void* from, bool wante
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 // All fetches of this thread but the last Pending are there.
-template <int Pending> __device__ __forceinline__ void tfs_await_fetches() {
+template <int Pending> __device__ __forceinline__ void tfs_await_async_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(Pending) : "memory");
 }
 #endif

@@ -10,7 +10,7 @@ from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size, atoms, solve, solve_exactly, solve_multiple
+from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, solve, solve_exactly, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
 
 
@@ -78,7 +78,7 @@ def bind_nodes(nodes: Sequence[Node], env: dict[str, int], new: dict[Node, Node]
             continue
         operands = tuple(new[o] for o in node.operands)
         if isinstance(node.attrs, oa.LoopAttrs):
-            results = loops.get((node.attrs.loop, operands)) or _written_out(node, operands)
+            results = loops.get((node.attrs.loop, operands)) or _inlined(node, operands)
             loops[node.attrs.loop, operands] = results
             made = results[node.attrs.output]
         else:
@@ -98,10 +98,10 @@ def bound_graph(graph: TensorGraph, new: Mapping[Node, Node]) -> TensorGraph:
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
 
 
-def _written_out(node: Node, operands: tuple[Node, ...]) -> list[Node]:
+def _inlined(node: Node, operands: tuple[Node, ...]) -> list[Node]:
     """The results of a loop for the sizes at hand."""
     assert isinstance(node.attrs, oa.LoopAttrs)
-    if any(isinstance(d, Size) for o in operands for d in o.type.dims):
+    if any(isinstance(d, SymbolicDim) for o in operands for d in o.type.dims):
         raise BindError("a loop is written out for one length", node.loc)
     graph = node.attrs.loop.unrolled([o.type for o in operands])
     new: dict[Node, Node] = {}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.errors import BindError
 from tf_stitch.ir.bind import Related, attr_shape, bind_nodes, bound_graph, symbol_sizes
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.symbolic_dims import Size, atoms, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, in_terms_of, size
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 
 Sizes: TypeAlias = Mapping[str, int]
@@ -115,7 +115,7 @@ def _related(graph: TensorGraph, numbers: Mapping[str, int], changing: Collectio
 
 
 def _names(value: object, name: str) -> bool:
-    return isinstance(value, Size) and any(atom.name == name for atom in atoms(value))
+    return isinstance(value, SymbolicDim) and any(atom.name == name for atom in atoms(value))
 
 
 def _untouched(nodes: Sequence[Node], new: Mapping[Node, Node], name: str) -> dict[Node, Node]:
@@ -138,6 +138,6 @@ def _at(related: Sizes, numbers: Mapping[str, int]) -> dict[str, int] | None:
                 rest = int(in_terms_of(related[name], values | {part.name: 1}))
                 if rest == 0 or numbers[name] % rest:
                     return None
-                values[part.name] = Size((((part._replace(value=numbers[name] // rest),), 1),))
+                values[part.name] = SymbolicDim((((part._replace(value=numbers[name] // rest),), 1),))
     found = {name: in_terms_of(value, values) for name, value in related.items()}
     return found if all(int(value) == numbers.get(name, int(value)) for name, value in found.items()) else None

@@ -16,7 +16,7 @@ _NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 
 
 @dataclass(frozen=True)
-class FusedProduct:
+class FusedMatmul:
     """activation(product + bias + addend), the sums in any order.
 
     Attributes:
@@ -33,7 +33,7 @@ class FusedProduct:
     activation: Activation = Activation.NONE
 
     @property
-    def product(self) -> Node:
+    def matmul(self) -> Node:
         return self.nodes[0]
 
     @property
@@ -41,25 +41,25 @@ class FusedProduct:
         return self.nodes[-1]
 
 
-def bare(product: Node) -> FusedProduct:
+def bare(matmul: Node) -> FusedMatmul:
     """A static product (DOT) alone."""
-    return FusedProduct((product,), contiguous(product.type.dims))
+    return FusedMatmul((matmul,), contiguous(matmul.type.dims))
 
 
-def fused_products(product: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedProduct]:
+def fused_matmuls(matmul: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedMatmul]:
     """What the library can compute in one call beyond a static product, each with all of the one before it.
 
     Args:
         users: of every node.
         wanted: nodes whose values are needed by themselves.
     """
-    larger = _extended(bare(product), users, wanted)
+    larger = _extended(bare(matmul), users, wanted)
     while larger is not None:
         yield larger
         larger = _extended(larger, users, wanted)
 
 
-def as_fused_product(nodes: Sequence[Node]) -> FusedProduct | None:
+def as_fused_matmul(nodes: Sequence[Node]) -> FusedMatmul | None:
     """These nodes (operands first) as one call, None if they are not.
 
     Args:
@@ -70,10 +70,10 @@ def as_fused_product(nodes: Sequence[Node]) -> FusedProduct | None:
     if len(nodes) == 1:
         return bare(nodes[0])
     members = set(nodes)
-    return next((f for f in fused_products(nodes[0], users_of(nodes), frozenset()) if set(f.nodes) == members), None)
+    return next((f for f in fused_matmuls(nodes[0], users_of(nodes), frozenset()) if set(f.nodes) == members), None)
 
 
-def _extended(call: FusedProduct, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> FusedProduct | None:
+def _extended(call: FusedMatmul, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> FusedMatmul | None:
     if call.result in wanted or call.activation is not Activation.NONE:
         return None
     found = _with_activation(call, users, wanted)
@@ -83,19 +83,19 @@ def _extended(call: FusedProduct, users: dict[Node, list[Node]], wanted: frozens
     [user] = following
     if user.kind is OpKind.RESHAPE:
         return replace(call, nodes=(*call.nodes, user))
-    if user.kind is OpKind.TRANSPOSE and call == bare(call.product):
+    if user.kind is OpKind.TRANSPOSE and call == bare(call.matmul):
         layout = transposed_result(user)
-        return None if layout is None else replace(call, nodes=(call.product, user), layout=layout)
+        return None if layout is None else replace(call, nodes=(call.matmul, user), layout=layout)
     return _with_sum(call, user) if user.kind is OpKind.ADD else None
 
 
-def _is_laid_out_anew(call: FusedProduct) -> bool:
+def _is_laid_out_anew(call: FusedMatmul) -> bool:
     return any(n.kind is OpKind.TRANSPOSE for n in call.nodes)
 
 
-def _with_activation(call: FusedProduct, users: dict[Node, list[Node]], wanted: frozenset[Node]
-                     ) -> FusedProduct | None:
-    if _is_laid_out_anew(call) or not _is_one_matrix(call.product):
+def _with_activation(call: FusedMatmul, users: dict[Node, list[Node]], wanted: frozenset[Node]
+                     ) -> FusedMatmul | None:
+    if _is_laid_out_anew(call) or not _is_one_matrix(call.matmul):
         return None
     found = activation_of(call.result, users, wanted)
     if found is None:
@@ -104,26 +104,26 @@ def _with_activation(call: FusedProduct, users: dict[Node, list[Node]], wanted: 
     return replace(call, nodes=(*call.nodes, *nodes), activation=activation)
 
 
-def _with_sum(call: FusedProduct, add: Node) -> FusedProduct | None:
+def _with_sum(call: FusedMatmul, add: Node) -> FusedMatmul | None:
     value = call.result
     other = add.operands[1] if add.operands[0] is value else add.operands[0]
     if other is value or add.type != value.type or view_of(other).kind in _NO_MEMORY or _is_laid_out_anew(call):
         return None
     if call.addend is None and other.type == value.type:
         return replace(call, nodes=(*call.nodes, add), addend=other)
-    if call.bias is None and _is_one_matrix(call.product) and _is_bias(call, other):
+    if call.bias is None and _is_one_matrix(call.matmul) and _is_bias(call, other):
         return replace(call, nodes=(*call.nodes, add), bias=other)
     return None
 
 
-def _is_one_matrix(product: Node) -> bool:
+def _is_one_matrix(matmul: Node) -> bool:
     """Whether the library takes a bias and activations: of several products, and in float64, it does not."""
-    return product.type.dtype is not DType.F64 and all(d == 1 for d in product.type.dims[:-2])
+    return matmul.type.dtype is not DType.F64 and all(d == 1 for d in matmul.type.dims[:-2])
 
 
-def _is_bias(call: FusedProduct, vector: Node) -> bool:
+def _is_bias(call: FusedMatmul, vector: Node) -> bool:
     shape = vector.type.dims
     while shape and shape[0] == 1:
         shape = shape[1:]
-    columns = call.product.type.dims[-1]
+    columns = call.matmul.type.dims[-1]
     return bool(shape) and call.result.type.dims[-len(shape):] == shape and math.prod(shape) == columns

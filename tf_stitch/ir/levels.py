@@ -50,15 +50,15 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
         wanted: values that memory has to hold in any case.
     """
     users = users_of(nodes)
-    products = {n for n in nodes if separates(n)}
+    matmuls = {n for n in nodes if separates(n)}
     of: dict[Node, int] = {}
     for node in nodes:
-        of[node] = max((of[o] + (o in products) for o in node.operands), default=0)
-    read_by_products = _read_by(products, nodes)
+        of[node] = max((of[o] + (o in matmuls) for o in node.operands), default=0)
+    read_by_matmuls = _read_by(matmuls, nodes)
     levels = Levels(of, sources := {}, kept := set())
     for node in nodes:
         sources[node] = frozenset() if node.kind in _POSITIONS else frozenset((node,))
-        if node in products or node in read_by_products or node in wanted or node.kind in _IN_MEMORY:
+        if node in matmuls or node in read_by_matmuls or node in wanted or node.kind in _IN_MEMORY:
             kept.add(node)
             continue
         found = sources[node]
@@ -69,7 +69,7 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
         elif any(of[user] > of[node] for user in users[node]):
             kept.add(node)
     for node in reversed(nodes):
-        if users[node] and node not in products and node not in sources[node]:
+        if users[node] and node not in matmuls and node not in sources[node]:
             of[node] = max(of[node], min(of[user] for user in users[node]))
     return levels
 
@@ -86,9 +86,9 @@ def _waits(node: Node, found: Collection[Node], levels: Levels) -> bool:
     return levels.to_keep(found) < own and sum(n.type.typical_bytes for n in found) <= 2 * own
 
 
-def _read_by(products: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
+def _read_by(matmuls: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
     """Values that products read, be it in another shape."""
-    read = {operand for product in products for operand in product.operands}
+    read = {operand for matmul in matmuls for operand in matmul.operands}
     for node in reversed(nodes):
         if node in read and node.kind is OpKind.RESHAPE:
             read.add(node.operands[0])

@@ -9,10 +9,10 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import DotAttrs, TransposeAttrs
 
 
-def terms_of(product: Node) -> int:
+def terms_of(matmul: Node) -> int:
     """How many terms a static product (DOT) sums for each element."""
-    assert isinstance(product.attrs, DotAttrs)
-    return product.operands[0].type.dims[-2 if product.attrs.transpose_a else -1]
+    assert isinstance(matmul.attrs, DotAttrs)
+    return matmul.operands[0].type.dims[-2 if matmul.attrs.transpose_a else -1]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import Attrs, ConstantAttrs, InputAttrs, VariableAttrs
-from tf_stitch.ir.symbolic_dims import Size, in_terms_of, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, in_terms_of, size
 from tf_stitch.ir.types import Dim, TensorType
 
 
@@ -19,7 +19,7 @@ class Renumbering:
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self._sizes = {name: size(name, number) for name, number in numbers.items()}
-        self._known: dict[Size, int] = {}
+        self._known: dict[SymbolicDim, int] = {}
 
     def type(self, before: TensorType) -> TensorType:
         return TensorType(before.dtype, tuple(map(self._dim, before.shape)))
@@ -32,7 +32,8 @@ class Renumbering:
         if isinstance(before, ConstantAttrs):
             return before
         changed = {f.name: tuple(map(self._dim, value)) for f in fields(before)
-                   if isinstance(value := getattr(before, f.name), tuple) and any(isinstance(v, Size) for v in value)}
+                   if isinstance(value := getattr(before, f.name), tuple)
+                   and any(isinstance(v, SymbolicDim) for v in value)}
         return replace(before, **changed) if changed else before
 
     def graph(self, before: TensorGraph) -> TensorGraph:
@@ -54,7 +55,7 @@ class Renumbering:
         return TensorGraph(before.name, [(key, new[node]) for key, node in before.outputs])
 
     def _dim(self, value: Dim) -> Dim:
-        if not isinstance(value, Size):
+        if not isinstance(value, SymbolicDim):
             return value
         if value not in self._known:
             self._known[value] = in_terms_of(value, self._sizes)

@@ -40,20 +40,20 @@ TYPICAL = 64
 _UNBOUNDED = -(1 << 62)
 
 
-class Size(int):
+class SymbolicDim(int):
     """A number given by a polynomial that is not constant."""
 
     terms: Terms
     _hash: int
 
-    def __new__(cls, terms: Terms) -> Size:
+    def __new__(cls, terms: Terms) -> SymbolicDim:
         self = super().__new__(cls, sum(c * math.prod(a.value for a in m) for m, c in terms))
         self.terms = terms
         self._hash = hash(terms)
         return self
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Size) and self._hash == other._hash and self.terms == other.terms
+        return isinstance(other, SymbolicDim) and self._hash == other._hash and self.terms == other.terms
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -114,7 +114,7 @@ def size(name: str, value: int, multiple: int = 1) -> int:
 
 def atoms(value: int) -> tuple[Atom, ...]:
     """Atoms of a size in the order in which it reads."""
-    return tuple(dict.fromkeys(a for m, _ in value.terms for a in m)) if isinstance(value, Size) else ()
+    return tuple(dict.fromkeys(a for m, _ in value.terms for a in m)) if isinstance(value, SymbolicDim) else ()
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -124,21 +124,21 @@ def ceil_div(a: int, b: int) -> int:
 
 def surely_less(a: int, b: int) -> bool:
     """Whether a < b whatever the atoms are."""
-    if not isinstance(a, Size) and not isinstance(b, Size):
+    if not isinstance(a, SymbolicDim) and not isinstance(b, SymbolicDim):
         return a < b
     return _surely_less(a, b)
 
 
 def divides(divisor: int, a: int) -> bool:
     """Whether a is a multiple of `divisor` whatever the atoms are."""
-    if not isinstance(a, Size) and not isinstance(divisor, Size):
+    if not isinstance(a, SymbolicDim) and not isinstance(divisor, SymbolicDim):
         return a % divisor == 0
     return _divides(divisor, a)
 
 
 def common_divisor(a: int, b: int) -> int:
     """The largest divisor of both that can be seen in them, not negative; 0 for two zeros."""
-    if not isinstance(a, Size) and not isinstance(b, Size):
+    if not isinstance(a, SymbolicDim) and not isinstance(b, SymbolicDim):
         return math.gcd(a, b)
     if a == 0 or b == 0:
         return b if a == 0 else a
@@ -148,7 +148,7 @@ def common_divisor(a: int, b: int) -> int:
 
 def order(value: int) -> tuple[int, int]:
     """Sorts sizes alike for all values of their atoms: by degree, then by coefficient."""
-    if not isinstance(value, Size):
+    if not isinstance(value, SymbolicDim):
         return 0, value
     return max(len(m) for m, _ in value.terms), max(c for _, c in value.terms)
 
@@ -184,7 +184,7 @@ def solve_multiple(a: int, divisor: int) -> tuple[str, int] | None:
         return None
     common = common_divisor(a, divisor)
     rest, missing = a // common, divisor // common
-    if not isinstance(rest, Size) or len(rest.terms) != 1 or len(rest.terms[0][0]) != 1:
+    if not isinstance(rest, SymbolicDim) or len(rest.terms) != 1 or len(rest.terms[0][0]) != 1:
         return None
     atom = rest.terms[0][0][0]
     if rest.terms[0][1] != 1 or atom.value % missing or atom in atoms(missing):
@@ -225,13 +225,13 @@ def dimensions_of(value: int) -> tuple[str, ...]:
 def typical(value: int) -> int:
     """A number that stands for a size in decisions that must not depend on its value (what is computed again, which
     kernels share a launch or memory), or each value would need kernels of its own."""
-    if not isinstance(value, Size):
+    if not isinstance(value, SymbolicDim):
         return value
     return int(in_terms_of(value, {atom.name: TYPICAL for atom in atoms(value)}))
 
 
 def _terms(value: int) -> Terms:
-    if isinstance(value, Size):
+    if isinstance(value, SymbolicDim):
         return value.terms
     return (((), int(value)),) if value else ()
 
@@ -241,7 +241,7 @@ def _make(terms: Terms) -> int:
         return 0
     if len(terms) == 1 and not terms[0][0]:
         return terms[0][1]
-    return Size(terms)
+    return SymbolicDim(terms)
 
 
 def _sorted(total: dict[Monomial, int]) -> Terms:

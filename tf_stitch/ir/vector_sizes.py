@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.ir.symbolic_dims import Size, dimensions_of, divides
+from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of, divides
 
 VECTOR = 4
 """Elements of a vector access on a GPU."""
@@ -25,7 +25,7 @@ def dimensions_of_vectors(graph: TensorGraph) -> frozenset[str]:
     found = {name for *_, last in tensors if len(names := dimensions_of(last)) == 1 for name in names}
     others = set[str]()
     for dims in tensors:
-        count = dims[-1] if isinstance(dims[-1], Size) else math.prod(dims)
+        count = dims[-1] if isinstance(dims[-1], SymbolicDim) else math.prod(dims)
         if not divides(VECTOR, count) and found.isdisjoint(dimensions_of(count)):
             others.update(dimensions_of(count))
     return frozenset(found | others)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products, Scope
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cublas_lt_files
 
 SCOPES: dict[str, Scope] = {
-    "ops": NO_PRODUCTS,
-    "auto": {"CPU": Products.SMALL, "GPU": Products.ALL},
-    "region": {"CPU": Products.ALL, "GPU": Products.ALL},
+    "ops": NO_MATMULS,
+    "auto": {"CPU": Matmuls.SMALL, "GPU": Matmuls.ALL},
+    "region": {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL},
 }
 """TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
 
@@ -24,7 +24,7 @@ class Libraries:
     """
 
     def __init__(self, scope: str, native: OpLibrary | None, report: Report) -> None:
-        self._devices = SCOPES[scope] if native is not None else NO_PRODUCTS
+        self._devices = SCOPES[scope] if native is not None else NO_MATMULS
         self._native, self._report = native, report
         self._asked = False
 

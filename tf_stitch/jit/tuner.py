@@ -22,7 +22,7 @@ from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
-from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, delivered
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.kernel_cache import KernelCache
 
@@ -103,7 +103,7 @@ class Tuner:
         for kernel in kernels_to_tune(job):
             yield -predict_us(kernel.program, job.device), partial(self._tune, kernel, job)
         graph = job.plan.graph
-        for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(delivered(graph))):
+        for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(live_out(graph))):
             yield 0.0, partial(measure, (pattern, *parts), job, self._cache)
 
     def _tune(self, kernel: LoweredKernel, job: Job) -> None:

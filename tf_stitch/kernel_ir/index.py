@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from tf_stitch.ir.symbolic_dims import Size, common_divisor, divides, order, surely_less
+from tf_stitch.ir.symbolic_dims import SymbolicDim, common_divisor, divides, order, surely_less
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def delinearize(flat: Index, dims: Sequence[int]) -> tuple[Index, ...]:
 
 
 def _is_one(extent: int) -> bool:
-    return not isinstance(extent, Size) and extent <= 1
+    return not isinstance(extent, SymbolicDim) and extent <= 1
 
 
 @lru_cache(maxsize=1 << 16)
@@ -260,7 +260,7 @@ def _split(index: Index, divisor: int) -> tuple[Index, Index]:
     """Parts (multiple of divisor, rest)."""
     whole = [(a, c) for a, c in index.terms if divides(divisor, c)]
     rest = [(a, c) for a, c in index.terms if not divides(divisor, c)]
-    if not isinstance(index.offset, Size) and not isinstance(divisor, Size):
+    if not isinstance(index.offset, SymbolicDim) and not isinstance(divisor, SymbolicDim):
         low = index.offset // divisor * divisor
     else:
         low = index.offset if divides(divisor, index.offset) else 0

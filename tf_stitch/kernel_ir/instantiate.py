@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Any, cast
 
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.walk import rebuilt
 
@@ -21,7 +21,7 @@ def instantiate(program: Program, values: Mapping[str, int] | None = None) -> Pr
     known = values or {}
 
     def plain(_: str, x: Any) -> Any:
-        if not isinstance(x, Size):
+        if not isinstance(x, SymbolicDim):
             return x
         return sum(reduce(mul, (known.get(a.name, a.value) for a in m), c) for m, c in x.terms)
 

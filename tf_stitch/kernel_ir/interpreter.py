@@ -226,19 +226,19 @@ class _Block:
         elif isinstance(stmt, k.StoreVector):
             for i in range(stmt.width):
                 self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
-        elif isinstance(stmt, k.Fetch):
-            self._fetch(stmt, t)
-        elif isinstance(stmt, k.AwaitFetches):
+        elif isinstance(stmt, k.AsyncCopy):
+            self._async_copy(stmt, t)
+        elif isinstance(stmt, k.AwaitAsyncCopies):
             while len(self.under_way[t]) > stmt.pending:
                 for (array, at), value in self.under_way[t].pop(0).items():
                     self._set(array, at, value, t)
         elif isinstance(stmt, k.Fail):
             if not self._value(stmt.unless, t):
                 raise KernelFailure("an index is out of range")
-        elif not isinstance(stmt, k.Comment | k.Prefetch | k.Loaded):
+        elif not isinstance(stmt, k.Comment | k.Prefetch | k.LoadFence):
             raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
 
-    def _fetch(self, stmt: k.Fetch, t: int) -> None:
+    def _async_copy(self, stmt: k.AsyncCopy, t: int) -> None:
         """What the elements held is lost at once; what comes can be read when it was awaited."""
         at = self._index(stmt.at, t)
         for i in range(at, at + stmt.width):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import evaluated, statements
 
@@ -77,7 +77,7 @@ def moved_values(body: Sequence[k.Stmt], dtype_of: Mapping[str, DType]) -> Moved
 
 
 def _is_constant(leaf: k.Expr) -> bool:
-    return isinstance(leaf, k.Literal) and not isinstance(leaf.value, Size)
+    return isinstance(leaf, k.Literal) and not isinstance(leaf.value, SymbolicDim)
 
 
 def _leaves(value: k.Expr) -> Iterator[k.Expr]:

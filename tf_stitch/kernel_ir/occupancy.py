@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 
@@ -40,7 +40,7 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     by_registers = min(_resident(p.threads, array_registers(p), 0, device) for p in programs)
     fit = min(_resident(p.threads, array_registers(p), shared_bytes(p), device) for p in programs)
     grid = sum(program.grid for program in programs)
-    if not isinstance(grid, Size):
+    if not isinstance(grid, SymbolicDim):
         fit = max(1, min(fit, math.ceil(grid / device.processors)))
     return fit if fit < by_registers else COMPILERS_CHOICE
 

@@ -136,7 +136,7 @@ class LoadVector:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadFence:
     """Scalars and arrays of a thread that were loaded by now: a GPU's compiler is kept from loading them later."""
 
     names: tuple[str, ...]
@@ -212,7 +212,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class AsyncCopy:
     """Begins array[at : at+width] = buffer[index : index+width] where `inside` holds (None: everywhere): 16 bytes that
     come while the thread does something else. The array is shared; no other thread touches these elements."""
 
@@ -225,7 +225,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class AwaitFetches:
+class AwaitAsyncCopies:
     """All that this thread has begun to fetch is there, but for the last `pending` fetches."""
 
     pending: int
@@ -348,6 +348,6 @@ class Attention:
 
 
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
-                   | Loaded | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | Fetch | AwaitFetches
-                   | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send | ClusterStarted
-                   | ClusterBarrier | Attention)
+                   | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
+                   | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send
+                   | ClusterStarted | ClusterBarrier | Attention)

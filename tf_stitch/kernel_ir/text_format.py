@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.rename import in_users_names
@@ -115,7 +115,7 @@ def _simple(stmt: k.Stmt) -> str:
             return f"{buffer}[{index}] = {format_expr(value)}"
         case k.LoadVector(array, at, buffer, index, width):
             return f"{array}[{at}:+{width}] = {buffer}[{index}:+{width}]"
-        case k.Loaded(names):
+        case k.LoadFence(names):
             return f"loaded: {', '.join(names)}"
         case k.StoreVector(buffer, index, array, width):
             return f"{buffer}[{index}:+{width}] = {array}[0:+{width}]"
@@ -123,10 +123,10 @@ def _simple(stmt: k.Stmt) -> str:
             return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
         case k.ArgAllReduce(best, at, kind, width):
             return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
-        case k.Fetch(array, at, buffer, index, width, inside):
+        case k.AsyncCopy(array, at, buffer, index, width, inside):
             where = f" if {format_expr(inside)}" if inside is not None else ""
             return f"fetch {array}[{at}:+{width}] = {buffer}[{index}:+{width}]{where}"
-        case k.AwaitFetches(pending):
+        case k.AwaitAsyncCopies(pending):
             return f"await all fetches but {pending}"
         case k.Prefetch(buffer, index, count):
             return f"prefetch {buffer}[{index}:+{count}]"
@@ -152,7 +152,7 @@ def _simple(stmt: k.Stmt) -> str:
 
 def _number(value: float) -> str:
     """A size that changes by its polynomial."""
-    if isinstance(value, bool | Size):
+    if isinstance(value, bool | SymbolicDim):
         return str(value).lower()
     return f"{value:g}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tf_stitch.device.spec import FETCH_BYTES
+from tf_stitch.device.spec import ASYNC_COPY_BYTES
 from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
@@ -183,11 +183,11 @@ class _Verifier:
             self._buffer(stmt.buffer, writes=True)
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             self._vector(stmt, scope)
-        elif isinstance(stmt, k.Loaded):
+        elif isinstance(stmt, k.LoadFence):
             _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
             _require(self.program.threads > 1, "loads of a CPU are not held in place")
-        elif isinstance(stmt, k.Fetch):
-            self._fetch(stmt, scope)
+        elif isinstance(stmt, k.AsyncCopy):
+            self._async_copy(stmt, scope)
         elif isinstance(stmt, k.Prefetch):
             self._buffer(stmt.buffer, writes=False)
             _require(self.program.threads == 1, "a prefetch by threads of a GPU")
@@ -227,11 +227,11 @@ class _Verifier:
         _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
 
-    def _fetch(self, stmt: k.Fetch, scope: _Scope) -> None:
+    def _async_copy(self, stmt: k.AsyncCopy, scope: _Scope) -> None:
         self._buffer(stmt.buffer, writes=False)
         buffer = self.buffers[stmt.buffer]
         _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is fetched")
-        _require(stmt.width * buffer.dtype.size == FETCH_BYTES, f"a fetch of {stmt.width} elements")
+        _require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"a fetch of {stmt.width} elements")
         _require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
         for index in (stmt.at, stmt.index):
             _require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),

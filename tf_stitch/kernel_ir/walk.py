@@ -57,7 +57,7 @@ def operands(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
         yield stmt.source
     elif isinstance(stmt, k.LoadVector):
         yield from (stmt.at, stmt.index)
-    elif isinstance(stmt, k.Fetch):
+    elif isinstance(stmt, k.AsyncCopy):
         yield from (stmt.at, stmt.index)
         if stmt.inside is not None:
             yield stmt.inside
@@ -95,8 +95,8 @@ def indices(stmt: k.Stmt) -> Iterator[Index]:
 def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     """Accesses of a statement without those of its bodies."""
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
-    if isinstance(stmt, k.LoadVector | k.Fetch | k.Store | k.StoreVector):
-        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector | k.Fetch))
+    if isinstance(stmt, k.LoadVector | k.AsyncCopy | k.Store | k.StoreVector):
+        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector | k.AsyncCopy))
     elif isinstance(stmt, k.Attention):  # many elements each; here the first
         yield from (BufferAccess(name, constant(0), name == stmt.out) for name in (stmt.q, stmt.k, stmt.v, stmt.out))
 
@@ -115,7 +115,7 @@ def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.A
 def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
     """Names of the arrays that a statement reads or writes itself."""
     yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
-    if isinstance(stmt, k.SetElement | k.Send | k.LoadVector | k.StoreVector | k.Fetch):
+    if isinstance(stmt, k.SetElement | k.Send | k.LoadVector | k.StoreVector | k.AsyncCopy):
         yield stmt.array
     elif isinstance(stmt, k.Array) and stmt.init is not None:
         yield stmt.name

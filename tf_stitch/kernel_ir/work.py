@@ -75,7 +75,7 @@ class Work:
     fetches: float = 0
     reductions: dict[int, float] = field(default_factory=dict)
     shuffles: float = 0
-    meetings: float = 0
+    cross_block_reductions: float = 0
     loops: float = 0
     elements: float = 0
     registers: int = 0
@@ -128,7 +128,7 @@ class _Counter:
             store = isinstance(stmt, k.StoreVector)
             self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
-        elif isinstance(stmt, k.Fetch):  # nothing waits for it
+        elif isinstance(stmt, k.AsyncCopy):  # nothing waits for it
             rounds = self._loading
             self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
             self._loading = rounds
@@ -141,7 +141,7 @@ class _Counter:
         elif isinstance(stmt, k.Barrier):
             self._reduction(self._threads, 0, times)
         elif isinstance(stmt, k.ClusterBarrier):
-            self.work.meetings += times
+            self.work.cross_block_reductions += times
             self.close_round(times)
         elif isinstance(stmt, k.Attention):
             self._attention(stmt, times)

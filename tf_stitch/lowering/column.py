@@ -14,7 +14,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.symbolic_dims import Size, ceil_div, divides
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -106,7 +106,7 @@ class _ColumnLowering:
 
     def _kept(self, outer: Index, column: Index, limit: Index | None) -> Index:
         """Flat index of the kept element, inside the loop over lanes."""
-        if limit is not None and isinstance(self.inner, Size):  # divisions cancel only if the bound is known
+        if limit is not None and isinstance(self.inner, SymbolicDim):  # divisions cancel only if the bound is known
             column = self.out.below("col", column, self.inner)
         return outer * self.inner + column
 

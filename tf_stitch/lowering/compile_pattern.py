@@ -45,9 +45,9 @@ def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: lis
     if attention is not None:
         yield from propose_attention(pattern, attention, device, aligned)
         return
-    product = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-    if product is not None:
-        raise ScheduleError("a product is a library call of its own", product.loc)
+    matmul = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
+    if matmul is not None:
+        raise ScheduleError("a product is a library call of its own", matmul.loc)
     for rule in RULES:
         try:
             yield from rule(pattern, device, aligned)

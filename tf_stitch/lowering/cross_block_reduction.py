@@ -43,7 +43,7 @@ class OwnMaximum:
     own: str
 
 
-class Meeting:
+class CrossBlockReduction:
     """Meetings of the blocks of row `row`, of which this is block `part`.
 
     Attributes:

@@ -127,7 +127,7 @@ def _held(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
             if room >= 0:
                 run.append(first.name)
         elif run:
-            yield k.Loaded(tuple(run))
+            yield k.LoadFence(tuple(run))
             run = []
         yield from unit
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.symbolic_dims import Size, size
+from tf_stitch.ir.symbolic_dims import SymbolicDim, size
 from tf_stitch.kernel_ir.array_memory import place_arrays
 from tf_stitch.kernel_ir.cost import array_bytes, array_registers, block_cycles, shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
@@ -41,7 +41,7 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
     """
     body = out.statements
     cost = block_cycles(body)
-    if any(isinstance(n, Size) for n in (schedule.domain.rows, schedule.domain.cols)):
+    if any(isinstance(n, SymbolicDim) for n in (schedule.domain.rows, schedule.domain.cols)):
         cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
                       title(schedule.pattern))

@@ -13,7 +13,7 @@ from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.phases import fetched_values
+from tf_stitch.schedule.phases import prefetched_values
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ReadAhead:
         self._mapping, self._cols, self._turns, self._chunk = schedule.mapping, schedule.domain.cols, turns, chunk
         self._pattern, self._evaluator, self._out = schedule.pattern, evaluator, evaluator.out
         self._thread = var(Var(k.THREAD, self._mapping.threads))
-        fetched = fetched_values(schedule.pattern, [s.node for s in schedule.staged])
+        fetched = prefetched_values(schedule.pattern, [s.node for s in schedule.staged])
         self._arrays = {node: self._out.fresh("next") for node in fetched}
         self._buffers = {node: buffers.reading(node) for node in fetched}
 
@@ -64,18 +64,18 @@ class ReadAhead:
                                    note=self._pattern.name(node)))
         item = Var("item", m.items)
         with self._out.when(wanted), self._out.loop(item, k.Loop.UNROLL):
-            self._fetch(self._turns.row(first), var(item), None)
+            self._async_copy(self._turns.row(first), var(item), None)
 
     @contextmanager
     def access(self, inside: k.Expr | None, item: Index) -> Iterator[None]:
         """One access of this row, in the loop over them: waits for it; when it was read, fetches the next row's."""
-        self._out.emit(k.AwaitFetches((self._mapping.items - 1) * len(self._arrays)))
+        self._out.emit(k.AwaitAsyncCopies((self._mapping.items - 1) * len(self._arrays)))
         with self._out.when(inside):
             yield
         self._evaluator.fetched.clear()
         following, count = self._turns.now + self._turns.step, self._turns.count
         row = self._turns.row(self._out.clamped("following", following, count))
-        self._fetch(row, item, k.InRange(following, 0, count))
+        self._async_copy(row, item, k.InRange(following, 0, count))
 
     def offer(self, item: Index, flat: Index) -> None:
         """Lets the element `flat` be read where it was fetched, in the loop over the lanes of an access."""
@@ -88,7 +88,7 @@ class ReadAhead:
         """Where this thread finds an access."""
         return (item * self._mapping.threads + self._thread) * self._mapping.vector
 
-    def _fetch(self, row: Index, item: Index, wanted: k.Expr | None) -> None:
+    def _async_copy(self, row: Index, item: Index, wanted: k.Expr | None) -> None:
         """Threads beyond the row fetch nothing, or its end again where they read that (see RowPasses.columns)."""
         m = self._mapping
         chunk, chunks = self._chunk(item), self._cols // m.vector
@@ -98,4 +98,4 @@ class ReadAhead:
             chunk = self._out.clamped("place", chunk, chunks)
         for node, name in self._arrays.items():
             start = row * self._cols + chunk * m.vector
-            self._out.emit(k.Fetch(name, self._slot(item), self._buffers[node], start, m.vector, wanted))
+            self._out.emit(k.AsyncCopy(name, self._slot(item), self._buffers[node], start, m.vector, wanted))

@@ -17,7 +17,7 @@ from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
-from tf_stitch.lowering.cross_block_reduction import Meeting, OwnMaximum
+from tf_stitch.lowering.cross_block_reduction import CrossBlockReduction, OwnMaximum
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_clusters, in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
@@ -28,7 +28,7 @@ from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import Phase, exponentials, split_phases
-from tf_stitch.schedule.two_accumulators import phases_in_halves, rows_ahead
+from tf_stitch.schedule.two_accumulators import phases_with_two_accumulators, prefetched_rows
 
 
 def lower_row(schedule: KernelSchedule) -> LoweredKernel:
@@ -61,7 +61,7 @@ class RowLowering:
         phases = split_phases(self.schedule.pattern, self.elements)
         self.find_row_outputs(phases)
         if self.schedule.ahead:
-            self._read_ahead()
+            self._prefetch_rows()
         with self.out.loop(Var("wave", self.mapping.waves), k.Loop.UNROLL):
             row, valid = self._row()
             self.rows(phases, row, valid)
@@ -70,7 +70,7 @@ class RowLowering:
             return kernel
         return in_clusters(kernel) if self.mapping.cluster else in_groups(kernel)
 
-    def _read_ahead(self) -> None:
+    def _prefetch_rows(self) -> None:
         """Parts of rows that blocks share in turn: the next turn's is on its way."""
         m, launched = self.mapping, self.schedule.launched
         block = var(Var(k.BLOCK, m.grid))
@@ -88,20 +88,20 @@ class RowLowering:
 
     def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
         """Everything about one row."""
-        meeting = Meeting(self.schedule, self.out, self.buffers, row, self.passes.part)
+        meeting = CrossBlockReduction(self.schedule, self.out, self.buffers, row, self.passes.part)
         for accesses, staged in itertools.product(self.passes.loops, self.schedule.staged):
             if staged.instead_of is None:
                 accesses.arrays[staged.node] = self._declare(staged.node, accesses)
             else:
                 accesses.arrays[staged.node] = accesses.arrays[staged.instead_of]
-        halved = phases_in_halves(self.schedule, phases)
+        halved = phases_with_two_accumulators(self.schedule, phases)
         for number, phase in enumerate(phases):
             what = f"phase {number + 1} of {len(phases)}, {phase.purpose}"
             self.out.emit(k.Comment(what, self.schedule.pattern.names(phase.results)))
             if phase in halved:
                 self._halves(phase, row)
                 if phase is phases[0]:
-                    self._ask_for_row_ahead(row)
+                    self._prefetch_row(row)
                 continue
             self._phase(phase, row, valid, meeting, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
@@ -160,18 +160,18 @@ class RowLowering:
         for node, name in names.items():
             self._combine(node, name, row)
 
-    def _ask_for_row_ahead(self, row: Index) -> None:
+    def _prefetch_row(self, row: Index) -> None:
         """Of what the last loop has read in the order of memory."""
         loop, cols = self.out.statements[-1], self.domain.cols
         assert isinstance(loop, k.For)
         loads = [s.value for s in loop.body if isinstance(s, k.Let) and isinstance(s.value, k.Load)]
         for load in loads:
             if load.index == row * cols + var(loop.var):
-                ahead = (row + rows_ahead(cols, self.buffers.dtype(load.buffer))) * cols
+                ahead = (row + prefetched_rows(cols, self.buffers.dtype(load.buffer))) * cols
                 self.out.emit(k.Prefetch(load.buffer, ahead, cols))
 
-    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, meeting: Meeting, ahead: ReadAhead | None
-               ) -> None:
+    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, meeting: CrossBlockReduction,
+               ahead: ReadAhead | None) -> None:
         names = self._accumulators(phase)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
         relative = self.schedule.relative
@@ -201,7 +201,7 @@ class RowLowering:
                 with self.out.when(k.both(valid, self.passes.inside)):
                     self.stores.flush()
 
-    def _meet(self, names: dict[Node, str], meeting: Meeting) -> None:
+    def _meet(self, names: dict[Node, str], meeting: CrossBlockReduction) -> None:
         """Reductions of this block become those of the row. A maximum that a sum is relative to waits for the sum."""
         relative = self.schedule.relative
         if relative is not None and relative[1] in names:

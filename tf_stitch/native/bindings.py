@@ -73,7 +73,7 @@ SERIES_APART = 0.5
 eight that are faster by a tenth was given up after 30 pairs in a row, one of a hundred after six series of five."""
 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
-OriginalFunction = Callable[[int, str], bytes | None]
+FallbackSubgraphFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
 
 _INTERNAL = 13  # absl's status code
@@ -160,7 +160,8 @@ class OpLibrary:
         self._library = _declare(ctypes.CDLL(str(path)))
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
-    def set_callbacks(self, build: BuildFunction, original: OriginalFunction, fallback: FallbackFunction) -> None:
+    def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction
+                      ) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises

@@ -10,7 +10,7 @@ from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 
 MOST_NODES = 40
 """Of an attention; what a product leads to is not looked at any further."""
@@ -87,7 +87,7 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
     if not isinstance(attrs, DotAttrs) or attrs.transpose_a:
         return None
     scores = _softmax_of(second.operands[0])
-    found = None if scores is None else _product_in(scores, users, exchanged=False)
+    found = None if scores is None else _matmul_in(scores, users, exchanged=False)
     if scores is None or found is None:
         return None
     first, keys_first = found
@@ -100,7 +100,7 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
         result = users[second][0]
     inside = _closed(first, result, users, wanted)
     if inside is None or second.operands[1] in inside or first.type.dtype is not second.type.dtype or \
-            any(isinstance(d, Size) for n in (first, second, q.node) for d in n.type.dims):
+            any(isinstance(d, SymbolicDim) for n in (first, second, q.node) for d in n.type.dims):
         return None
     v = Operand(second.operands[1], attrs.transpose_b)
     return Attention(tuple(inside), first, second, scores, result, q, k, v, keys_first)
@@ -197,7 +197,7 @@ def _reduced(column: Node, kind: OpKind) -> Node | None:
     return whole if is_column else None
 
 
-def _product_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: bool) -> tuple[Node, bool] | None:
+def _matmul_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: bool) -> tuple[Node, bool] | None:
     """The product that scores are made of element by element, and whether its last two axes are exchanged there."""
     if scores.kind is OpKind.DOT:
         return scores, exchanged
@@ -207,7 +207,7 @@ def _product_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: b
     for operand in scores.operands:
         whole = operand.type.dtype.is_float and operand.type.numel == scores.type.numel
         if whole and all(user is scores for user in users[operand]):
-            found = _product_in(operand, users, exchanged != swaps)
+            found = _matmul_in(operand, users, exchanged != swaps)
             if found is not None:
                 return found
     return None

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.planning.attention import Attention, find_attentions, views_of
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import delivered, free_nodes, is_large_product, make_pattern
+from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, live_out, make_pattern
 
 
-def products_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
+def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """The products of a region's attentions that become a kernel each."""
     nodes = graph.nodes()
-    chosen = chosen_attentions(nodes, users_of(nodes), frozenset(delivered(graph)), times)
-    return {product for attention in chosen for product in (attention.first, attention.second)}
+    chosen = chosen_attentions(nodes, users_of(nodes), frozenset(live_out(graph)), times)
+    return {matmul for attention in chosen for matmul in (attention.first, attention.second)}
 
 
 def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
@@ -29,11 +29,11 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
     """
     free = free_nodes(nodes)
     for attention in find_attentions(nodes, users, wanted):
-        products = attention.first, attention.second
-        if not all(map(is_large_product, products)):
+        matmuls = attention.first, attention.second
+        if not all(map(is_large_matmul, matmuls)):
             continue
-        softmax = [n for n in attention.nodes if n not in (*products, attention.result)]
-        parts = (make_pattern(part, users, wanted, free) for part in ([products[0]], softmax, [products[1]]))
+        softmax = [n for n in attention.nodes if n not in (*matmuls, attention.result)]
+        parts = (make_pattern(part, users, wanted, free) for part in ([matmuls[0]], softmax, [matmuls[1]]))
         # A part without a time counts as free: the library's way is kept then.
         together = times.exact(make_pattern(attention.nodes, users, wanted, free | views_of(attention, users, free)))
         if together is not None and together < sum(times.exact(part) or 0.0 for part in parts):

@@ -136,8 +136,8 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
         far = program.cooperative and part.nbytes > device.profile.cache_bytes
         total += (part.us - part.launch) * (SWEEP_LOSS if far else 1.0)
     for loop in loops:  # while the blocks of one group wait, those of another work
-        meetings = sum(isinstance(s, GroupBarrier) for s in loop.body)
-        barriers += meetings * loop.blocks / program.grid / max(program.resident, 1)
+        cross_block_reductions = sum(isinstance(s, GroupBarrier) for s in loop.body)
+        barriers += cross_block_reductions * loop.blocks / program.grid / max(program.resident, 1)
     wait = barriers * interpolate(device.profile.barrier, program.grid)
     return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
 
@@ -159,7 +159,7 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     waves = math.ceil(program.grid / (resident * device.processors))
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
-    wait += work.meetings * CLUSTER_US
+    wait += work.cross_block_reductions * CLUSTER_US
     wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
     alike = waves == 1 and not work.fetches
     return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if alike else OVERLAP)

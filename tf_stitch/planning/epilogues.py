@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tf_stitch.ir.fused_matmuls import FusedProduct, fused_products
+from tf_stitch.ir.fused_matmuls import FusedMatmul, fused_matmuls
 from tf_stitch.ir.graph import Node
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import is_large_product, make_pattern
+from tf_stitch.planning.stitch_plan import is_large_matmul, make_pattern
 
 LEAST_GAIN_US = 0.2
 """Predicted gains below this are noise: the kernel stays as it was planned."""
@@ -50,31 +50,31 @@ class Epilogues:
     def choose(self) -> list[tuple[int, ...]]:
         """The groups anew."""
         for kernel, offers in self._offers().items():
-            if not self._move(kernel, _disjoint({product: takes[-1] for product, takes in offers.items()})):
-                for product, takes in offers.items():
-                    any(self._move(kernel, {product: taken}) for taken in reversed(takes))
+            if not self._move(kernel, _disjoint({matmul: takes[-1] for matmul, takes in offers.items()})):
+                for matmul, takes in offers.items():
+                    any(self._move(kernel, {matmul: taken}) for taken in reversed(takes))
         return [tuple(sorted(group)) for group in self._groups if group]
 
     def _offers(self) -> dict[int, dict[int, list[Positions]]]:
         """For each kernel and each product whose call could take nodes from it: which, from few to many."""
         offers: dict[int, dict[int, list[Positions]]] = {}
-        for product in range(len(self._work)):
-            for taken in self._takes(product) if self._is_call(product) else ():
+        for matmul in range(len(self._work)):
+            for taken in self._takes(matmul) if self._is_call(matmul) else ():
                 homes = {self._home[p] for p in taken}
                 if len(homes) == 1:
-                    offers.setdefault(homes.pop(), {}).setdefault(product, []).append(taken)
+                    offers.setdefault(homes.pop(), {}).setdefault(matmul, []).append(taken)
         return offers
 
-    def _takes(self, product: int) -> Iterator[Positions]:
-        for call in fused_products(self._work[product], self._facts.users, self._facts.wanted):
-            if not self._is_ready(call, product):
+    def _takes(self, matmul: int) -> Iterator[Positions]:
+        for call in fused_matmuls(self._work[matmul], self._facts.users, self._facts.wanted):
+            if not self._is_ready(call, matmul):
                 return
             if call.result in self._position:
                 yield frozenset(self._position[n] for n in call.nodes[1:] if n in self._position)
 
-    def _is_ready(self, call: FusedProduct, product: int) -> bool:
+    def _is_ready(self, call: FusedMatmul, matmul: int) -> bool:
         """Whether bias and addend are there when the product can run, or a kernel makes them of inputs."""
-        return all(self._is_early_kernel(self._home[p]) or self._waits_for(product, p)
+        return all(self._is_early_kernel(self._home[p]) or self._waits_for(matmul, p)
                    for operand in (call.bias, call.addend) if operand is not None for p in self._made_by(operand))
 
     def _made_by(self, node: Node) -> Iterator[int]:
@@ -95,13 +95,13 @@ class Epilogues:
             stack += fresh
         return False
 
-    def _is_call(self, product: int) -> bool:
+    def _is_call(self, matmul: int) -> bool:
         """Whether a node is a product that is no part of an attention."""
-        products = [p for p in self._groups[self._home[product]] if is_large_product(self._work[p])]
-        return products == [product]
+        matmuls = [p for p in self._groups[self._home[matmul]] if is_large_matmul(self._work[p])]
+        return matmuls == [matmul]
 
     def _is_kernel(self, group: int) -> bool:
-        return not any(is_large_product(self._work[p]) for p in self._groups[group])
+        return not any(is_large_matmul(self._work[p]) for p in self._groups[group])
 
     def _is_early_kernel(self, group: int) -> bool:
         """Whether a group is a kernel that waits for no other."""
@@ -114,7 +114,7 @@ class Epilogues:
         rest = self._groups[kernel] - gone
         if not gone <= self._groups[kernel]:
             return False
-        changed = {kernel: rest, **{self._home[product]: nodes | {product} for product, nodes in taken.items()}}
+        changed = {kernel: rest, **{self._home[matmul]: nodes | {matmul} for matmul, nodes in taken.items()}}
         choices = [changed]
         user = self._only_user(rest)
         if user is not None:
@@ -157,7 +157,7 @@ class Epilogues:
 def _disjoint(takes: Mapping[int, Positions]) -> dict[int, Positions]:
     """Those that share no node with one before."""
     chosen: dict[int, Positions] = {}
-    for product, taken in takes.items():
+    for matmul, taken in takes.items():
         if not any(taken & other for other in chosen.values()):
-            chosen[product] = taken
+            chosen[matmul] = taken
     return chosen

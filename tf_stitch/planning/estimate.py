@@ -46,21 +46,21 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
 def call_us(pattern: Pattern, device: DeviceSpec) -> float:
     """Microseconds of a library call, which has the whole device at work: as it was measured, or estimated where that
     was not done. What it reads and computes beside its product comes on top, for the product hides neither."""
-    product = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
-    known = set(product.reads())
+    matmul = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
+    known = set(matmul.reads())
     added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
     work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
     added *= ADDEND if device.is_gpu else 1
     cores = 1 if device.is_gpu else device.processors
-    alone = _product_us(pattern.nodes[0], device.profile)
+    alone = _matmul_us(pattern.nodes[0], device.profile)
     if alone is None:
-        alone = estimate_us(product, device, device.processors, SATURATING_THREADS)
+        alone = estimate_us(matmul, device, device.processors, SATURATING_THREADS)
     return alone + (added + work / cores) * 1e-3
 
 
-def _product_us(product: Node, profile: DeviceProfile) -> float | None:
-    *batch, m, n = (int(d) for d in product.type.dims)
-    return profile.product_us(product.type.dtype.value, (math.prod(batch), m, int(terms_of(product)), n))
+def _matmul_us(matmul: Node, profile: DeviceProfile) -> float | None:
+    *batch, m, n = (int(d) for d in matmul.type.dims)
+    return profile.matmul_us(matmul.type.dtype.value, (math.prod(batch), m, int(terms_of(matmul)), n))
 
 
 def _memory_ns(nbytes: int, device: DeviceSpec) -> float:

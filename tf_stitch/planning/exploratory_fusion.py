@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.planning.part import Part, bits, mask_of
-from tf_stitch.planning.stitch_plan import is_small_product
+from tf_stitch.planning.stitch_plan import is_small_matmul
 
 
 @dataclass(frozen=True)
@@ -75,4 +75,4 @@ def _explore_from(part: Part, seed: int, fusible: int, options: ExploreOptions) 
 
 def _fusible(node: Node, options: ExploreOptions) -> bool:
     kinds = (Category.ELEMENTWISE, Category.MOVEMENT, Category.REDUCTION)
-    return len(node.operands) <= options.operands and (node.category in kinds or is_small_product(node))
+    return len(node.operands) <= options.operands and (node.category in kinds or is_small_matmul(node))

@@ -8,8 +8,8 @@ from tf_stitch.planning.stitch_plan import (
     Pattern,
     StitchPlan,
     attention_of,
-    delivered,
     free_nodes,
+    live_out,
     make_pattern,
     plannable,
 )
@@ -26,7 +26,7 @@ def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
     counted = [pattern for pattern in plan.patterns if fused(pattern)]
     kept = counted[:max(count, 0)]
     nodes = plan.graph.nodes()
-    users, wanted = users_of(nodes), frozenset(delivered(plan.graph))
+    users, wanted = users_of(nodes), frozenset(live_out(plan.graph))
     free = free_nodes(nodes, filter(None, map(attention_of, kept)), wanted)
     work = plannable(plan.graph, free)
     place = {node: i for i, node in enumerate(work)}

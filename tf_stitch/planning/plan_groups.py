@@ -10,8 +10,8 @@ from tf_stitch.planning.stitch_plan import (
     SolverReport,
     StitchPlan,
     attention_of,
-    delivered,
     free_nodes,
+    live_out,
     make_pattern,
     plannable,
 )
@@ -33,7 +33,7 @@ def plan_of(graph: TensorGraph, groups: Groups, solver: SolverReport | None) -> 
         ValueError: in this graph other nodes are free: one element may have become many.
     """
     nodes = graph.nodes()
-    users, wanted = users_of(nodes), frozenset(delivered(graph))
+    users, wanted = users_of(nodes), frozenset(live_out(graph))
     members = [[nodes[i] for i in group] for group in groups]
     alone = (make_pattern(group, users, wanted, frozenset()) for group in members)
     found = [attention for pattern in alone if (attention := attention_of(pattern)) is not None]

@@ -25,9 +25,9 @@ from tf_stitch.planning.selection import Choice, Selection
 from tf_stitch.planning.stitch_plan import (
     SolverReport,
     StitchPlan,
-    delivered,
     free_nodes,
-    is_large_product,
+    is_large_matmul,
+    live_out,
     make_pattern,
     plannable,
 )
@@ -62,12 +62,12 @@ class PlanOptions:
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
-    def in_haste(self) -> PlanOptions:
-        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=HASTY_SIZE))
+    def in_fast_mode(self) -> PlanOptions:
+        growth = replace(self.growth, exploratory=False, merge=MergeOptions(thorough=False, size=FAST_MODE_NODES))
         return replace(self, rounds=0, singles=4, growth=growth)
 
 
-HASTY_SIZE = 32
+FAST_MODE_NODES = 32
 """Most nodes of a merged pattern in a large region: times of larger ones take longer than they are worth."""
 
 
@@ -90,7 +90,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     """
     options = options or PlanOptions()
     nodes = graph.nodes()
-    users, wanted = users_of(nodes), frozenset(delivered(graph))
+    users, wanted = users_of(nodes), frozenset(live_out(graph))
     attentions = list(chosen_attentions(nodes, users, wanted, times))
     facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted))
     work = plannable(graph, facts.free)
@@ -98,14 +98,14 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    levels = find_levels(nodes, is_large_product, wanted)
+    levels = find_levels(nodes, is_large_matmul, wanted)
     parts = decompose(work, needs, facts.free, levels)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
     structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
     distinct: dict[tuple[object, ...], Part] = {}
     for number, positions in enumerate(parts):
-        if is_large_product(work[positions[0]]):
+        if is_large_matmul(work[positions[0]]):
             structures.append(None)
             continue
         members = [work[p] for p in positions]
@@ -116,7 +116,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
         if key not in distinct:
             distinct[key] = Part(members, edges, facts, times)
     if sum(len(part.nodes) for part in distinct.values()) > options.careful:
-        options = options.in_haste()
+        options = options.in_fast_mode()
     plans = {key: plan_part(part, options) for key, part in distinct.items()}
     reports: list[SolverReport] = []
     for positions, structure in zip(parts, structures, strict=True):

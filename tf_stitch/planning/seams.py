@@ -85,8 +85,8 @@ class Seams:
         for p in dict.fromkeys(p for m in movable for p in (m, *self._node[m].inputs)):
             nbytes, readers = self._node[p].result_bytes, {end[r] for r in self._readers[p] if r in end}
             if p in before:
-                delivered = any(r not in end for r in self._readers[p])
-                cost, stays = (nbytes if delivered else 2 * nbytes), end[p]  # written for others in any case, or not
+                live_out = any(r not in end for r in self._readers[p])
+                cost, stays = (nbytes if live_out else 2 * nbytes), end[p]  # written for others in any case, or not
             else:
                 cost, stays = nbytes, _BEFORE
                 cut.add_edge(_BEHIND, (p, "read before"), capacity=nbytes)

@@ -10,7 +10,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.attention import Attention, attention_to, views_of
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -52,31 +52,31 @@ def _is_stored_anew(node: Node) -> bool:
 
 
 def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection[Node]) -> bool:
-    return view_of(transpose.operands[0]) not in free and bool(users) and all(map(is_large_product, users)) \
+    return view_of(transpose.operands[0]) not in free and bool(users) and all(map(is_large_matmul, users)) \
         and transposed_layout(transpose) is not None
 
 
-SMALL_PRODUCT = 16
+SMALL_MATMUL = 16
 """Terms of a sum, or columns, up to which a product can be written out as element-wise ops."""
 LONGEST_SUM = 4096
 """Terms of each of a few columns; longer sums have to be split over the device, as libraries do."""
 
 
-def is_small_product(node: Node) -> bool:
+def is_small_matmul(node: Node) -> bool:
     """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
     (transforms/inline_small_matmuls.py). Not by a number that changes: each would be another kernel."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
     terms, columns = terms_of(node), node.type.dims[-1]
-    if 0 < terms <= SMALL_PRODUCT and not isinstance(terms, Size):
+    if 0 < terms <= SMALL_MATMUL and not isinstance(terms, SymbolicDim):
         return True
-    return 0 < columns <= SMALL_PRODUCT and not isinstance(columns, Size) \
+    return 0 < columns <= SMALL_MATMUL and not isinstance(columns, SymbolicDim) \
         and terms <= LONGEST_SUM and not node.attrs.transpose_a
 
 
-def is_large_product(node: Node) -> bool:
+def is_large_matmul(node: Node) -> bool:
     """A product that only a library call computes."""
-    return node.category is Category.CONTRACTION and not is_small_product(node)
+    return node.category is Category.CONTRACTION and not is_small_matmul(node)
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -193,13 +193,13 @@ def is_library_call(pattern: Pattern) -> bool:
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
         return first.category is Category.CONTRACTION
-    return is_large_product(first) and attention_of(pattern) is None
+    return is_large_matmul(first) and attention_of(pattern) is None
 
 
 def attention_of(pattern: Pattern) -> Attention | None:
     """The attention that a pattern is, if it is one."""
-    products = [n for n in pattern.nodes if is_large_product(n)]
-    found = attention_to(products[-1], users_of(pattern.nodes), ()) if len(products) == 2 else None
+    matmuls = [n for n in pattern.nodes if is_large_matmul(n)]
+    found = attention_to(matmuls[-1], users_of(pattern.nodes), ()) if len(matmuls) == 2 else None
     return found if found is not None and len(found.nodes) == len(pattern.nodes) else None
 
 
@@ -262,19 +262,19 @@ class StitchPlan:
 
     @cached_property
     def _facts(self) -> tuple[dict[Node, list[Node]], frozenset[Node]]:
-        return users_of(self.graph.nodes()), frozenset(delivered(self.graph))
+        return users_of(self.graph.nodes()), frozenset(live_out(self.graph))
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
     """Nodes that need a kernel or a library call: all but sources, effects and free nodes; free nodes that the region
     has to deliver need one too, unless they are a product in other words."""
-    wanted = frozenset(delivered(graph))
+    wanted = frozenset(live_out(graph))
     skip = (Category.SOURCE, Category.EFFECT)
     return [n for n in graph.nodes() if (n.category not in skip and n not in free)
             or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE) and view_of(n).kind is not OpKind.DOT)]
 
 
-def delivered(graph: TensorGraph) -> list[Node]:
+def live_out(graph: TensorGraph) -> list[Node]:
     """Values that memory has to hold: those behind the outputs (an assign delivers its operand), and what a product
     reads that kernels would compute by the way, such as a constant."""
     ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]

@@ -9,10 +9,10 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.planning.part import Part, bits, mask_of
-from tf_stitch.planning.stitch_plan import is_large_product
+from tf_stitch.planning.stitch_plan import is_large_matmul
 
 
-def is_product(node: Node) -> bool:
+def is_matmul(node: Node) -> bool:
     return node.category is Category.CONTRACTION
 
 
@@ -28,7 +28,7 @@ def moves_contiguous_axis(node: Node) -> bool:
     return node.kind is OpKind.TRANSPOSE
 
 
-GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_product, is_product, keeps_last_axis, is_scalar_reduction,
+GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_matmul, is_matmul, keeps_last_axis, is_scalar_reduction,
                                               is_reduction_or_scan, moves_contiguous_axis)
 """What joins the partition ops, step by step. The paper's steps end with "etc."; the last two are ours: kernels of
 element-wise ops alone, which every schedule rule takes."""

@@ -28,7 +28,7 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, outp
 from tf_stitch.graph.clustering.stitch_node import stitch_node
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.failing_graph import failing_graph
-from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.graph.loops.pipeline import LoopWays, do_loops
 from tf_stitch.graph.loops.sized_loops import legalizations, put_back_loops
@@ -80,7 +80,7 @@ class Session:
         if native is not None:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
-        self._originals: dict[int, OriginalNodes] = {}
+        self._fallback_subgraphs: dict[int, FallbackSubgraph] = {}
         self._graphs = itertools.count()
         self._process = os.getpid()
 
@@ -135,13 +135,13 @@ class Session:
                                  library_on)
         found = rewriter.find()
         defs = {n.name: n for n in item.graph_def.node}
-        originals: dict[int, OriginalNodes | None] = {}
+        fallback_subgraphs: dict[int, FallbackSubgraph | None] = {}
         for region in found.regions:  # before any of them is counted
             on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
-            originals[id(region)] = original_nodes(defs, imports.sure, region, on_gpu, loops.sized)
-            if originals[id(region)] is None and region.assumes:
+            fallback_subgraphs[id(region)] = fallback_subgraph(defs, imports.sure, region, on_gpu, loops.sized)
+            if fallback_subgraphs[id(region)] is None and region.assumes:
                 raise _NoWayBack(assume=False, fold=fold)  # sizes may differ, and its IR cannot run then
-            if originals[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
+            if fallback_subgraphs[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
                 # a loop may turn out too long to be written out, and its IR cannot run as it is
                 raise _NoWayBack(assume=assume, fold=False)
         found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
@@ -149,9 +149,9 @@ class Session:
         group = next(self._graphs)
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            number, original = self.registry.register(region, group), originals[id(region)]
+            number, original = self.registry.register(region, group), fallback_subgraphs[id(region)]
             if original is not None:
-                self._originals[number] = original
+                self._fallback_subgraphs[number] = original
             elif self._config.guard:
                 self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what "
                                    "the region does not, and cannot be computed anew")
@@ -190,7 +190,7 @@ class Session:
         # The body is the last: with fuel for this one the loop begins to be stitched. What is for the host is not built
         # beside the body, which is for another device.
         parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
-        self._originals[whole] = loop.original_nodes()
+        self._fallback_subgraphs[whole] = loop.fallback_subgraph()
         self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
         return {"region": whole, "body": parts.pop("body")} | parts
 
@@ -245,7 +245,7 @@ class Session:
     def original(self, region: int, reason: str) -> bytes | None:
         """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
         `fallback`. Asked for once per reason, "" when they are timed."""
-        nodes = self._originals.get(region)
+        nodes = self._fallback_subgraphs.get(region)
         if nodes is None or (reason and self._config.strict):
             return None
         try:
@@ -259,7 +259,7 @@ class Session:
 
     def fallback(self, region: int, call: FallbackCall) -> None:
         """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
-        outputs, state = self._run_original(region, call.inputs, call.variables, call.same_as)
+        outputs, state = self._run_fallback_subgraph(region, call.inputs, call.variables, call.same_as)
         if self._config.strict and call.reason:  # none: its kernels are being built
             raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
         if call.reason:
@@ -269,10 +269,10 @@ class Session:
         for i, value in state.items():
             call.set_state(i, value)
 
-    def _run_original(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
+    def _run_fallback_subgraph(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
                       same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
         """Outputs, and new values of variables, by the nodes that the region replaced, else by its tensor IR."""
-        original = self._originals.get(region)
+        original = self._fallback_subgraphs.get(region)
         with suspended():
             if original is not None:
                 return original.run(inputs, variables, same_as)
@@ -302,7 +302,7 @@ class Session:
             reason = _reason(error)
         self.report.fallback("run", self._where(region), reason)
         try:
-            return self._run_original(region, arrays, (), ())[0]
+            return self._run_fallback_subgraph(region, arrays, (), ())[0]
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(error.message) from error  # PyFunc makes an InvalidArgumentError of that
 

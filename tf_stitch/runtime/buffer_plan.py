@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses
@@ -91,7 +91,7 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
     copies: list[tuple[BufferRef, Node]] = []
     for _, node in graph.outputs:
         if node.kind is not OpKind.ASSIGN:
-            _deliver(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
+            _store_live_out(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
     copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
     number = {handle: i for i, handle in enumerate(variables)}
@@ -112,7 +112,7 @@ def _copied_variables(graph: TensorGraph) -> set[str]:
     return {n.attrs.handle for n in values if isinstance(n.attrs, VariableAttrs)}
 
 
-def _deliver(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
+def _store_live_out(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
     if view_of(node).kind is OpKind.DOT:
         node = view_of(node)
     if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
@@ -133,13 +133,13 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
     if plan.variables[variable] not in copied and not outside:
         if _update_in_place(plan, value, variable):
             plan.state.append((variable, StateMode.IN_PLACE))
-            return _deliver(plan, copies, value, in_place)
+            return _store_live_out(plan, copies, value, in_place)
         if value.type.nbytes <= SMALL_BYTES:
             plan.state.append((variable, StateMode.IN_PLACE))
             copies.append((in_place, value))
             return None
     plan.state.append((variable, StateMode.FRESH))
-    return _deliver(plan, copies, value, BufferRef(Space.FRESH, len(plan.state) - 1))
+    return _store_live_out(plan, copies, value, BufferRef(Space.FRESH, len(plan.state) - 1))
 
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
@@ -242,7 +242,7 @@ def _touches(plan: BufferPlan, kernel: Work) -> list[Touch]:
         if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
             found.append(Touch(plan.argument(node, mode), mode is k.Mode.WRITE))
         else:
-            nbytes = None if isinstance(node.type.nbytes, Size) else int(node.type.nbytes)
+            nbytes = None if isinstance(node.type.nbytes, SymbolicDim) else int(node.type.nbytes)
             found.append(Touch(node, mode is k.Mode.WRITE, nbytes))
     return found
 

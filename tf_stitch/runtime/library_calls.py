@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.fused_matmuls import FusedProduct
+from tf_stitch.ir.fused_matmuls import FusedMatmul
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import MatrixLayout, contiguous, terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
@@ -81,20 +81,20 @@ class LibraryCall:
     arguments: tuple[tuple[Node, Mode], ...]
 
 
-def library_call(fused: FusedProduct, stored: Collection[Node]) -> LibraryCall:
+def library_call(fused: FusedMatmul, stored: Collection[Node]) -> LibraryCall:
     """The call for a static product and what follows it.
 
     Args:
         stored: values that kernels and calls write: of an operand and what it is a view of, the first that exists in
             memory is read.
     """
-    product = fused.product
-    assert isinstance(product.attrs, DotAttrs)
-    *batch, m, n = product.type.dims
+    matmul = fused.matmul
+    assert isinstance(matmul.attrs, DotAttrs)
+    *batch, m, n = matmul.type.dims
     (a, a_layout), (b, b_layout) = (
         _operand(operand, transposed, stored) for operand, transposed
-        in zip(product.operands, (product.attrs.transpose_a, product.attrs.transpose_b), strict=True))
-    gemm = Gemm(product.type.dtype, math.prod(batch), m, n, terms_of(product), a_layout, b_layout, fused.layout,
+        in zip(matmul.operands, (matmul.attrs.transpose_a, matmul.attrs.transpose_b), strict=True))
+    gemm = Gemm(matmul.type.dtype, math.prod(batch), m, n, terms_of(matmul), a_layout, b_layout, fused.layout,
                 fused.bias is not None, fused.addend is not None, fused.activation)
     added = [_in_memory(x, stored) for x in (fused.bias, fused.addend) if x is not None]
     return LibraryCall(gemm, fused.nodes, (*((x, Mode.READ) for x in (a, b, *added)), (fused.result, Mode.WRITE)))
@@ -122,15 +122,15 @@ def multiply(gemm: Gemm, arguments: Sequence[NDArray[np.uint8]]) -> None:
     wide = gemm.dtype.compute.numpy
     a, b, *added, out = (memory.view(gemm.dtype.numpy) for memory in arguments)
     terms = iter(added)
-    product = np.matmul(_matrices(a, gemm.batch, gemm.m, gemm.k, gemm.a).astype(wide),
+    matmul = np.matmul(_matrices(a, gemm.batch, gemm.m, gemm.k, gemm.a).astype(wide),
                         _matrices(b, gemm.batch, gemm.k, gemm.n, gemm.b).astype(wide))
     if gemm.bias:
-        product = product + next(terms).astype(wide)
+        matmul = matmul + next(terms).astype(wide)
     if gemm.addend:
-        product = product + next(terms).reshape(product.shape).astype(wide)
+        matmul = matmul + next(terms).reshape(matmul.shape).astype(wide)
     if gemm.activation:
-        product = FUNCTIONS[gemm.activation](product)
-    _matrices(out, gemm.batch, gemm.m, gemm.n, gemm.out)[...] = product.astype(gemm.dtype.numpy)
+        matmul = FUNCTIONS[gemm.activation](matmul)
+    _matrices(out, gemm.batch, gemm.m, gemm.n, gemm.out)[...] = matmul.astype(gemm.dtype.numpy)
 
 
 def _matrices(memory: NDArray[np.generic], batch: int, rows: int, cols: int, layout: MatrixLayout

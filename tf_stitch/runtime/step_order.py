@@ -29,7 +29,7 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     Args:
         accesses: of each step, in an order in which the steps can run.
     """
-    meeting = _meeting({_piece(access) for own in accesses for access in own})
+    meeting = _cross_block_reduction({_piece(access) for own in accesses for access in own})
     written: dict[Piece, int] = {}  # by which step last
     read: dict[Piece, list[int]] = {}  # since then
     before: list[int] = []  # of each step all steps it comes after, as bits
@@ -58,7 +58,7 @@ def _piece(access: Access) -> Piece:
     return access.ref, access.nbytes if access.ref.space is Space.ARENA else 0
 
 
-def _meeting(pieces: Collection[Piece]) -> dict[Piece, list[Piece]]:
+def _cross_block_reduction(pieces: Collection[Piece]) -> dict[Piece, list[Piece]]:
     """The pieces of memory that each shares bytes with, itself included."""
     found: dict[Piece, list[Piece]] = {}
     alive: list[Piece] = []

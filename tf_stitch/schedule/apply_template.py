@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 from tf_stitch.schedule.read_tiling import COUNTED, LOOP, read_tilings
 from tf_stitch.schedule.retile import Request, retile
@@ -37,7 +37,7 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
         raise ScheduleError("joined kernels have the templates of their groups", where)
     if schedule.rule is Rule.ATTENTION:
         raise ScheduleError("attention has no template but its own", where)
-    if any(isinstance(n, Size) for n in (schedule.domain.rows, schedule.domain.cols)):
+    if any(isinstance(n, SymbolicDim) for n in (schedule.domain.rows, schedule.domain.cols)):
         raise ScheduleError("sizes change, and the kernel serves them all: it has no template of its own", where)
     request = _request(template, schedule)
     tiled = retile(schedule, request, device)

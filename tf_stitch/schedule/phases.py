@@ -118,7 +118,7 @@ def reached(pattern: Pattern, roots: Sequence[Node], known: Collection[Node]) ->
     return found
 
 
-def fetched_values(pattern: Pattern, kept: Sequence[Node]) -> list[Node]:
+def prefetched_values(pattern: Pattern, kept: Sequence[Node]) -> list[Node]:
     """Of the values that are kept over the phases of a row, those that come from outside."""
     return [n for n in kept if not pattern.holds(n)]
 

@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMapping
-from tf_stitch.schedule.prefetch import reads_ahead
+from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.row_tiling import tile_rows
 from tf_stitch.schedule.rules.transpose import TILE
 from tf_stitch.schedule.schemes import WARP
@@ -85,7 +85,7 @@ def _mixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> Ke
     if threads % WARP or threads & (threads - 1):
         raise ScheduleError(f"rows of {threads} threads; powers of two from {WARP} can be", schedule.dominant.loc)
     mapped = _mapped(schedule, threads=threads, row_threads=threads, vector=vector, items=items)
-    return replace(mapped, ahead=reads_ahead(mapped, device))
+    return replace(mapped, ahead=prefetches_rows(mapped, device))
 
 
 def _transpose(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

@@ -11,8 +11,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import fetched_values, split_phases, values_to_stage
-from tf_stitch.schedule.prefetch import REDUCTION_BYTES, reads_ahead
+from tf_stitch.schedule.phases import prefetched_values, split_phases, values_to_stage
+from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.read_tiling import LOOP
 from tf_stitch.schedule.rules.kept_rows import with_room
 from tf_stitch.schedule.rules.row_reduction import (
@@ -47,7 +47,7 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
         return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
     if mapping.items and (mapping.beyond or mapping.cluster):
-        kept = fetched_values(schedule.pattern, kept) or kept
+        kept = prefetched_values(schedule.pattern, kept) or kept
     elif mapping.items and mapping.row_blocks == 1:
         kept = within_budget(schedule.pattern, kept, mapping.threads, mapping.items * mapping.vector) or kept
     staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
@@ -147,7 +147,7 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
         raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
     launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
     shared = replace(schedule, row_room=room, resident=resident, launched=launched)
-    return replace(shared, ahead=reads_ahead(shared, device))
+    return replace(shared, ahead=prefetches_rows(shared, device))
 
 
 def _bytes(staged: tuple[Staged, ...]) -> int:

@@ -10,7 +10,7 @@ from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged
 from tf_stitch.schedule.phases import (
     exponentials,
-    fetched_values,
+    prefetched_values,
     reached,
     read_by_exponentials_alone,
     relative_sum,
@@ -46,7 +46,7 @@ def within_budget(pattern: Pattern, kept: list[Node], threads: int, elements: in
     Args:
         elements: of each value, those of a thread.
     """
-    for some in (kept, fetched_values(pattern, kept)):
+    for some in (kept, prefetched_values(pattern, kept)):
         if threads < LARGEST_BLOCK or elements * _registers(pattern, some) <= LARGEST_BUDGET:
             return some
     return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import Phase
 
@@ -24,11 +24,11 @@ BYTES_AHEAD = 4096
 fourth 1.1.)"""
 
 
-def phases_in_halves(schedule: KernelSchedule, phases: Sequence[Phase]) -> tuple[Phase, ...]:
+def phases_with_two_accumulators(schedule: KernelSchedule, phases: Sequence[Phase]) -> tuple[Phase, ...]:
     """Passes over the row that sum both halves at once: sums alone, of a row that is passed over again."""
     m, domain = schedule.mapping, schedule.domain
     alone = m.threads == m.rows_per_block == m.vector == 1 and not m.items and not schedule.staged
-    if not alone or isinstance(domain.cols, Size) or domain.cols < LEAST_ROW or domain.cols % 2:
+    if not alone or isinstance(domain.cols, SymbolicDim) or domain.cols < LEAST_ROW or domain.cols % 2:
         return ()
     elements = domain.rows * domain.cols
     nbytes = sum(n.type.dtype.size * domain.cols for n in schedule.pattern.reads() if n.type.numel == elements)
@@ -37,7 +37,7 @@ def phases_in_halves(schedule: KernelSchedule, phases: Sequence[Phase]) -> tuple
     return tuple(phase for phase in phases if _only_sums(phase))
 
 
-def rows_ahead(cols: int, dtype: DType) -> int:
+def prefetched_rows(cols: int, dtype: DType) -> int:
     """How many rows further on the row is that is asked for."""
     return ceil_div(BYTES_AHEAD, cols * dtype.size)
 

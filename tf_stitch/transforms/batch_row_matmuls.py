@@ -13,7 +13,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs, SliceAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 
 
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class JoinRows:
+class BatchRowMatmuls:
     """Joins products that together take each row of a tensor once.
 
     Attributes:
@@ -50,7 +50,7 @@ class JoinRows:
     def _rows(self, node: Node) -> Rows | None:
         """What a product takes, None if it is something else than rows of a tensor."""
         if not isinstance(node.attrs, DotAttrs) or node.type.rank != 2 or node.attrs.transpose_a \
-                or any(isinstance(d, Size) for operand in node.operands for d in operand.type.dims) \
+                or any(isinstance(d, SymbolicDim) for operand in node.operands for d in operand.type.dims) \
                 or min(terms_of(node), node.type.dims[1]) <= self.small:
             return None
         part = node.operands[0]
@@ -61,7 +61,7 @@ class JoinRows:
         tensor, begin = part.operands[0], part.attrs.begin
         length, *rest = tensor.type.dims
         if set(part.attrs.strides) != {1} or any(begin[1:]) or list(part.attrs.sizes[1:]) != rest \
-                or rest[-1:] != [terms_of(node)] or any(isinstance(d, Size) for d in tensor.type.dims):
+                or rest[-1:] != [terms_of(node)] or any(isinstance(d, SymbolicDim) for d in tensor.type.dims):
             return None
         return Rows(tensor, begin[0] * (_row_count(tensor) // length), node.type.dims[0])
 

@@ -20,13 +20,13 @@ class CopyOutputs:
 
     def run(self, graph: TensorGraph) -> PassResult:
         outputs: list[tuple[str, Node]] = []
-        delivered: set[Node] = set()
+        live_out: set[Node] = set()
         modified = False
         for key, node in graph.outputs:
             value = view_of(node) if view_of(node).kind is OpKind.DOT else node  # as products are delivered
-            if node.kind is OpKind.INPUT or value in delivered:
+            if node.kind is OpKind.INPUT or value in live_out:
                 node, modified = make_node(OpKind.CAST, (node,), CastAttrs(node.type.dtype), node.loc), True
             elif node.kind is not OpKind.ASSIGN:
-                delivered.add(value)
+                live_out.add(value)
             outputs.append((key, node))
         return PassResult(TensorGraph(graph.name, outputs) if modified else graph, modified)

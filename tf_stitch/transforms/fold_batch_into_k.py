@@ -19,7 +19,7 @@ from tf_stitch.pass_manager import PassResult
 
 
 @dataclass(frozen=True)
-class SumBatchedProducts:
+class FoldBatchIntoK:
     """Applies where nobody else needs the products, and the terms of each lie one after the other, so that nothing has
     to be moved."""
 
@@ -28,29 +28,29 @@ class SumBatchedProducts:
     def run(self, graph: TensorGraph) -> PassResult:
         nodes = graph.nodes()
         users, wanted = users_of(nodes), {n for _, n in graph.outputs}
-        chosen = {n for n in nodes if _adds_products(n) and _for_it_alone(n.operands[0], users[n.operands[0]], wanted)}
+        chosen = {n for n in nodes if _adds_matmuls(n) and _for_it_alone(n.operands[0], users[n.operands[0]], wanted)}
         if not chosen:
             return PassResult(graph, modified=False)
         new: dict[Node, Node] = {}
         for node in nodes:
-            new[node] = _one_product(node.operands[0], new) if node in chosen else with_operands(
+            new[node] = _one_matmul(node.operands[0], new) if node in chosen else with_operands(
                 node, tuple(new[o] for o in node.operands))
         return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), modified=True)
 
 
-def _adds_products(node: Node) -> bool:
+def _adds_matmuls(node: Node) -> bool:
     if node.kind is not OpKind.SUM or not isinstance(node.attrs, ReduceAttrs):
         return False
-    products = node.operands[0]
-    batch = products.type.rank - 2
-    return (isinstance(products.attrs, DotAttrs) and node.attrs.axes == tuple(range(batch))
-            and products.attrs.transpose_a and not products.attrs.transpose_b
-            and all(x.type.shape[:batch] == products.type.shape[:batch] for x in products.operands)
-            and not any(_is_read_transposed(x) for x in products.operands))
+    matmuls = node.operands[0]
+    batch = matmuls.type.rank - 2
+    return (isinstance(matmuls.attrs, DotAttrs) and node.attrs.axes == tuple(range(batch))
+            and matmuls.attrs.transpose_a and not matmuls.attrs.transpose_b
+            and all(x.type.shape[:batch] == matmuls.type.shape[:batch] for x in matmuls.operands)
+            and not any(_is_read_transposed(x) for x in matmuls.operands))
 
 
-def _for_it_alone(products: Node, users: Sequence[Node], wanted: Collection[Node]) -> bool:
-    return len(users) == 1 and products not in wanted
+def _for_it_alone(matmuls: Node, users: Sequence[Node], wanted: Collection[Node]) -> bool:
+    return len(users) == 1 and matmuls not in wanted
 
 
 def _is_read_transposed(operand: Node) -> bool:
@@ -58,7 +58,7 @@ def _is_read_transposed(operand: Node) -> bool:
     return isinstance(operand.attrs, TransposeAttrs) and transposed_layout(operand) is not None
 
 
-def _one_product(products: Node, new: dict[Node, Node]) -> Node:
-    b = Builder(products.loc)
-    x, y = (b.reshape(new[o], (math.prod(o.type.dims[:-1]), o.type.dims[-1])) for o in products.operands)
+def _one_matmul(matmuls: Node, new: dict[Node, Node]) -> Node:
+    b = Builder(matmuls.loc)
+    x, y = (b.reshape(new[o], (math.prod(o.type.dims[:-1]), o.type.dims[-1])) for o in matmuls.operands)
     return b.dot(x, y, transpose_a=True)

@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import ConstantAttrs, ExtentAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
 
@@ -45,7 +45,7 @@ class FoldConstants:
 def _changes(node: Node) -> bool:
     """Whether its value or shape depends on a size that changes from run to run."""
     shape = node.attrs.shape if isinstance(node.attrs, ExtentAttrs) else node.type.shape
-    return any(isinstance(d, Size) for d in shape)
+    return any(isinstance(d, SymbolicDim) for d in shape)
 
 
 def _multiply_by_one(node: Node) -> Node | None:

@@ -19,7 +19,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.pass_manager import PassResult
-from tf_stitch.transforms.summed_matmuls import SummedProducts, SummedProductsFinder
+from tf_stitch.transforms.summed_matmuls import SummedMatmuls, SummedMatmulsFinder
 
 LARGE = 1 << 20
 """Bytes of each matrix that kernels write; smaller ones were not timed. Weights that lie side by side are copies, so
@@ -33,13 +33,13 @@ Make: TypeAlias = Callable[[Node, New], dict[Node, Node]]
 
 
 @dataclass(frozen=True)
-class JoinSummedProducts:
+class FuseSummedMatmuls:
     """Joins products of which kernels compute the left matrices, where nobody else reads these."""
 
     name: str = "join_summed_products"
 
     def run(self, graph: TensorGraph) -> PassResult:
-        groups = [_Joined(found) for found in SummedProductsFinder(graph, LARGE).find()]
+        groups = [_Joined(found) for found in SummedMatmulsFinder(graph, LARGE).find()]
         for _ in range(MOST_CYCLES):
             if not groups:
                 break
@@ -53,7 +53,7 @@ class JoinSummedProducts:
 class _Joined:
     """What stands for the nodes of a group."""
 
-    def __init__(self, group: SummedProducts) -> None:
+    def __init__(self, group: SummedMatmuls) -> None:
         self._group = group
         ends = accumulate(a.type.dims[1] for a in group.left)
         self._starts = [0, *ends]
@@ -68,7 +68,7 @@ class _Joined:
             yield node, group.left, self._columns
 
     def _total(self, node: Node, new: New) -> dict[Node, Node]:
-        attrs = self._group.products[0].attrs
+        attrs = self._group.matmuls[0].attrs
         assert isinstance(attrs, DotAttrs)
         b = Builder(node.loc)
         right = _beside(self._group.right, 1 if attrs.transpose_b else 0, new)

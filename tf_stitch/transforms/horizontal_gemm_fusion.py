@@ -16,7 +16,7 @@ from tf_stitch.ir.graph import Node, TensorGraph, users_of, with_operands
 from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 
 TILE = 128
@@ -28,11 +28,11 @@ SOURCES = (OpKind.INPUT, OpKind.VARIABLE, OpKind.CONSTANT)
 LAUNCH_US = 2.0
 """Of the kernel that puts the matrices side by side."""
 
-Products = tuple[Node, ...]
+Matmuls = tuple[Node, ...]
 
 
 @dataclass(frozen=True)
-class JoinProducts:
+class HorizontalGemmFusion:
     """Joins products where the waves saved take longer than putting their matrices side by side.
 
     Attributes:
@@ -50,12 +50,12 @@ class JoinProducts:
         groups = [_in_order(group, beside) for group in groups]
         return PassResult(_joined(graph, groups), True) if groups else PassResult(graph, False)
 
-    def _pays(self, group: Products) -> bool:
+    def _pays(self, group: Matmuls) -> bool:
         rows, size = group[0].type.dims[0], group[0].type.dtype.size
-        columns = [product.type.dims[1] for product in group]
+        columns = [matmul.type.dims[1] for matmul in group]
         waves = sum(self._waves(rows, n) for n in columns) - self._waves(rows, sum(columns))
         saved = waves * terms_of(group[0]) * TERM_NS * size / 4 * 1e-3
-        moved = 2 * sum(product.operands[1].type.nbytes for product in group)
+        moved = 2 * sum(matmul.operands[1].type.nbytes for matmul in group)
         return saved > LAUNCH_US + moved / self.gbps * 1e-3
 
     def _waves(self, rows: int, columns: int) -> float:
@@ -64,18 +64,18 @@ class JoinProducts:
         return math.ceil(waves) if waves > 1 else waves
 
 
-def _groups(graph: TensorGraph) -> list[Products]:
+def _groups(graph: TensorGraph) -> list[Matmuls]:
     """Products that may become one without a cycle: their other matrices wait for no product, or no product waits for
     them. So the joined one waits for no more than each of them did, or no product waits for what it waits for.
     Those that products read as they lie stay as they are, for a library reads no slices."""
     nodes = graph.nodes()
     users = users_of(nodes)
-    waiting = _beyond_products(nodes, {node: node.operands for node in nodes})
-    awaited = _beyond_products(nodes[::-1], users)
+    waiting = _beyond_matmuls(nodes, {node: node.operands for node in nodes})
+    awaited = _beyond_matmuls(nodes[::-1], users)
     found: dict[tuple[object, ...], list[Node]] = {}
     for node in nodes:
         if not isinstance(node.attrs, DotAttrs) or node.type.rank != 2 or _is_read_as_it_lies(node, users) \
-                or any(isinstance(d, Size) for operand in node.operands for d in operand.type.dims):
+                or any(isinstance(d, SymbolicDim) for operand in node.operands for d in operand.type.dims):
             continue
         early = node.operands[1] not in waiting
         if early or node not in awaited:
@@ -83,14 +83,14 @@ def _groups(graph: TensorGraph) -> list[Products]:
     return [tuple(group) for group in found.values() if len(group) > 1]
 
 
-def _in_order(group: Products, beside: Mapping[frozenset[Node], Sequence[Node]]) -> Products:
+def _in_order(group: Matmuls, beside: Mapping[frozenset[Node], Sequence[Node]]) -> Matmuls:
     """The order in which their matrices are side by side already, if they are."""
-    of = {product.operands[1]: product for product in group}
+    of = {matmul.operands[1]: matmul for matmul in group}
     matrices = beside.get(frozenset(of), ())
     return tuple(of[matrix] for matrix in matrices) if len(matrices) == len(group) else group
 
 
-def _beyond_products(order: Sequence[Node], before: Mapping[Node, Sequence[Node]]) -> set[Node]:
+def _beyond_matmuls(order: Sequence[Node], before: Mapping[Node, Sequence[Node]]) -> set[Node]:
     """Nodes that come after a product, where each comes after those `before` it."""
     found: set[Node] = set()
     for node in order:
@@ -107,7 +107,7 @@ def _is_read_as_it_lies(node: Node, users: Mapping[Node, Sequence[Node]]) -> boo
                    and _is_read_as_it_lies(user, users)) for user in users[node])
 
 
-def _joined(graph: TensorGraph, groups: Sequence[Products]) -> TensorGraph:
+def _joined(graph: TensorGraph, groups: Sequence[Matmuls]) -> TensorGraph:
     nodes = graph.nodes()
     users = users_of(nodes)
     wanted = {node for _, node in graph.outputs}
@@ -127,35 +127,35 @@ def _joined(graph: TensorGraph, groups: Sequence[Products]) -> TensorGraph:
     return TensorGraph(graph.name, [(key, new[node]) for key, node in graph.outputs])
 
 
-def _with_biases(group: Products, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]) -> Products | None:
+def _with_biases(group: Matmuls, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]) -> Matmuls | None:
     """The sum that alone uses each product, of a vector from outside: a library adds them to all products at once."""
-    sums = tuple(users[product][0] for product in group if len(users[product]) == 1 and product not in wanted)
+    sums = tuple(users[matmul][0] for matmul in group if len(users[matmul]) == 1 and matmul not in wanted)
     return sums if len(sums) == len(group) and all(map(_adds_bias, sums, group)) else None
 
 
-def _adds_bias(end: Node, product: Node) -> bool:
-    biases = _others(end, product)
+def _adds_bias(end: Node, matmul: Node) -> bool:
+    biases = _others(end, matmul)
     return end.kind is OpKind.ADD and len(biases) == 1 and biases[0].kind in SOURCES \
-        and biases[0].type.dims == product.type.dims[1:]
+        and biases[0].type.dims == matmul.type.dims[1:]
 
 
-def _others(node: Node, product: Node) -> list[Node]:
-    return [operand for operand in node.operands if operand is not product]
+def _others(node: Node, matmul: Node) -> list[Node]:
+    return [operand for operand in node.operands if operand is not matmul]
 
 
-def _side_by_side(group: Products, ends: Products, new: Mapping[Node, Node]) -> dict[Node, Node]:
+def _side_by_side(group: Matmuls, ends: Matmuls, new: Mapping[Node, Node]) -> dict[Node, Node]:
     """Each product of a group, or its sum with a bias, as a slice of the joined one."""
     attrs = group[0].attrs
     assert isinstance(attrs, DotAttrs)
-    matrices = [new[product.operands[1]] for product in group]
+    matrices = [new[matmul.operands[1]] for matmul in group]
     b = Builder(group[0].loc)
     joined = b.dot(new[group[0].operands[0]], b.concat(matrices, 0 if attrs.transpose_b else 1), attrs.transpose_a,
                    attrs.transpose_b)
     if ends != group:
         b = Builder(ends[0].loc)
-        biases = [new[_others(end, product)[0]] for product, end in zip(group, ends, strict=True)]
+        biases = [new[_others(end, matmul)[0]] for matmul, end in zip(group, ends, strict=True)]
         joined = b.add(joined, b.concat(biases, 0))
-    columns = accumulate(product.type.dims[1] for product in group)
+    columns = accumulate(matmul.type.dims[1] for matmul in group)
     slices = [Builder(end.loc).slice(joined, (0, last - end.type.dims[1]), (1, 1), end.type.shape)
               for end, last in zip(ends, columns, strict=True)]
     return dict(zip(group, slices, strict=True)) | dict(zip(ends, slices, strict=True))

@@ -10,11 +10,11 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.ir.types import Shape
 
 
-def expand_small_dots(nodes: Iterable[Node]) -> dict[Node, Node]:
+def inline_small_matmuls(nodes: Iterable[Node]) -> dict[Node, Node]:
     """`nodes` with every product among them written out, and their users rebuilt.
 
     Args:
@@ -38,8 +38,8 @@ def expand_small_dots(nodes: Iterable[Node]) -> dict[Node, Node]:
 def expand_dot(dot: Node, x: Node, y: Node) -> Node:
     """The product of x and y by the attributes of `dot`: term by term where terms are few, else column by column."""
     terms, columns = terms_of(dot), dot.type.dims[-1]
-    few_terms = terms <= columns or isinstance(columns, Size)
-    return _by_terms(dot, x, y, terms) if few_terms and not isinstance(terms, Size) else _by_columns(dot, x, y)
+    few_terms = terms <= columns or isinstance(columns, SymbolicDim)
+    return _by_terms(dot, x, y, terms) if few_terms and not isinstance(terms, SymbolicDim) else _by_columns(dot, x, y)
 
 
 def _by_terms(dot: Node, x: Node, y: Node, terms: int) -> Node:

@@ -11,7 +11,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, with_operands
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 
 MOST_ROWS = 16
@@ -19,7 +19,7 @@ MOST_ROWS = 16
 
 
 @dataclass(frozen=True)
-class SumThinProducts:
+class LowerGemvToReduction:
     """Writes products of few rows as sums.
 
     Attributes:
@@ -40,33 +40,33 @@ class SumThinProducts:
         return PassResult(TensorGraph(graph.name, [(key, new[n]) for key, n in graph.outputs]), bool(chosen))
 
 
-def changes(product: Node) -> bool:
+def changes(matmul: Node) -> bool:
     """Whether the size of a matrix is a number that changes."""
-    return any(isinstance(d, Size) for d in (*product.type.dims, terms_of(product)))
+    return any(isinstance(d, SymbolicDim) for d in (*matmul.type.dims, terms_of(matmul)))
 
 
-def as_sum(product: Node) -> Node | None:
+def as_sum(matmul: Node) -> Node | None:
     """The value of a static product as one sum over an axis; None unless the left matrix has MOST_ROWS, or one if a
     size changes, or the right one a single column. Terms are added in the type that halves are computed in, and rounded
     once."""
-    assert isinstance(product.attrs, DotAttrs)
-    a, b = product.operands
-    m, n = product.type.dims[-2:]
-    if not isinstance(m, Size) and m <= (1 if changes(product) else MOST_ROWS):
-        return _summed(product, a, product.attrs.transpose_a, b, product.attrs.transpose_b)
-    if not isinstance(n, Size) and n == 1:
-        return _summed(product, b, not product.attrs.transpose_b, a, not product.attrs.transpose_a)
+    assert isinstance(matmul.attrs, DotAttrs)
+    a, b = matmul.operands
+    m, n = matmul.type.dims[-2:]
+    if not isinstance(m, SymbolicDim) and m <= (1 if changes(matmul) else MOST_ROWS):
+        return _summed(matmul, a, matmul.attrs.transpose_a, b, matmul.attrs.transpose_b)
+    if not isinstance(n, SymbolicDim) and n == 1:
+        return _summed(matmul, b, not matmul.attrs.transpose_b, a, not matmul.attrs.transpose_a)
     return None
 
 
-def _summed(product: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
+def _summed(matmul: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
     """sum over k of thin[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it. The
     matrix stays as it is where it can: a reshape of it that several kernels read would be a copy.
 
     Args:
         lies_down: thin is [..., k, i].
     """
-    b, dtype = Builder(product.loc), product.type.dtype
+    b, dtype = Builder(matmul.loc), matmul.type.dtype
     *batch, first, last = thin.type.shape
     count, terms = (last, first) if lies_down else (first, last)
     if lies_down and count != 1:
@@ -76,4 +76,4 @@ def _summed(product: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool
     y = b.reshape(matrix, (*batch, 1, *matrix.type.shape[-2:])) if batch and several else matrix
     wide = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
     total = b.sum(wide, [wide.type.rank - (1 if rows else 2)])
-    return b.reshape(b.cast(total, dtype), product.type.shape)
+    return b.reshape(b.cast(total, dtype), matmul.type.shape)

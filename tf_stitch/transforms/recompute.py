@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, with_operands
 from tf_stitch.ir.levels import Levels, find_levels
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 
 LARGE = 1 << 20
@@ -83,7 +83,7 @@ class _Copies:
         if node in sources or not node.operands:
             return False
         own = node.type.typical_bytes
-        large = any(isinstance(d, Size) for d in node.type.dims) or own >= LARGE
+        large = any(isinstance(d, SymbolicDim) for d in node.type.dims) or own >= LARGE
         read = sum(n.type.typical_bytes for n in sources)
         kept = self._levels.to_keep(sources)
         return (large and SMALL * (read - own) <= own and SMALL * kept <= own

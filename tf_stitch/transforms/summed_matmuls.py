@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 
 
 @dataclass(frozen=True)
-class SummedProducts:
+class SummedMatmuls:
     """Products of one type in one sum, whose left matrices nobody else reads but those named here.
 
     Attributes:
@@ -25,20 +25,20 @@ class SummedProducts:
 
     total: Node
     others: tuple[Node, ...]
-    products: tuple[Node, ...]
+    matmuls: tuple[Node, ...]
     gradients: tuple[Node, ...]
     columns: tuple[tuple[Node, int], ...]
 
     @property
     def left(self) -> list[Node]:
-        return [product.operands[0] for product in self.products]
+        return [matmul.operands[0] for matmul in self.matmuls]
 
     @property
     def right(self) -> list[Node]:
-        return [product.operands[1] for product in self.products]
+        return [matmul.operands[1] for matmul in self.matmuls]
 
 
-class SummedProductsFinder:
+class SummedMatmulsFinder:
     """Args:
         large: bytes of a left matrix, at least.
     """
@@ -48,26 +48,26 @@ class SummedProductsFinder:
         self._users: Mapping[Node, Sequence[Node]] = users_of(self._nodes)
         self._wanted: Collection[Node] = {n for _, n in graph.outputs}
 
-    def find(self) -> list[SummedProducts]:
+    def find(self) -> list[SummedMatmuls]:
         if sum(n.kind is OpKind.DOT for n in self._nodes) < 2:
             return []
         return [g for n in self._nodes if n.kind is OpKind.ADD and (g := self._group(n)) is not None]
 
-    def _group(self, total: Node) -> SummedProducts | None:
+    def _group(self, total: Node) -> SummedMatmuls | None:
         """The products of a sum that is no part of a larger one."""
         if self._is_part(total):
             return None
         added = self._terms(total)
-        terms = {t: self._product(t) if t.type == total.type else None for t in added}
+        terms = {t: self._matmul(t) if t.type == total.type else None for t in added}
         if len(terms) < len(added):
             return None  # one counts twice
-        products = _most_alike([p for p in terms.values() if p is not None])
-        left = [p.operands[0] for p in products]
-        if len(products) < 2 or len(set(left)) < len(left) or any(view_of(a) in self._wanted for a in left):
+        matmuls = _most_alike([p for p in terms.values() if p is not None])
+        left = [p.operands[0] for p in matmuls]
+        if len(matmuls) < 2 or len(set(left)) < len(left) or any(view_of(a) in self._wanted for a in left):
             return None
-        if sum(p.operands[1].type.nbytes for p in products) > sum(a.type.nbytes for a in left):
+        if sum(p.operands[1].type.nbytes for p in matmuls) > sum(a.type.nbytes for a in left):
             return None  # which takes a copy of each weight
-        readers = [[r for r in self._readers(a) if r not in products] for a in left]
+        readers = [[r for r in self._readers(a) if r not in matmuls] for a in left]
         gradients = [next((r for r in of if _is_gradient(r, a)), None) for of, a in zip(readers, left, strict=True)]
         together = [g for g in gradients if g is not None]
         if together and (len(together) < len(left) or len(set(map(_other_matrix, together))) > 1):
@@ -75,8 +75,8 @@ class SummedProductsFinder:
         columns = [(r, place) for place, of in enumerate(readers) for r in of if r not in together]
         if not all(_sums_columns(r, left[place]) for r, place in columns):
             return None
-        others = tuple(t for t, p in terms.items() if p not in products)
-        return SummedProducts(total, others, tuple(products), tuple(together), tuple(columns))
+        others = tuple(t for t, p in terms.items() if p not in matmuls)
+        return SummedMatmuls(total, others, tuple(matmuls), tuple(together), tuple(columns))
 
     def _is_part(self, node: Node) -> bool:
         """Whether a sum is nothing but a term of another of its type."""
@@ -96,7 +96,7 @@ class SummedProductsFinder:
                 found.append(node)
         return found
 
-    def _product(self, term: Node) -> Node | None:
+    def _matmul(self, term: Node) -> Node | None:
         """The product that a term is, be it in another shape, if the sum alone needs it and a kernel computes its left
         matrix."""
         node = term
@@ -104,7 +104,7 @@ class SummedProductsFinder:
             node = node.operands[0]
         if not isinstance(node.attrs, DotAttrs) or node.type.rank != 2 or node.attrs.transpose_a \
                 or len(self._users[node]) > 1 or node in self._wanted \
-                or any(isinstance(d, Size) for o in node.operands for d in o.type.dims):
+                or any(isinstance(d, SymbolicDim) for o in node.operands for d in o.type.dims):
             return None
         made = view_of(node.operands[0])
         kernels = made.category in (Category.ELEMENTWISE, Category.MOVEMENT)
@@ -121,11 +121,11 @@ class SummedProductsFinder:
                     yield user
 
 
-def _most_alike(products: Sequence[Node]) -> list[Node]:
+def _most_alike(matmuls: Sequence[Node]) -> list[Node]:
     """The most products of one type and form."""
     alike: dict[object, list[Node]] = {}
-    for product in products:
-        alike.setdefault((product.type, product.attrs), []).append(product)
+    for matmul in matmuls:
+        alike.setdefault((matmul.type, matmul.attrs), []).append(matmul)
     return max(alike.values(), key=len, default=[])
 
 

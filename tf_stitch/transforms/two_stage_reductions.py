@@ -15,7 +15,7 @@ from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import Size, ceil_div, divides
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides
 from tf_stitch.ir.types import TensorType
 from tf_stitch.pass_manager import PassResult
 from tf_stitch.transforms.rewriter import rewrite
@@ -30,7 +30,7 @@ _NEUTRAL = {OpKind.SUM: 0, OpKind.PROD: 1, OpKind.MAX: -math.inf, OpKind.MIN: ma
 
 
 @dataclass(frozen=True)
-class SplitReductions:
+class TwoStageReductions:
     """Splits static reductions.
 
     Attributes:
@@ -104,7 +104,7 @@ class SplitReductions:
         wanted = min(wanted, length * per_step // shortest, length // 4)
         if not columns and wanted > 1:
             wanted = max(wanted, ceil_div(length, self.longest_part))
-        if any(isinstance(d, Size) for d in dims):  # then few kernels have to serve all sizes
+        if any(isinstance(d, SymbolicDim) for d in dims):  # then few kernels have to serve all sizes
             wanted = 1 << int(wanted).bit_length() >> 1
         parts = _divisor_near(length, wanted, 1 if columns else VECTOR)
         prime = 4 * parts < wanted  # or nearly: no divisor to speak of
@@ -136,7 +136,7 @@ def _of_rows(node: Node) -> bool:
     """Whether a reduction is of trailing axes, of sizes that do not change."""
     attrs, dims = node.attrs, node.operands[0].type.dims
     return (isinstance(attrs, ReduceAttrs) and attrs.axes == tuple(range(attrs.axes[0], len(dims)))
-            and not any(isinstance(d, Size) for d in dims))
+            and not any(isinstance(d, SymbolicDim) for d in dims))
 
 
 def _meets_elements(node: Node, elements: int, users: dict[Node, list[Node]]) -> bool:

@@ -114,7 +114,7 @@ class LtProduct:
         return made
 
 
-def product(dtype: DType, sizes: tuple[int, int, int, int], transpose_b: bool) -> Gemm:
+def matmul(dtype: DType, sizes: tuple[int, int, int, int], transpose_b: bool) -> Gemm:
     """batch products [m, k] x [k, n], the second matrix stored as [n, k] if it is transposed."""
     batch, m, k, n = sizes
     b = MatrixLayout(transpose_b, k if transpose_b else n, k * n)

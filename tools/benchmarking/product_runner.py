@@ -20,7 +20,7 @@ WARM_UP = 8
 """Calls until the op runs a CUDA graph, and some more."""
 
 
-def plain_product(dtype: DType, batch: int, m: int, k: int, n: int) -> Gemm:
+def plain_matmul(dtype: DType, batch: int, m: int, k: int, n: int) -> Gemm:
     """`batch` products [m, k] x [k, n] of matrices without gaps."""
     return Gemm(dtype, batch, m, n, k, *(contiguous(dims) for dims in ((m, k), (k, n), (m, n))))
 
@@ -33,7 +33,7 @@ def in_a_row(gemm: Gemm, repeats: int) -> Executable:
                       (), (GemmStep(gemm, args),) * repeats, None)
 
 
-class ProductRunner:
+class MatmulRunner:
     """Runs products on a device, as regions of their own. The process can have no other regions."""
 
     def __init__(self, device: str) -> None:
@@ -63,7 +63,7 @@ class ProductRunner:
 
     def chain_seconds(self, length: int, calls: int) -> list[float]:
         """Of calls of a function of so many ops in a chain, each a tiny product with the result of the one before."""
-        gemm = plain_product(DType.F32, 1, 1, 1, 1)
+        gemm = plain_matmul(DType.F32, 1, 1, 1, 1)
         region = self._add(gemm, 1)
 
         @tf.function(autograph=False)

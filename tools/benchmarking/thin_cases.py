@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarking.cublas_lt import product
+from benchmarking.cublas_lt import matmul
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.template_kernels import templated
 from tf_stitch.device.spec import H200
@@ -79,8 +79,8 @@ class Case:
 
 def cases() -> list[Case]:
     """All of them; nothing is built yet."""
-    products = [*(product(DType.F32, s, False) for s in COLUMNS), *(product(DType.F32, s, True) for s in ROWS)]
-    return [Case(gemm, tuple(_kernels(gemm))) for gemm in products]
+    matmuls = [*(matmul(DType.F32, s, False) for s in COLUMNS), *(matmul(DType.F32, s, True) for s in ROWS)]
+    return [Case(gemm, tuple(_kernels(gemm))) for gemm in matmuls]
 
 
 def _kernels(gemm: Gemm) -> Iterator[LoweredKernel]:

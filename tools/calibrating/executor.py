@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from benchmarking.matmul_runner import MatmulRunner, plain_matmul
 
-from benchmarking.product_runner import ProductRunner, plain_product
 from calibrating.measure import rounded
 from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import DeviceProfile
@@ -54,22 +54,22 @@ class Executor:
             tf.config.experimental.set_memory_growth(found[0], True)  # kernels are timed in this process, too
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # it would fold chains
         self._target, self._device = target, f"/{device}:0"
-        self._runner = ProductRunner(self._device)
+        self._runner = MatmulRunner(self._device)
 
     def calibrate(self) -> dict[str, Any]:
         """op_us, and products of a CPU."""
         short, long = (min(self._runner.chain_seconds(n, CALLS)) for n in (CHAIN, 3 * CHAIN))
-        products = {dtype.value: self._product_times(dtype) for dtype in DTYPES[self._target]}
+        matmuls = {dtype.value: self._matmul_times(dtype) for dtype in DTYPES[self._target]}
         found = {"op_us": (long - short) / (2 * CHAIN) * 1e6}
-        return rounded(found | {"products": products} if products else found)
+        return rounded(found | {"products": matmuls} if matmuls else found)
 
     def check_errors(self, profile: DeviceProfile) -> Iterator[str]:
         """A line for products of sizes between those of the grid: measured and predicted."""
         for sizes in CHECKED[self._target] if DTYPES[self._target] else ():
-            measured, predicted = self._microseconds(DType.F32, sizes), profile.product_us("float32", sizes)
+            measured, predicted = self._microseconds(DType.F32, sizes), profile.matmul_us("float32", sizes)
             yield f"product {'x'.join(map(str, sizes))}: measured {measured:.2f} us, predicted {predicted:.2f}"
 
-    def _product_times(self, dtype: DType) -> dict[str, Any]:
+    def _matmul_times(self, dtype: DType) -> dict[str, Any]:
         sizes = SIZES[self._target]
         grid: list[Sizes] = [(b, m, k, n) for b in BATCHES for m in sizes for k in sizes for n in sizes]
         times = [math.inf] * len(grid)
@@ -93,6 +93,6 @@ class Executor:
         """One product more in a row of them; the least of several calls, for other programs only add."""
         few = min(max(BUSY[self._target] // math.prod(sizes), 1), MOST_IN_A_ROW[self._target])
         many = 3 * few
-        gemm = plain_product(dtype, *sizes)
+        gemm = plain_matmul(dtype, *sizes)
         short, long = (min(self._runner.seconds(gemm, n, CALLS)) for n in (few, many))
         return max(min((long - short) / (many - few), long / many), long / many / 10) * 1e6

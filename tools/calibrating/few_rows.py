@@ -7,7 +7,7 @@ import itertools
 import sys
 from typing import Any
 
-from benchmarking.cublas_lt import CublasLt, Operands, fastest_calls, product
+from benchmarking.cublas_lt import CublasLt, Operands, fastest_calls, matmul
 from benchmarking.graph_nodes import node_us
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime.device_run import queued_us
@@ -56,7 +56,7 @@ def _times(lt: CublasLt, dtype: DType) -> list[float]:
     us: dict[tuple[int, ...], float] = {}
     for batch, m, k, n in itertools.product(*AXES):
         if batch * k * n * dtype.size <= LARGEST:
-            gemm = product(dtype, (batch, m, k, n), False)
+            gemm = matmul(dtype, (batch, m, k, n), False)
             us[batch, m, k, n] = node_us(*fastest_calls(lt, gemm, Operands(gemm)), nodes=20, launches=5)
             cupy.get_default_memory_pool().free_all_blocks()
         else:

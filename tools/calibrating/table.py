@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_stitch.device.matmul_times import ProductTimes
+from tf_stitch.device.matmul_times import MatmulTimes
 from tf_stitch.device.profile import DeviceProfile
 
 
@@ -24,18 +24,18 @@ def table(profile: DeviceProfile) -> str:
         lines += ["barrier of a grid over blocks, us:", *(f"  {x:>9g} {y:10.4g}" for x, y in profile.barrier)]
     for dtype, ops in profile.rates:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
-    for dtype, times in profile.products:
+    for dtype, times in profile.matmuls:
         lines += [f"{dtype} products, us:", *(_squares(times) or _few_rows(times))]
     return "\n".join(lines)
 
 
-def _squares(times: ProductTimes) -> list[str]:
+def _squares(times: MatmulTimes) -> list[str]:
     """Of square matrices, in each batch."""
     batches, sizes = times.axes[0], sorted(set(times.axes[1]).intersection(*times.axes[2:]))
     return [f"  {b:>4} x {n}^3 {times.at((b, n, n, n)):10.4g}" for b in batches for n in sizes]
 
 
-def _few_rows(times: ProductTimes) -> list[str]:
+def _few_rows(times: MatmulTimes) -> list[str]:
     """Of square matrices with few rows, in each batch."""
     batches, rows = times.axes[:2]
     sizes = sorted(set(times.axes[2]).intersection(times.axes[3]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-SYMTAB, DYNSYM, FUNCTION, LOADED = 2, 11, 2, 1
+SYMTAB, DYNSYM, FUNCTION, LOAD_FENCE = 2, 11, 2, 1
 _SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
                     ("size", "<u8")])  # fmt: skip
 
@@ -65,7 +65,7 @@ def symbol_table(path: Path) -> SymbolTable | None:
         return None
     functions = symbols[(symbols["info"] % 16 == FUNCTION) & (symbols["section"] != 0)]
     functions = np.sort(functions, order=["value", "size"])
-    return SymbolTable([(p[2], p[3], p[5]) for p in parts if p[0] == LOADED], functions, names)
+    return SymbolTable([(p[2], p[3], p[5]) for p in parts if p[0] == LOAD_FENCE], functions, names)
 
 
 def function_names(addresses: Iterable[int]) -> dict[int, str]:

@@ -54,15 +54,15 @@ def readers() -> None:
         value.assign(value * 1.0 + x)
         other.assign(other + tf.sin(x) * 2.0)
 
-    torn, backwards = 0, 0
+    split_across_regions, backwards = 0, 0
     running = True
 
     def read() -> None:
-        nonlocal torn, backwards
+        nonlocal split_across_regions, backwards
         last = 0.0
         while running:
             seen = value.numpy()
-            torn += int(seen.min() != seen.max())
+            split_across_regions += int(seen.min() != seen.max())
             backwards += int(seen[0] < last)
             last = seen[0]
 
@@ -77,7 +77,7 @@ def readers() -> None:
     running = False
     for thread in threads:
         thread.join()
-    results["torn"], results["backwards"] = torn, backwards
+    results["torn"], results["backwards"] = split_across_regions, backwards
     results["kept"] = [bool((old.numpy() == i).all()) for i, old in kept]
     results["last"] = float(value.numpy()[7])
 

@@ -13,8 +13,8 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.graph.clustering.clusters import GraphRewriter, Rewrite
-from tf_stitch.graph.clustering.private_tensors import TORN
-from tf_stitch.graph.fallback.fallback_subgraph import original_nodes
+from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS
+from tf_stitch.graph.fallback.fallback_subgraph import fallback_subgraph
 from tf_stitch.graph.shapes.equal_dimensions import Imports
 
 NORMS = ("FusedBatchNormV3", "FusedBatchNormGradV3")
@@ -78,7 +78,7 @@ def test_a_gpus_regions_hold_neither(between: Any, skip: tuple[str, ...]) -> Non
     found, defs, _ = rewritten(step(between), "GPU", skip)
     assert norms_of(found, defs) == []
     reasons = {defs[name].op: reason for name, reason in found.left_out.items()}
-    assert {reasons[op] for op in NORMS if op not in skip} == {TORN}
+    assert {reasons[op] for op in NORMS if op not in skip} == {SPLIT_ACROSS_REGIONS}
     assert found.regions, "what is beside them is stitched"
 
 
@@ -91,7 +91,7 @@ def test_others_hold_either(device: str, training: bool) -> None:
 def test_a_gradient_by_itself_runs_again_without_the_norm() -> None:
     found, defs, imported = rewritten(step(pool), "CPU")
     region = next(r for r in found.regions if any(defs[m].op == NORMS[1] for m in r.members))
-    original = original_nodes(defs, imported, region)
+    original = fallback_subgraph(defs, imported, region)
     assert original is not None
     assert NORMS[0] not in {n.op for n in original.function("original").node_def}
     values = [np.ones([int(d) for d in shape], np.float32) for shape in region.argument_shapes]
@@ -105,4 +105,4 @@ def test_a_norm_whose_results_are_fetched_stays() -> None:
     found = GraphRewriter(graph_def, Imports(imported, imported), frozenset({names[NORMS[0]]}), 1,
                           {"CPU": CPU.profile, "GPU": H200.profile}).find()
     assert "somebody asks for it" in found.left_out[names[NORMS[0]]]
-    assert found.left_out[names[NORMS[1]]] == TORN
+    assert found.left_out[names[NORMS[1]]] == SPLIT_ACROSS_REGIONS

@@ -11,17 +11,17 @@ import tensorflow as tf
 
 from tests.frontend.check import trace
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
-from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 
 
-def original_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, OriginalNodes]:
+def original_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, FallbackSubgraph]:
     """The region of the nodes named so, which gives what its node of this op computes; and its own nodes."""
     traced = trace(step, *specs)
     imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
     members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
     result = next(name for name in members if imported.nodes[name].op == op)
     region = cut_region(imported, members, [f"{result}:0"])
-    original = original_nodes(defs, imported, region)
+    original = fallback_subgraph(defs, imported, region)
     assert original is not None
     return region, original
 

@@ -205,7 +205,7 @@ def ctc(logits: Any, labels: Any, counts: Any, lengths: Any) -> Any:
     return tf.nn.ctc_loss(labels, logits, counts, lengths, logits_time_major=False, blank_index=4)
 
 
-def rows_ahead(x: Any) -> Any:
+def prefetched_rows(x: Any) -> Any:
     """Rows are read by a counter that counts down, and written some rows ahead of it, over those of another tensor."""
     @tf.function
     def condition(i: Any, out: Any, x: Any) -> Any:
@@ -348,7 +348,7 @@ def cases() -> dict[str, LoopCase]:
         "greedy_unknown_rows": LoopCase(greedy, [np.array([1, 2, 3], I32)], 1, sizes=False),
         "beam_search": LoopCase(beam_search, [floats(3)], 1),
         "ctc": LoopCase(with_gradients(ctc), utterances(), 2),
-        "rows_ahead": LoopCase(rows_ahead, [floats(4, 3)], 1),
+        "prefetched_rows": LoopCase(prefetched_rows, [floats(4, 3)], 1),
         "gathered": LoopCase(gathered, [floats(4, 3)], 1),
         "overwritten": LoopCase(overwritten, [floats(4, 3)], 0, ("TensorScatterUpdate scatters",)),
         "tables": LoopCase(tables, [np.abs(floats(4, 3))], 0, ("TensorScatterUpdate scatters",)),

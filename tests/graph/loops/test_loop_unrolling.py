@@ -15,7 +15,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tests.frontend.check import types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.loops.loop_unrolling import Unrolled, known_numbers, unroll_loops
 from tf_stitch.graph.validation import validate_graph
 
@@ -43,7 +43,7 @@ def unrolled(function: Callable[..., Any], *specs: tf.TensorSpec) -> Case:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         types = types_of_graph(graph)
-        imported = import_graph(before.graph_def, types, {"CPU": Products.ALL})
+        imported = import_graph(before.graph_def, types, {"CPU": Matmuls.ALL})
         result = unroll_loops(before.graph_def, imported, types, before.preserved)
     import_graph(result.graph_def, result.types_of)  # every node has its types
     return Case(before, result)

@@ -18,7 +18,7 @@ from tests.native.loops import Beside, Loop, expected
 from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.loops import native_loops
@@ -34,7 +34,7 @@ from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 
-ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
+ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 CASES = cases()
 TRACED: dict[tuple[Callable[..., Any], bool], Lowered] = {}
 
@@ -103,7 +103,7 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
             given = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
             inputs, for_host = given[:len(loop.inputs)], given[len(loop.inputs):]
             results = by_definition(loop, inputs, for_host)
-            for result, own in zip(results, loop.original_nodes().run(inputs, [], [])[0], strict=True):
+            for result, own in zip(results, loop.fallback_subgraph().run(inputs, [], [])[0], strict=True):
                 assert result.shape == own.shape
                 assert result.dtype == own.dtype
                 np.testing.assert_allclose(result, own, rtol=1e-5, atol=1e-5)

@@ -18,9 +18,9 @@ from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.graph.loops import sized_loops, unrolled_nodes
 from tf_stitch.graph.loops.loop_folding import Folded, fold_sized_loops
@@ -36,7 +36,7 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.plugin.session import Session
 
 ROWS = tf.TensorSpec([None, 3], tf.float32)
-ALL = {"CPU": Products.ALL}
+ALL = {"CPU": Matmuls.ALL}
 
 
 def fold(case: Lowered) -> Folded:
@@ -150,9 +150,9 @@ def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
 
 def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its loop in a region, which could not have gone back to the nodes that it replaced."""
-    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> OriginalNodes | None:
+    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> FallbackSubgraph | None:
         has_loop = any(node.kind is OpKind.LOOP for node in region.graph.nodes())
-        return None if has_loop else original_nodes(defs, imported, region, *rest)
+        return None if has_loop else fallback_subgraph(defs, imported, region, *rest)
 
     monkeypatch.setattr("tf_stitch.plugin.session.original_nodes", cannot_go_back)
 

@@ -15,7 +15,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS
 from tf_stitch.graph.clustering.clusters import GraphRewriter
 from tf_stitch.graph.shapes.argument_sizes import import_resized
 from tf_stitch.graph.shapes.equal_dimensions import Imports
@@ -44,7 +44,7 @@ class Resized:
         self.after = GraphDef()
         self.after.CopyFrom(self.before)
         self.preserved = preserved
-        self.imported = import_resized(self.after, types_of_graph(graph), NO_PRODUCTS, {}, preserved).imported
+        self.imported = import_resized(self.after, types_of_graph(graph), NO_MATMULS, {}, preserved).imported
 
     @property
     def changed(self) -> bool:
@@ -171,7 +171,7 @@ def test_branches_are_left_alone() -> None:
         with tf.name_scope("outside"):
             dropout(tf.exp(x))
     before, after = graph.as_graph_def(), graph.as_graph_def()
-    import_resized(after, types_of_graph(graph), NO_PRODUCTS, {}, frozenset())
+    import_resized(after, types_of_graph(graph), NO_MATMULS, {}, frozenset())
     was, now = ({n.name: n for n in g.node} for g in (before, after))
     changed = {name for name, node in was.items() if now.get(name) != node}
     assert any(n.op == "Switch" for n in before.node)
@@ -200,7 +200,7 @@ def test_new_names_are_new() -> None:
             return [(3, tuple(d if isinstance(d, int) else -1 for d in node.outputs[0].type.shape))]
         return types(name)
 
-    import_resized(resized.after, types_of, NO_PRODUCTS, {}, frozenset())
+    import_resized(resized.after, types_of, NO_MATMULS, {}, frozenset())
     names = [n.name for n in resized.after.node]
     assert len(names) == len(set(names))
     assert "late_shape" not in names
@@ -232,7 +232,7 @@ def test_it_is_what_an_import_of_the_new_graph_finds(function: Callable[..., Any
         assert value is not None
         return [(3, value.type.dims)]
 
-    ours, theirs = resized.imported, import_graph(resized.after, types_of, NO_PRODUCTS)
+    ours, theirs = resized.imported, import_graph(resized.after, types_of, NO_MATMULS)
     assert list(ours.nodes) == list(theirs.nodes)
     for name, node in theirs.nodes.items():
         def facts(n: ImportedNode) -> tuple[object, ...]:

@@ -16,16 +16,16 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.clusters import GraphRewriter
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, original_nodes
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.graph.shapes.equal_dimensions import Imports, import_equal
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.plugin.session import Session
 
-ALL = {"CPU": Products.ALL}
+ALL = {"CPU": Matmuls.ALL}
 SPEC = tf.TensorSpec([None, 3])
 
 
@@ -124,8 +124,8 @@ def test_shifted_text_is_as_long() -> None:
 def test_tensors_of_one_value_if_sizes_are_equal() -> None:
     """A gradient, and what is left of it where its operand was broadcast."""
     def function(x: Any, y: Any) -> Any:
-        product = tf.exp(x) * tf.sin(y)
-        gradient = tf.tanh(product)
+        matmul = tf.exp(x) * tf.sin(y)
+        gradient = tf.tanh(matmul)
         return gradient, unbroadcast(gradient, x, y)
 
     case = Case(function, SPEC, SPEC)
@@ -146,7 +146,7 @@ def test_every_such_region_has_its_own_nodes() -> None:
     case = Case(function, SPEC, SPEC)
     assert any(region.assumes for region in case.regions)
     for region in case.regions:
-        assert original_nodes(case.defs, case.imports.sure, region) is not None
+        assert fallback_subgraph(case.defs, case.imports.sure, region) is not None
 
 
 def test_loops_do_not_depend_on_it() -> None:
@@ -166,8 +166,8 @@ def test_loops_do_not_depend_on_it() -> None:
 def test_a_graph_is_rewritten_anew_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the assumption, where a region could not go back to its nodes: the first attempt left nodes that read
     sizes from arguments, of which TensorFlow knows no types."""
-    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> OriginalNodes | None:
-        return None if region.assumes else original_nodes(defs, imported, region, *rest)
+    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> FallbackSubgraph | None:
+        return None if region.assumes else fallback_subgraph(defs, imported, region, *rest)
 
     def function(x: Any, y: Any) -> Any:
         drawn = tf.random.stateless_uniform(tf.shape(tf.exp(x) + y), [1, 2])

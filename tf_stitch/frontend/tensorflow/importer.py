@@ -21,7 +21,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
 )
 from tf_stitch.frontend.tensorflow.joined_dimensions import joined_specs
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Products, Scope, are_small
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope, are_small
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -52,7 +52,7 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
 
 
-def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_PRODUCTS,
+def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_MATMULS,
                  own: Mapping[str, Legalization] | None = None, equal: Mapping[Symbol, Symbol] | None = None
                  ) -> ImportedGraph:
     """Imports a GraphDef.
@@ -204,7 +204,7 @@ class _Importer:
             return BARRIERS[node.op]
         if node.op not in self._legalizations:
             return f"{node.op} has no legalisation"
-        if self._is_library(node) and self._products(node) is None:
+        if self._is_library(node) and self._matmuls(node) is None:
             return f"{node.op} is a library call"
         if device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
@@ -223,12 +223,12 @@ class _Importer:
     def _is_library(self, node: Any) -> bool:
         return node.op in self._legalizations and self._legalizations[node.op].library
 
-    def _products(self, node: Any) -> Products | None:
+    def _matmuls(self, node: Any) -> Matmuls | None:
         return self._library_on.get(device_type(node.device) or "CPU")
 
     def _why_large(self, node: Any, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> str | None:
         """The reason that keeps a product out of regions which hold small ones alone, or None."""
-        if not self._is_library(node) or self._products(node) is not Products.SMALL:
+        if not self._is_library(node) or self._matmuls(node) is not Matmuls.SMALL:
             return None
         given = {o.node for o in ctx.operands if o.node is not None}
         small = are_small((v for v in outputs if v is not None), given)

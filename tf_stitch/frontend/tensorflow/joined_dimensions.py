@@ -16,7 +16,7 @@ _ELEMENTWISE = {"Add": 2, "AddV2": 2, "Sub": 2, "Mul": 2, "RealDiv": 2, "Maximum
                 "GreaterEqual": 2, "Equal": 2, "NotEqual": 2, "LogicalAnd": 2, "LogicalOr": 2,
                 "SelectV2": 3}  # fmt: skip
 """Op -> its operands, which broadcast to the result."""
-_PRODUCTS = ("BatchMatMulV2", "BatchMatMulV3")
+_MATMULS = ("BatchMatMulV2", "BatchMatMulV3")
 
 
 def joined_specs(ctx: NodeContext) -> tuple[TensorSpec, ...]:
@@ -37,7 +37,7 @@ def _shape(ctx: NodeContext) -> tuple[Dim | None, ...] | None:
     if ctx.op in _ELEMENTWISE:
         shapes = [ctx.shape_of(i) for i in range(_ELEMENTWISE[ctx.op])]
         return None if any(s is None for s in shapes) else _broadcast([s for s in shapes if s is not None])
-    if ctx.op in _PRODUCTS:
+    if ctx.op in _MATMULS:
         x, y = ctx.shape_of(0), ctx.shape_of(1)
         if x is not None and y is not None and min(len(x), len(y)) >= 2:
             rows = x[-1] if ctx.attrs.flag("adj_x") else x[-2]

@@ -33,16 +33,16 @@ CACHED_ELEMENTS = 1 << 18
 four times as many elements 0.8 to 1."""
 
 
-class Products(Enum):
+class Matmuls(Enum):
     """Which products of a device."""
 
     SMALL = "small"
     ALL = "all"
 
 
-Scope = Mapping[str, Products]
+Scope = Mapping[str, Matmuls]
 """By device type ("CPU", "GPU"); none of those that it lacks."""
-NO_PRODUCTS: Scope = {}
+NO_MATMULS: Scope = {}
 
 
 def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
@@ -60,17 +60,17 @@ def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
     return True
 
 
-def _is_small(product: Node) -> bool:
-    types = (product.type, *(o.type for o in product.operands))
+def _is_small(matmul: Node) -> bool:
+    types = (matmul.type, *(o.type for o in matmul.operands))
     if not all(t.is_static for t in types):
-        return 1 in product.type.shape[-2:]
-    assert isinstance(product.attrs, DotAttrs)
-    terms, columns = terms_of(product), product.type.dims[-1]
-    rows = product.type.numel // max(columns, 1)
-    if max(rows, terms) <= SMALL_ROWS and product.type.numel * terms <= SMALL_TERMS:
+        return 1 in matmul.type.shape[-2:]
+    assert isinstance(matmul.attrs, DotAttrs)
+    terms, columns = terms_of(matmul), matmul.type.dims[-1]
+    rows = matmul.type.numel // max(columns, 1)
+    if max(rows, terms) <= SMALL_ROWS and matmul.type.numel * terms <= SMALL_TERMS:
         return True
-    if product.type.dtype is DType.BF16:
+    if matmul.type.dtype is DType.BF16:
         return False  # oneDNN has instructions for them: 1.8 times as fast as float32 where an op's own time is small
     if terms * columns <= CACHED_ELEMENTS:
         return rows in FEW_ROWS
-    return rows in SOME_ROWS and product.attrs.transpose_b
+    return rows in SOME_ROWS and matmul.attrs.transpose_b

@@ -93,7 +93,7 @@ def slice_plan(ctx: NodeContext, shape: Shape, first: int = 1) -> SlicePlan:
     strides: list[int] = []
     sizes: list[Dim] = []
     out: list[Dim] = []
-    for spec in _written_out(ctx, shape, first):
+    for spec in _inlined(ctx, shape, first):
         if spec is None:
             out.append(1)
             continue
@@ -111,7 +111,7 @@ def sliced_sizes(ctx: NodeContext, shape: Shape) -> list[Dim | None]:
     where not even the rank is known."""
     out: list[Dim | None] = []
     axes = iter(shape)
-    for spec in _written_out(ctx, shape, 1):
+    for spec in _inlined(ctx, shape, 1):
         dim = 1 if spec is None else next(axes)
         if spec is None:
             out.append(1)
@@ -131,7 +131,7 @@ def _size_or_none(spec: Spec, dim: Dim) -> Dim | None:
         return None
 
 
-def _written_out(ctx: NodeContext, shape: Shape, first: int) -> Iterator[Spec | None]:
+def _inlined(ctx: NodeContext, shape: Shape, first: int) -> Iterator[Spec | None]:
     """The index without an ellipsis: a Spec for every axis of `shape` in turn, and None for a new axis."""
     entries = _entries(ctx, first)
     sliced = sum(isinstance(e, Spec) for e in entries)

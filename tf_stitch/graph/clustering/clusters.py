@@ -10,9 +10,9 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_PRODUCTS, Scope
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Scope
 from tf_stitch.graph.clustering.eligibility import Eligibility
-from tf_stitch.graph.clustering.private_tensors import TORN, private_edges, torn
+from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.clustering.region_replacement import MakeNode, RegionReplacement
 from tf_stitch.graph.control_context import control_contexts, frame_names
@@ -59,7 +59,7 @@ class GraphRewriter:
     def __init__(self, graph_def: GraphDef, imports: Imports, preserved: frozenset[str], min_weight: int,
                  profiles: Profiles,
                  allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
-                 library_on: Scope = NO_PRODUCTS) -> None:
+                 library_on: Scope = NO_MATMULS) -> None:
         imported = imports.imported
         self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
         self._imports = imports
@@ -104,7 +104,7 @@ class GraphRewriter:
                     culprits = (error.loc.node,) if error.loc and error.loc.node in members else members
                     refused.update(dict.fromkeys(culprits, error.message))
                     unfit.update(dict.fromkeys(members, f"its region could not be cut out: {error.message}"))
-            regions = self._without_torn(regions, refused, unfit)
+            regions = self._without_split_tensors(regions, refused, unfit)
             if not refused:
                 break
             self._eligibility.refused.update(refused)
@@ -139,14 +139,14 @@ class GraphRewriter:
                 raise
             return None
 
-    def _without_torn(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
+    def _without_split_tensors(self, regions: Sequence[RegionGraph], refused: dict[str, str], unfit: dict[str, str]
                       ) -> list[RegionGraph]:
         """The regions but for those that cannot hand over a tensor; adds the nodes in question to `refused`."""
-        apart = torn((r.members for r in regions), self._private)
-        refused.update(dict.fromkeys(apart, TORN))
+        apart = split_across_regions((r.members for r in regions), self._private)
+        refused.update(dict.fromkeys(apart, SPLIT_ACROSS_REGIONS))
         for region in regions:
             if not apart.isdisjoint(region.members):
-                unfit.update(dict.fromkeys(region.members, f"its region could not be cut out: {TORN}"))
+                unfit.update(dict.fromkeys(region.members, f"its region could not be cut out: {SPLIT_ACROSS_REGIONS}"))
         return [r for r in regions if apart.isdisjoint(r.members)]
 
     def _weight(self, members: Sequence[str]) -> int:
@@ -227,7 +227,7 @@ class GraphRewriter:
             for tensor in self._imported.nodes[reader].inputs:
                 if tensor.rpartition(":")[0] in inside:
                     value = self._imported.value(tensor)
-                    if value is None:  # see _without_torn
+                    if value is None:  # see _without_split_tensors
                         continue
                     wanted[tensor] = None
                     for owner in self._owners(tensor):  # other regions ask for it by its first name

@@ -8,7 +8,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.frontend.tensorflow.matmul_scope import Products, Scope
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls, Scope
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.shapes.equal_dimensions import Imports
@@ -89,5 +89,5 @@ class Eligibility:
 
     def reads_constant(self, node: ImportedNode) -> bool:
         """Whether a read is of a variable that nobody writes, which a region of all products takes."""
-        return self._library_on.get(device_type(node.device) or "CPU") is Products.ALL and \
+        return self._library_on.get(device_type(node.device) or "CPU") is Matmuls.ALL and \
             all(h in self._imported.constant_handles for h in node.reads)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 
-TORN = "a tensor that the IR has no value for leads to an op of another region, or of none"
+SPLIT_ACROSS_REGIONS = "a tensor that the IR has no value for leads to an op of another region, or of none"
 
 
 def private_edges(imported: ImportedGraph) -> list[tuple[str, str]]:
@@ -25,7 +25,7 @@ def _private(imported: ImportedGraph, name: str) -> Iterator[str]:
             yield tensor
 
 
-def torn(regions: Iterable[Sequence[str]], edges: Sequence[tuple[str, str]]) -> set[str]:
+def split_across_regions(regions: Iterable[Sequence[str]], edges: Sequence[tuple[str, str]]) -> set[str]:
     """Members of regions at private edges whose ends are not in one region."""
     region_of = {name: i for i, members in enumerate(regions) for name in members}
     return {name for edge in edges for name in edge

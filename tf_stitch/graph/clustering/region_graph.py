@@ -220,8 +220,8 @@ def _numbered(graph: TensorGraph, members: tuple[str, ...], tensors: Sequence[st
     number: dict[tuple[Node, object], int] = {}
     outputs = {key: number.setdefault((new[n], None if assumed is None else assumed.sure.value(key) or key),
                                       len(number)) for key, n in graph.outputs if key not in names}
-    delivered = [(output_key(i), n) for (n, _), i in number.items()]
+    live_out = [(output_key(i), n) for (n, _), i in number.items()]
     assigned = [(names[key], new[n]) for key, n in graph.outputs if key in names]
     unread = [new[n] for n in graph.unread]
-    return RegionGraph(TensorGraph(graph.name, delivered + assigned, unread), members, tuple(tensors),
+    return RegionGraph(TensorGraph(graph.name, live_out + assigned, unread), members, tuple(tensors),
                        tuple(handles.values()), outputs, assumed is not None)

@@ -34,7 +34,7 @@ _NOTHING = "tfs_nothing"  # in place of inputs that are ignored
 _MAX_RECOMPUTED = 400  # nodes outside the region that its nodes' inputs are computed by anew: shape arithmetic
 
 
-class OriginalNodes:
+class FallbackSubgraph:
     """Runs a region by the nodes it came from, in a session of its own, within the calling thread.
 
     Args:
@@ -121,21 +121,21 @@ class OriginalNodes:
         return v1.Session(graph=graph, config=config)
 
 
-def original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                   on_gpu: bool = False, loops: SizedLoops | None = None) -> OriginalNodes | None:
+def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
+                   on_gpu: bool = False, loops: SizedLoops | None = None) -> FallbackSubgraph | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
         on_gpu: where the region runs.
         loops: what nodes that stand for a loop stand for.
     """
-    found = _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=False)
-    return found or _original_nodes(defs, imported, region, on_gpu, loops or {}, from_parts=True)
+    found = _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=False)
+    return found or _fallback_subgraph(defs, imported, region, on_gpu, loops or {}, from_parts=True)
 
 
-def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                    loops: SizedLoops, from_parts: bool) -> OriginalNodes | None:
-    """As original_nodes.
+def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
+                    loops: SizedLoops, from_parts: bool) -> FallbackSubgraph | None:
+    """As fallback_subgraph.
 
     Args:
         from_parts: shapes of tensors that are not at hand are put together of sizes that are.
@@ -184,11 +184,11 @@ def _original_nodes(defs: Mapping[str, NodeDef], imported: ImportedGraph, region
         kept.node.append(_constant(_NOTHING, 0, tf.float32))
     tensors = {number: tensor for tensor, number in region.outputs.items()}
     written = {int(key[1:]) for key, _ in region.graph.outputs if key.startswith("v")}
-    return OriginalNodes(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
-                         frozenset(written), not on_gpu and has_products(region))
+    return FallbackSubgraph(kept.SerializeToString(), region, [tensors[i] for i in range(len(tensors))],
+                         frozenset(written), not on_gpu and has_matmuls(region))
 
 
-def has_products(region: RegionGraph) -> bool:
+def has_matmuls(region: RegionGraph) -> bool:
     """One thread costs least per node, but on a CPU products are worth more than that side by side."""
     return any(node.kind is OpKind.DOT for node in region.graph.nodes())
 

@@ -11,7 +11,7 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products, Scope
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls, Scope
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.loops.function_inlining import known_function
 from tf_stitch.graph.loops.functional_loops import WHILES, lower_loops
@@ -136,7 +136,7 @@ def _native(done: LoopsDone, preserved: frozenset[str], library_on: Scope, contr
             ) -> tuple[Hoisted, NativeLoops]:
     """The graph with loops that could be ops, and with these. Those that cannot are there as they were."""
     def imported_as(graph_def: GraphDef, types_of: TypesOf) -> ImportedGraph:
-        return import_graph(graph_def, types_of, dict.fromkeys(library_on, Products.ALL), legalizations(done.sized))
+        return import_graph(graph_def, types_of, dict.fromkeys(library_on, Matmuls.ALL), legalizations(done.sized))
 
     stay: dict[str, str] = {}
     while True:

@@ -24,7 +24,7 @@ from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
-from tf_stitch.frontend.tensorflow.matmul_scope import Products
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.graph.clustering.region_graph import cut_region
@@ -40,12 +40,12 @@ MAX_LENGTHS = 16
 """Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
 seconds."""
 
-_ALL = {"CPU": Products.ALL, "GPU": Products.ALL}
+_ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
 
 
 @dataclass(frozen=True)
-class Size:
+class SymbolicDim:
     """A whole number that is dimension `axis` of input `number`."""
 
     number: int
@@ -96,7 +96,7 @@ class SizedLoop:
             if len(self._made) >= MAX_LENGTHS:
                 raise BindError(f"a loop has been written out for {MAX_LENGTHS} lengths already")
             try:
-                self._made[key] = self.written_out(types)
+                self._made[key] = self.inlined(types)
             except StitchError as error:
                 self._made[key] = error.message  # to find out that one is too long takes seconds, too
         made = self._made[key]
@@ -104,7 +104,7 @@ class SizedLoop:
             raise BindError(made)
         return made
 
-    def written_out(self, types: Sequence[TensorType]) -> TensorGraph:
+    def inlined(self, types: Sequence[TensorType]) -> TensorGraph:
         """As unrolled; not remembered."""
         graph_def, types_of = self._with_sizes(types)
         ends = frozenset(f"tfs_out{i}" for i in range(len(self.outputs)))
@@ -137,7 +137,7 @@ class SizedLoop:
             types_of[node.name] = [(to_enum(given.dtype), given.dims)]
         for i, (tensor, elements) in enumerate(self.sizes.items()):
             names[tensor] = f"tfs_size{i}"
-            known = [types[e.number].dims[e.axis] if isinstance(e, Size) else e for e in elements.flat]
+            known = [types[e.number].dims[e.axis] if isinstance(e, SymbolicDim) else e for e in elements.flat]
             enum = self.types[tensor][0][0]
             value = np.array(known, tf.as_dtype(enum).as_numpy_dtype).reshape(elements.shape)
             node = graph_def.node.add(name=names[tensor], op="Const", device=device)

@@ -12,7 +12,7 @@ from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.dtypes import of_enum, to_enum
 from tf_stitch.frontend.tensorflow.loop_shapes import ROWS, STITCH_WHILE
 from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key
-from tf_stitch.graph.fallback.fallback_subgraph import OriginalNodes, has_products
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, has_matmuls
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.loop_roles import LoopRoles, Stack
 from tf_stitch.ir.builder import Builder
@@ -107,11 +107,11 @@ class NativeLoop:
         return RegionGraph(TensorGraph(self.name, outputs), self.around, self.inputs, (),
                            {name: i for i, name in enumerate(self.results)})
 
-    def original_nodes(self) -> OriginalNodes:
+    def fallback_subgraph(self) -> FallbackSubgraph:
         """The loop as TensorFlow runs it."""
         region = self.region()
-        return OriginalNodes(self.original, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
-                             self.original_results, frozenset(), has_products(self.body))
+        return FallbackSubgraph(self.original, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
+                             self.original_results, frozenset(), has_matmuls(self.body))
 
 
 @dataclass(frozen=True)

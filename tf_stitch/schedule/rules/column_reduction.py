@@ -6,7 +6,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
@@ -48,11 +48,11 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     together = 0  # as in any loop
     if device.is_gpu:
         mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
-        if not isinstance(mapping.grid, Size) and mapping.grid <= FEW_BLOCKS * device.processors:
+        if not isinstance(mapping.grid, SymbolicDim) and mapping.grid <= FEW_BLOCKS * device.processors:
             together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
-        tile = tile if isinstance(inner, Size) else min(inner, tile)
+        tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0)
     return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping, together=together)]
 
@@ -67,7 +67,7 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
     while across > NARROW and blocks(across) < device.processors:
         across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
     threads = GPU_THREADS
-    if not isinstance(length, Size) and not isinstance(inner, Size):
+    if not isinstance(length, SymbolicDim) and not isinstance(inner, SymbolicDim):
         if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
             across = NARROWEST
         if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
@@ -86,4 +86,4 @@ def _together(tensors: int, vector: int) -> int:
 
 def _threads_for(n: int, most: int) -> int:
     """A power of two that covers n, up to `most`."""
-    return most if isinstance(n, Size) else min(most, 1 << max(0, (n - 1).bit_length()))
+    return most if isinstance(n, SymbolicDim) else min(most, 1 << max(0, (n - 1).bit_length()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.symbolic_dims import Size, ceil_div, divides, order
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, order
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
@@ -49,7 +49,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
 def _vector(elements: int, widest: int, device: DeviceSpec) -> int:
     """Elements that a thread has: fewer where few processors would have a block, but for a lone thread. What it does
     for each of them takes its time one after the other; where that needs branches, so do loads."""
-    if isinstance(elements, Size) or elements == widest:
+    if isinstance(elements, SymbolicDim) or elements == widest:
         return widest
     width = widest
     while width > 1 and elements < GPU_THREADS * width * device.processors // BUSY:
@@ -58,7 +58,7 @@ def _vector(elements: int, widest: int, device: DeviceSpec) -> int:
 
 
 def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
-    chunk = CPU_CHUNK if isinstance(cols, Size) else max(min(cols, CPU_CHUNK), 1)
+    chunk = CPU_CHUNK if isinstance(cols, SymbolicDim) else max(min(cols, CPU_CHUNK), 1)
     return ThreadMapping(ceil_div(cols, chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
 
 

@@ -11,11 +11,11 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
-from tf_stitch.ir.symbolic_dims import Size
+from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import split_phases, values_to_stage
-from tf_stitch.schedule.prefetch import reads_ahead
+from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.vector_width import vector_width
 
 REGISTER_BUDGET = 80
@@ -41,7 +41,7 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     if len(domains) > 1:
         raise ScheduleError("row reductions of different extents")
     domain = domains.pop()
-    if isinstance(domain.cols, Size):
+    if isinstance(domain.cols, SymbolicDim):
         raise ScheduleError("rows whose length changes")
     blocks = {_block_rows(n, domain) for n in columns}
     if len(blocks) > 1:
@@ -55,7 +55,7 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     if not device.is_gpu and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
     schedule = KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
-    return [replace(schedule, ahead=reads_ahead(schedule, device))]
+    return [replace(schedule, ahead=prefetches_rows(schedule, device))]
 
 
 def _row_domain(node: Node) -> Domain:

@@ -9,12 +9,12 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import exponentials, fetched_values, relative_sum, split_phases, values_to_stage
-from tf_stitch.schedule.prefetch import REDUCTION_BYTES, reads_ahead
+from tf_stitch.schedule.phases import exponentials, prefetched_values, relative_sum, split_phases, values_to_stage
+from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.rules.kept_rows import keep_rows
 from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 from tf_stitch.schedule.vector_width import vector_width
@@ -71,7 +71,7 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
         return single if shared is None else [shared, *single]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
     schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0))
-    if not isinstance(domain.cols, Size):
+    if not isinstance(domain.cols, SymbolicDim):
         return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
     column_bytes = sum(n.type.dtype.compute.size for n in kept)
     fits = column_bytes * domain.cols <= device.row_buffer_bytes
@@ -89,7 +89,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=True)
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = ceil_div(domain.cols, vector)
-    changes = isinstance(domain.cols, Size)  # then few kernels have to serve all lengths
+    changes = isinstance(domain.cols, SymbolicDim)  # then few kernels have to serve all lengths
     per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
     row_threads = max(min(_power_of_two(chunks), 32), SHORTEST_GROUP if changes else 1)
     while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
@@ -106,7 +106,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     if not in_registers:  # a loop; a row in shared memory has the block to itself
         items, row_threads = 0, max(row_threads, BLOCK_THREADS)
     at_once = max(1, BLOCK_THREADS // row_threads)
-    many = not isinstance(domain.rows, Size) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
+    many = not isinstance(domain.rows, SymbolicDim) and domain.rows > SHORT_ROW_WAVES * at_once * 64 * device.processors
     # Vertical packing: several loads in flight.
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
@@ -143,7 +143,8 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
         single: the schedule of a block for each row.
     """
     domain, mapping = single.domain, single.mapping
-    if any(isinstance(n, Size) for n in (domain.rows, domain.cols)) or any(n.kind in ARG_KINDS for n in reductions):
+    if (any(isinstance(n, SymbolicDim) for n in (domain.rows, domain.cols))
+            or any(n.kind in ARG_KINDS for n in reductions)):
         return None
     elements = domain.rows * domain.cols
     phases = split_phases(single.pattern, elements)
@@ -152,7 +153,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     relative = relative_sum(single.pattern, phases)
     if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
         kept = [n for n in kept if n not in exponentials(relative)]
-    outside = fetched_values(single.pattern, kept) or kept  # the rest is computed again
+    outside = prefetched_values(single.pattern, kept) or kept  # the rest is computed again
     in_two_places = keep_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None
     if in_two_places is not None:
         return in_two_places
@@ -208,7 +209,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, residen
                             blocks)
     shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
                      resident=of_processor, launched=at_once * blocks)
-    return replace(shared, ahead=reads_ahead(shared, device))
+    return replace(shared, ahead=prefetches_rows(shared, device))
 
 
 def _power_of_two(n: int) -> int:

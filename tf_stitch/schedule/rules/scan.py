@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
 
@@ -22,7 +22,7 @@ def propose_scan(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ke
     node = scans[0]
     cols = node.type.dims[-1]
     rows = node.type.numel // max(cols, 1)
-    most = 128 if isinstance(rows, Size) else min(128, max(32, 1 << max(0, (rows - 1).bit_length())))
+    most = 128 if isinstance(rows, SymbolicDim) else min(128, max(32, 1 << max(0, (rows - 1).bit_length())))
     threads = most if device.is_gpu else 1
     mapping = ThreadMapping(ceil_div(rows, threads), threads, 1, threads, 1, 0)
     return [KernelSchedule(Rule.SCAN, pattern, node, Domain(rows, cols), mapping)]

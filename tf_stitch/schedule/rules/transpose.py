@@ -8,7 +8,7 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.ir.symbolic_dims import Size, ceil_div
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
 
@@ -34,7 +34,7 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
         raise ScheduleError("outputs of another size than the transposed value")
     across, down = tile_axes(dominant)
     dims = dominant.type.dims
-    if any(not isinstance(dims[a], Size) and dims[a] < SHORTEST_AXIS for a in (across, down)):
+    if any(not isinstance(dims[a], SymbolicDim) and dims[a] < SHORTEST_AXIS for a in (across, down)):
         raise ScheduleError("an axis too short for tiles")
     tiles = ceil_div(dims[across], TILE) * ceil_div(dims[down], TILE)
     outer = dominant.type.numel // (dims[across] * dims[down])

@@ -20,7 +20,7 @@ def _operands(ctx: NodeContext) -> tuple[Node, Node]:
     return x, y
 
 
-def _product_of_matrices(ctx: NodeContext) -> Node:
+def _plain_matmul(ctx: NodeContext) -> Node:
     x, y = _operands(ctx)
     return ctx.b.dot(x, y, ctx.attrs.flag("transpose_a"), ctx.attrs.flag("transpose_b"))
 
@@ -28,7 +28,7 @@ def _product_of_matrices(ctx: NodeContext) -> Node:
 @legalize("MatMul", library=True)
 def matmul(ctx: NodeContext) -> Node:
     """[m, k] times [k, n]."""
-    return _product_of_matrices(ctx)
+    return _plain_matmul(ctx)
 
 
 @legalize("_FusedMatMul", library=True)
@@ -39,7 +39,7 @@ def fused_matmul(ctx: NodeContext) -> Node:
                   ("BiasAdd", "Sigmoid"): K.SIGMOID}
     if fused not in activation:
         raise UnsupportedError(f"_FusedMatMul with {', '.join(fused) or 'nothing'}")
-    out = ctx.b.add(_product_of_matrices(ctx), ctx.value(2))
+    out = ctx.b.add(_plain_matmul(ctx), ctx.value(2))
     kind = activation[fused]
     if kind is K.MAXIMUM:
         return ctx.b.maximum(out, ctx.b.scalar_like(0, out))
@@ -52,17 +52,17 @@ def fused_batch_matmul(ctx: NodeContext) -> Node:
     fused = ctx.attrs.strings("fused_ops")
     if fused not in (("Mul",), ("Mul", "Add")):
         raise UnsupportedError(f"{ctx.op} with {', '.join(fused) or 'nothing'}")
-    out = ctx.b.mul(_product_of_batches(ctx), ctx.value(2))
+    out = ctx.b.mul(_batched_matmul(ctx), ctx.value(2))
     return ctx.b.add(out, ctx.value(3)) if "Add" in fused else out
 
 
 @legalize("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", library=True)
 def batch_matmul(ctx: NodeContext) -> Node:
     """[..., m, k] times [..., k, n]."""
-    return _product_of_batches(ctx)
+    return _batched_matmul(ctx)
 
 
-def _product_of_batches(ctx: NodeContext) -> Node:
+def _batched_matmul(ctx: NodeContext) -> Node:
     """[..., m, k] times [..., k, n]; leading axes broadcast. A single right-hand matrix makes it one large product."""
     x, y = _operands(ctx)
     adj_x, adj_y = ctx.attrs.flag("adj_x"), ctx.attrs.flag("adj_y")
