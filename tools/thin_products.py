@@ -129,7 +129,7 @@ def main() -> int:
         print(f"{case.name}, {time.perf_counter() - start:.0f} s", flush=True)
     print(table(document), flush=True)
     if args.grid:
-        args.out.write_text(json.dumps(document | {"products": rounded(few_rows())}, indent=1) + "\n")
+        args.out.write_text(json.dumps(document | {"matmuls": rounded(few_rows())}, indent=1) + "\n")
     return 0 if all(row["right"] for row in document["rows"]) else 1
 
 

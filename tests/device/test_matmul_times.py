@@ -43,12 +43,12 @@ def test_a_document_survives() -> None:
     {"axes": [[1]] * 4, "us": [0]}, {"axes": [[1]] * 4, "us": [math.nan]}, {"axes": [[2, 1]] * 4, "us": [1] * 16},
     {"axes": [[0]] * 4, "us": [1]}, {"axes": [[]] * 4, "us": []}, {"axes": [["many"]] * 4, "us": [1]}])  # fmt: skip
 def test_what_makes_no_sense_is_refused(wrong: Any) -> None:
-    with pytest.raises(ProfileError, match="products"):
+    with pytest.raises(ProfileError, match="matmuls"):
         parse_matmuls({"float32": wrong})
 
 
 def test_half_types_share_times() -> None:
-    document = H200.profile.document() | {"products": {"float16": TIMES.document()}}
+    document = H200.profile.document() | {"matmuls": {"float16": TIMES.document()}}
     profile = parse_profile(document)
     sizes = (1, 32, 64, 4)
     assert profile.matmul_us("float16", sizes) == profile.matmul_us("bfloat16", sizes) == TIMES.at(sizes)
@@ -56,7 +56,7 @@ def test_half_types_share_times() -> None:
 
 
 def test_on_a_gpu_few_rows_say_nothing_of_many() -> None:
-    document = H200.profile.document() | {"products": {"float32": TIMES.document()}}
+    document = H200.profile.document() | {"matmuls": {"float32": TIMES.document()}}
     profile = parse_profile(document)
     assert profile.matmul_us("float32", (1, 1024, 64, 4096)) == TIMES.at((1, 1024, 64, 4096))
     assert profile.matmul_us("float32", (1, 4096, 64, 1024)) == TIMES.at((1, 1024, 64, 4096))

@@ -60,7 +60,8 @@ def test_files_that_are_named_exist(document: Path) -> None:
     for link in re.findall(r"\]\(([\w./-]+)", text):
         assert (document.parent / link).exists(), link
     for name in re.findall(r"`((?:tools|tests|models|docs|tf_stitch|plugin|graph|jit|report|compiler|native|ir|"
-                           r"frontend|legalize|planning|transforms|schedule|lowering|emit|runtime)/[\w./]+)`", text):  # fmt: skip
+                           r"frontend|legalize|planning|transforms|schedule|lowering|emit|runtime)/[\w./]+)`",
+                           text):  # fmt: skip
         places = (ROOT, ROOT / "tf_stitch", ROOT / "tf_stitch" / "frontend" / "tensorflow")
         assert any((place / name).exists() or (place / f"{name}.py").exists() for place in places), name
 

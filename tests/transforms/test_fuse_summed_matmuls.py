@@ -213,7 +213,7 @@ def rows_and_columns() -> Node:
     return B.add(B.reshape(a, (8, 1, 4)), B.reshape(b, (1, 8, 4)))
 
 
-@pytest.mark.parametrize(("total", "products"), [(wide_other, 1), (one_row, 2), (of_other_shapes, 2),
+@pytest.mark.parametrize(("total", "matmuls"), [(wide_other, 1), (one_row, 2), (of_other_shapes, 2),
                                                  (rows_and_columns, 2)])  # fmt: skip
 def test_sums_that_broadcast(total: Callable[[], Node], matmuls: int) -> None:
     assert count(joined(total()), OpKind.DOT) == matmuls

@@ -71,12 +71,12 @@ def parse_matmul_times(document: Any) -> MatmulTimes:
         axes = tuple(tuple(int(size) for size in axis) for axis in document["axes"])
         us = tuple(float(time) for time in document["us"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ProfileError(f"products of a device profile: {error!r}") from None
+        raise ProfileError(f"matmuls of a device profile: {error!r}") from None
     ascending = all(a < b for axis in axes for a, b in itertools.pairwise((0, *axis)))
     if len(axes) != len(("batch", "m", "k", "n")) or not all(axes) or not ascending:
-        raise ProfileError(f"products of a device profile have the sizes {axes}")
+        raise ProfileError(f"matmuls of a device profile have the sizes {axes}")
     if len(us) != math.prod(map(len, axes)) or not all(math.isfinite(time) and time > 0 for time in us):
-        raise ProfileError("products of a device profile do not have a positive time for each combination of sizes")
+        raise ProfileError("matmuls of a device profile do not have a positive time for each combination of sizes")
     return MatmulTimes(axes, us)
 
 
@@ -87,5 +87,5 @@ def parse_matmuls(document: Any) -> tuple[tuple[str, MatmulTimes], ...]:
         ProfileError: as above.
     """
     if not isinstance(document, Mapping):
-        raise ProfileError(f"products of a device profile are {document!r}")
+        raise ProfileError(f"matmuls of a device profile are {document!r}")
     return tuple((dtype, parse_matmul_times(times)) for dtype, times in sorted(document.items()))

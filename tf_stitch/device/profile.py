@@ -17,7 +17,7 @@ from tf_stitch.atomic_file import write_atomically
 from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
 from tf_stitch.errors import ProfileError
 
-VERSION = 2
+VERSION = 3
 """Of the file format, and in the name of a user's own profile: one of another version is not read."""
 
 Curve: TypeAlias = tuple[tuple[float, float], ...]
@@ -105,7 +105,7 @@ class DeviceProfile:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         rates = {dtype: dict(ops) for dtype, ops in self.rates}
         matmuls = {dtype: times.document() for dtype, times in self.matmuls}
-        return {"version": VERSION, **values, "rates": rates, "products": matmuls, "made": dict(self.made)}
+        return {"version": VERSION, **values, "rates": rates, "matmuls": matmuls, "made": dict(self.made)}
 
 
 def interpolate(curve: Curve, x: float) -> float:
@@ -156,7 +156,7 @@ def _field(name: str, value: Any) -> Any:
         if isinstance(value, dict) and "float32" in value:
             return tuple((dtype, tuple((op, _number(f"rates of {op}", rate)) for op, rate in sorted(ops.items())))
                          for dtype, ops in sorted(value.items()))
-    elif name == "products":
+    elif name == "matmuls":
         return parse_matmuls(value)
     elif name in ("bandwidth", "latency", "gather", "reduction", "barrier"):
         return _curve(name, value)

@@ -61,7 +61,7 @@ class Executor:
         short, long = (min(self._runner.chain_seconds(n, CALLS)) for n in (CHAIN, 3 * CHAIN))
         matmuls = {dtype.value: self._matmul_times(dtype) for dtype in DTYPES[self._target]}
         found = {"op_us": (long - short) / (2 * CHAIN) * 1e6}
-        return rounded(found | {"products": matmuls} if matmuls else found)
+        return rounded(found | {"matmuls": matmuls} if matmuls else found)
 
     def check_errors(self, profile: DeviceProfile) -> Iterator[str]:
         """A line for products of sizes between those of the grid: measured and predicted."""

@@ -62,7 +62,7 @@ def calibrate(cache: KernelCache) -> tuple[DeviceSpec, dict[str, Any], dict[str,
     near = interpolate(tuple(map(tuple, values["latency"])), 8.0 * ODD_ELEMENTS)
     values["wave_us"] = wave_us(timer, device.processors, values["launch_us"], near)
     values["barrier"] = _barriers(device, cache)
-    values["products"] = few_rows()
+    values["matmuls"] = few_rows()
     values["cache_bytes"] = int(properties["l2CacheSize"])
     values["shared_bytes"] = device.shared_bytes
     made = {"gpu": device.name, "processors": device.processors, "compute_capability": device.architecture,
