@@ -19,7 +19,7 @@ from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame,
 from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
 from tf_stitch.graph.loops.list_values import CREATORS, RULES
-from tf_stitch.graph.loops.sized_loops import SizedLoop, SizedLoops, SymbolicDim, loop_node, most_common_device
+from tf_stitch.graph.loops.sized_loops import SizedLoop, SizedLoops, InputDimension, loop_node, most_common_device
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_graph import rewired_graph
 from tf_stitch.ir.graph import TensorGraph
@@ -253,13 +253,13 @@ class _Cut:
 
     def _sized(self, inputs: Mapping[str, None]) -> dict[str, NDArray[np.object_]]:
         """Those of the inputs whose elements are numbers and sizes of inputs."""
-        where: dict[Dim, SymbolicDim] = {}
+        where: dict[Dim, InputDimension] = {}
         known = {t: v for t in inputs if (v := self._imported.statics.get(t)) is not None}
         for number, tensor in enumerate(t for t in inputs if t not in known):
             value = self._imported.value(tensor)
             for axis, dim in enumerate(() if value is None else value.type.shape):
                 if isinstance(dim, Symbol):
-                    where.setdefault(dim, SymbolicDim(number, axis))
+                    where.setdefault(dim, InputDimension(number, axis))
         found: dict[str, NDArray[np.object_]] = {}
         for tensor, elements in known.items():
             if any(not isinstance(e, int) and e not in where for e in elements.flat):

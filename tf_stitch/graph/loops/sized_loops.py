@@ -45,7 +45,7 @@ _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
 
 
 @dataclass(frozen=True)
-class SymbolicDim:
+class InputDimension:
     """A whole number that is dimension `axis` of input `number`."""
 
     number: int
@@ -137,7 +137,7 @@ class SizedLoop:
             types_of[node.name] = [(to_enum(given.dtype), given.dims)]
         for i, (tensor, elements) in enumerate(self.sizes.items()):
             names[tensor] = f"tfs_size{i}"
-            known = [types[e.number].dims[e.axis] if isinstance(e, SymbolicDim) else e for e in elements.flat]
+            known = [types[e.number].dims[e.axis] if isinstance(e, InputDimension) else e for e in elements.flat]
             enum = self.types[tensor][0][0]
             value = np.array(known, tf.as_dtype(enum).as_numpy_dtype).reshape(elements.shape)
             node = graph_def.node.add(name=names[tensor], op="Const", device=device)

@@ -25,7 +25,7 @@ from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_import import rewired_import
-from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, SymbolicDim, size_of
+from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, SizeExpression, size_of
 from tf_stitch.ir.types import Dim, Symbol
 
 
@@ -150,7 +150,7 @@ class ArgumentSizes(SizeNodes):
             return self.constant(sizes, device)
         return self.vector(found, device) if sizes.ndim else self.scalar(found[0], device)
 
-    def _size(self, size: Dim | None, reader: str) -> SymbolicDim | None:
+    def _size(self, size: Dim | None, reader: str) -> SizeExpression | None:
         """From what waits for no region, if that tells it, though it be computed."""
         first = size_of(size, self._sources)
         if first is not None or not isinstance(size, Symbol):

@@ -39,13 +39,13 @@ class ComputedSize:
     """What sizes are broadcast to (op BroadcastArgs), or their product (Mul)."""
 
     op: str
-    sizes: tuple[SymbolicDim, ...]
+    sizes: tuple[SizeExpression, ...]
 
 
-SymbolicDim: TypeAlias = int | SizeSource | ComputedSize
+SizeExpression: TypeAlias = int | SizeSource | ComputedSize
 
 
-def size_of(dim: Dim | None, sources: Mapping[Symbol, SizeSource]) -> SymbolicDim | None:
+def size_of(dim: Dim | None, sources: Mapping[Symbol, SizeSource]) -> SizeExpression | None:
     """How a size is computed from sources; None if they do not tell it. A product of what others are broadcast to is
     not: where it is 0 those may contradict each other."""
     if not isinstance(dim, Symbol) or dim in sources:
@@ -71,11 +71,11 @@ class SizeNodes:
     def __init__(self, fresh: Callable[[], str], dtype: DType = int32) -> None:
         self._fresh, self._dtype = fresh, AttrValue(type=dtype.as_datatype_enum)
         self._made: dict[tuple[object, ...], str] = {}
-        self._scalars: dict[tuple[SymbolicDim, str], str] = {}
+        self._scalars: dict[tuple[SizeExpression, str], str] = {}
         self.new: list[NodeDef] = []
         self.types: dict[str, list[OutputType]] = {}
 
-    def vector(self, sizes: Sequence[SymbolicDim], device: str) -> str:
+    def vector(self, sizes: Sequence[SizeExpression], device: str) -> str:
         """A node of these sizes."""
         if all(isinstance(size, int) for size in sizes):
             return self.constant(np.array(sizes), device)
@@ -83,13 +83,13 @@ class SizeNodes:
         return self._node("Pack", parts, device, (len(parts),), N=AttrValue(i=len(parts)), T=self._dtype,
                           axis=AttrValue(i=0))  # fmt: skip
 
-    def scalar(self, size: SymbolicDim, device: str) -> str:
+    def scalar(self, size: SizeExpression, device: str) -> str:
         """A node of this size."""
         if (size, device) not in self._scalars:
             self._scalars[size, device] = self._scalar(size, device)
         return self._scalars[size, device]
 
-    def _scalar(self, size: SymbolicDim, device: str) -> str:
+    def _scalar(self, size: SizeExpression, device: str) -> str:
         if isinstance(size, SizeSource):
             return self._read(size)
         if isinstance(size, ComputedSize) and size.op == "Mul":
