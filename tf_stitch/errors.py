@@ -45,6 +45,10 @@ class UnsupportedError(StitchError):
     """A node cannot be expressed in the tensor IR; it stays a TensorFlow op."""
 
 
+class GraphLeftAloneError(StitchError):
+    """A graph that is to run as TensorFlow made it; the message says why."""
+
+
 class TypeRuleError(StitchError):
     """Operand types that an op's type rule does not accept."""
 

@@ -1,36 +1,37 @@
-"""Runs tensor passes; dumping, timing and verifying happen here and nowhere else."""
+"""Runs passes, over TensorFlow graphs and tensor graphs; timing, dumping and verifying happen here and nowhere else."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from tf_stitch.ir.graph import TensorGraph
+G = TypeVar("G")
+"""What a pass works on: a GraphState or a TensorGraph."""
 
 
 @dataclass(frozen=True)
-class PassResult:
+class PassResult(Generic[G]):
     """The graph after a pass, and whether the pass changed it."""
 
-    graph: TensorGraph
+    graph: G
     modified: bool
 
 
-class Pass(Protocol):
+class Pass(Protocol[G]):
     """A small frozen value; its fields are its options."""
 
     @property
     def name(self) -> str:
         """Name in dumps and timings."""
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: G) -> PassResult[G]:
         """The graph after the pass; the one given is left as it is."""
 
 
 @dataclass
-class Instrument:
+class Instrument(Generic[G]):
     """What to do around every pass.
 
     Attributes:
@@ -38,11 +39,11 @@ class Instrument:
         seconds: time spent in each pass.
     """
 
-    after: Sequence[Callable[[str, TensorGraph], None]] = ()
+    after: Sequence[Callable[[str, G], None]] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def run_passes(graph: TensorGraph, passes: Sequence[Pass], instrument: Instrument | None = None) -> TensorGraph:
+def run_passes(graph: G, passes: Sequence[Pass[G]], instrument: Instrument[G] | None = None) -> G:
     """The graph after all passes in order."""
     instrument = instrument or Instrument()
     for p in passes:

@@ -23,13 +23,14 @@ from absl import app, flags  # noqa: E402
 from models.program import Model, Options  # noqa: E402
 from models.zoo import NAMES, load  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.frontend.tensorflow.control_flow import ENTERS  # noqa: E402
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES  # noqa: E402
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls  # noqa: E402
 from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E402
 from tf_stitch.graph.controls import Controls  # noqa: E402
 from tf_stitch.graph.graph_item import GraphItem  # noqa: E402
-from tf_stitch.graph.loops.functional_loops import WHILES  # noqa: E402
-from tf_stitch.graph.loops.pipeline import LoopsDone, LoopWays, do_loops  # noqa: E402
+from tf_stitch.graph.pipeline import GraphOptions, loop_passes  # noqa: E402
+from tf_stitch.graph.state import GraphState  # noqa: E402
+from tf_stitch.pass_manager import run_passes  # noqa: E402
 from tf_stitch.plugin import graph_hook  # noqa: E402
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -63,13 +64,14 @@ class Watcher:
                 node.device = GPU
         everything = dict.fromkeys(("CPU", "GPU"), Matmuls.ALL)
         config = load_config()
-        done = do_loops(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
-                        LoopWays.by(config, "GPU", native=True), Controls(config))
-        self.loops += fates(done)
+        state = GraphState(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
+                           device_type="GPU")
+        options = GraphOptions.by(config, "GPU", native=True, profiles={}, controls=Controls(config))
+        self.loops += fates(run_passes(state, loop_passes(options)))
 
 
-def fates(done: LoopsDone) -> Iterator[Loop]:
-    for entry in done.entries:
+def fates(done: GraphState) -> Iterator[Loop]:
+    for entry in done.loops:
         ways = f"unrolled, {entry.steps} steps" if entry.steps is not None else "written out for each length"
         yield Loop(entry.name, ways if entry.reason is None else f"stays: {entry.reason}")
     for loop in done.native:

@@ -10,23 +10,23 @@ import tensorflow as tf
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.graph.clustering.clusters import GraphRewriter, Rewrite
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.host_memory import integers_on_host
-from tf_stitch.graph.shapes.equal_dimensions import Imports
+from tf_stitch.graph.state import GraphState
 
 WORDS = 50
 ON_HOST = "TensorFlow has this small integer in host memory"
 
 
-def rewritten(function: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[Rewrite, dict[str, str]]:
+def rewritten(function: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[Regions, dict[str, str]]:
     """What is found with every node on a GPU, but for arguments of int32; and the ops by node."""
     graph = tf.function(function).get_concrete_function(*specs).graph
     graph_def = graph.as_graph_def()
     for node in graph_def.node:
         given = node.op == "Placeholder" and node.attr["dtype"].type == tf.int32.as_datatype_enum
         node.device = f"/device:{'CPU' if given else 'GPU'}:0"
-    imported = import_graph(graph_def, types_of_graph(graph))
-    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1, {"GPU": H200.profile}).find()
+    state = GraphState(graph_def, types_of_graph(graph), frozenset())
+    found = Clustering(state, ClusterOptions(1, {"GPU": H200.profile})).find()
     return found, {n.name: n.op for n in graph_def.node}
 
 

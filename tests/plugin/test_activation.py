@@ -163,5 +163,5 @@ def test_wheel_and_editable_contents(tmp_path: Path) -> None:
             assert archive.read("tf_stitch.pth").decode() == PTH_LINE + "\n"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {f"tf_stitch/native/{path.name}" for path in (ROOT / "tf_stitch/native").glob("*.[ch]*")} <= names
-    assert {"tf_stitch/plugin.autoload.py", "tf_stitch/frontend/tensorflow/__init__.py"} <= names
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tf_stitch/native").rglob("*.[ch]*")} <= names
+    assert {"tf_stitch/plugin/autoload.py", "tf_stitch/frontend/tensorflow/__init__.py"} <= names

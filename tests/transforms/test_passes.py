@@ -27,10 +27,11 @@ from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))
 SPLIT = TwoStageReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
-ALL: list[Pass] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT, CopyOutputs()]
+ALL: list[Pass[TensorGraph]] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT,
+                                CopyOutputs()]
 
 
-def kinds(p: Pass, *outputs: Node) -> list[str]:
+def kinds(p: Pass[TensorGraph], *outputs: Node) -> list[str]:
     """Kinds of what the pass leaves, inputs aside; checks that `modified` tells the truth."""
     before = region("g", list(outputs))
     result = p.run(before)
@@ -134,7 +135,7 @@ def test_outputs_of_their_own_stay() -> None:
 # All.
 @pytest.mark.parametrize("p", ALL, ids=lambda p: p.name)
 @pytest.mark.parametrize("seed", range(25))
-def test_passes_are_idempotent_and_keep_the_meaning(p: Pass, seed: int) -> None:
+def test_passes_are_idempotent_and_keep_the_meaning(p: Pass[TensorGraph], seed: int) -> None:
     case = make_case(random.Random(seed), 14, 300)
     first = p.run(case.graph)
     verify_graph(first.graph, static=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -14,19 +15,17 @@ from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import StitchError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.graph.clustering.clusters import GraphRewriter
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.loops.pipeline import LoopWays, do_loops
-from tf_stitch.graph.loops.sized_loops import legalizations
-from tf_stitch.graph.passes.loose_constants import loosen_constants
-from tf_stitch.graph.shapes.equal_dimensions import import_equal
+from tf_stitch.graph.pipeline import GraphOptions, find_regions
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import key_of
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
 from tf_stitch.jit.libraries import SCOPES
 from tf_stitch.jit.pattern_fuel import PatternFuel
+from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.report.build_entries import Place, build_entries
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
@@ -62,18 +61,12 @@ class Analysis:
         """
         start = time.perf_counter()
         device = "GPU" if self._device.is_gpu else "CPU"
-        library_on = SCOPES[self._config.scope]
-        graph_def = _placed(graph_def, device)
-        loops = do_loops(graph_def, types_of, preserved, library_on, LoopWays.by(self._config, device, native=True),
-                         self._controls)
-        graph_def = loops.graph_def
-        loosen_constants(graph_def)
-        imports = import_equal(graph_def, loops.types_of, library_on, legalizations(loops.sized), preserved)
-        imported = imports.imported
-        found = GraphRewriter(graph_def, imports, preserved, self._config.min_region,
-                              {device: self._device.profile}, why_not=self._controls.why_not,
-                              library_on=library_on).find()
-        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
+        options = GraphOptions.by(self._config, device, True, {device: self._device.profile}, self._controls)
+        instrument = Instrument[GraphState]()
+        found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, SCOPES[self._config.scope],
+                                        device_type=device), replace(options, need_fallback=False), instrument)
+        state, imported, regions = found.state, found.state.imported, found.regions
+        regions.keep(self._controls.take(len(regions.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}
         ops = {name: node.op for name, node in imported.nodes.items()}
 
@@ -84,19 +77,21 @@ class Analysis:
                                         len(region.inputs), len(region.handles), len(set(region.outputs.values()))))
             return number
 
-        entries = list(loops.entries)
-        for loop in loops.native:
+        entries = list(state.loops)
+        for loop in state.native:
             ops |= loop.nodes
             whole, condition, body = add(loop.region()), add(loop.condition), add(loop.body)
             self._plan(condition, loop.condition)
             self._plan(body, loop.body)
             entries.append(LoopEntry(loop.frame, None, None, (whole, body, condition)))
-        for region in found.regions:
+        for region in regions.regions:
             self._plan(add(region), region)
-        nodes = node_entries(loops.shown(graph_def), region_of, found.left_out)
+        nodes = node_entries(state.shown(), region_of, regions.left_out)
         left_out = Counter(n.reason for n in nodes if n.reason is not None and imported.nodes[n.name].weight)
         self.report.add(GraphEntry(graph_id, device, nodes, len(region_of), sorted(set(region_of.values())),
-                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3), entries))
+                                   dict(left_out), round((time.perf_counter() - start) * 1e3, 3), entries,
+                                   {name: round(s * 1e3, 3) for name, s in instrument.seconds.items()},
+                                   state.count.imports))
 
     def _plan(self, number: int, region: RegionGraph) -> None:
         where = f"region {number}"

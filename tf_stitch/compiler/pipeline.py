@@ -113,7 +113,7 @@ class CompiledRegion:
     resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
-def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass, ...]:
+def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
     """Tensor passes in order."""
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
@@ -148,7 +148,7 @@ def split_reductions(device: DeviceSpec, reuse: Reuse) -> TwoStageReductions:
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
-                   options: CompileOptions, instrument: Instrument | None = None) -> CompiledRegion:
+                   options: CompileOptions, instrument: Instrument[TensorGraph] | None = None) -> CompiledRegion:
     """Compiles a static graph down to source.
 
     Args:
@@ -190,7 +190,7 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
 
 
 def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions,
-                   instrument: Instrument | None = None) -> tuple[StitchPlan, BufferPlan]:
+                   instrument: Instrument[TensorGraph] | None = None) -> tuple[StitchPlan, BufferPlan]:
     """Compiles a static graph down to kernels and library calls. Arguments and errors are those of compile_region."""
     graph = run_passes(graph, passes(options.device, options.reuse, options.aligned), instrument)
     verify_graph(graph, static=True)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,31 +18,26 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BuildInterruptedError, BuildPending, StitchError
+from tf_stitch.errors import BuildInterruptedError, BuildPending, GraphLeftAloneError, StitchError
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
-from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.graph.clustering.clusters import GraphRewriter
 from tf_stitch.graph.clustering.py_function import py_function_node
 from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key, variable_key
 from tf_stitch.graph.clustering.stitch_node import stitch_node
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.failing_graph import failing_graph
-from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
-from tf_stitch.graph.loops.pipeline import LoopWays, do_loops
-from tf_stitch.graph.loops.sized_loops import legalizations, put_back_loops
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
+from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
-from tf_stitch.graph.passes.feeds import cut_feeds
-from tf_stitch.graph.passes.loose_constants import loosen_constants
-from tf_stitch.graph.shapes.equal_dimensions import import_equal
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
+from tf_stitch.graph.state import GraphState, ImportCount
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import CudaGraphs, GraphEntry, GuardEntry, LoopEntry, RegionEntry
@@ -54,13 +49,22 @@ from tf_stitch.runtime.host_builder import compiler
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
-class _NoWayBack(Exception):
-    """A region that takes sizes to be equal, or one with a loop whose length is a size, cannot run as the TensorFlow
-    nodes that it replaced; what to do without."""
+@dataclass(frozen=True)
+class _Timing:
+    """How long a graph has taken since `start`, in seconds, of which the passes took `seconds`."""
 
-    def __init__(self, assume: bool, fold: bool) -> None:
-        super().__init__()
-        self.assume, self.fold = assume, fold
+    start: float
+    seconds: Mapping[str, float]
+    count: ImportCount
+
+    @property
+    def milliseconds(self) -> float:
+        return round((time.perf_counter() - self.start) * 1e3, 3)
+
+    @property
+    def passes(self) -> dict[str, float]:
+        """Milliseconds of each pass."""
+        return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
 
 
 class Session:
@@ -95,86 +99,59 @@ class Session:
             self.hook_error(error)
             return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
 
-    def _rewrite(self, item: GraphItem) -> GraphDef | None:
-        assume = fold = True
-        untouched = GraphDef()
-        untouched.CopyFrom(item.graph_def)
-        while True:
-            try:
-                return self._rewritten(item, assume, fold)
-            except _NoWayBack as other:  # the graph has nodes by now of which TensorFlow knows no types
-                item.graph_def.CopyFrom(untouched)
-                assume, fold = other.assume, other.fold
-
     @collector_paused()
-    def _rewritten(self, item: GraphItem, assume: bool, fold: bool) -> GraphDef | None:
-        """As rewrite.
-
-        Args:
-            assume: take sizes to be equal that are broadcast to each other.
-            fold: take loops into regions whose length is a size.
-        """
+    def _rewrite(self, item: GraphItem) -> GraphDef | None:
         start = time.perf_counter()
-        why = self._why_leave(item) or cut_feeds(item)
-        if why is not None:
-            self._seen(item, {}, {n.name: why for n in item.graph_def.node}, start)
+        instrument = Instrument[GraphState]()
+        try:
+            self._may_rewrite(item)
+            state = GraphState(item.graph_def, item.output_types, item.preserved,
+                               self._libraries.devices(item.device_type), item.feeds, item.device_type)
+            options = GraphOptions.by(self._config, item.device_type, self._native is not None,
+                                      profiles(self._config.cache_dir), self._controls)
+            found = find_regions(state, options, instrument)
+        except GraphLeftAloneError as error:
+            reasons = {n.name: error.message for n in item.graph_def.node}
+            self._seen(item, item.graph_def, {}, reasons, _Timing(start, instrument.seconds, ImportCount()))
             return None
-        library_on = self._libraries.devices(item.device_type)
-        ways = LoopWays.by(self._config, item.device_type, self._native is not None, fold)
-        loops = do_loops(item.graph_def, item.output_types, item.preserved, library_on, ways, self._controls)
-        if loops.changed:
-            item = replace(item, graph_def=loops.graph_def, types=TypesOfNodes(loops.types_of))
-        loosen_constants(item.graph_def)
-        imports = import_equal(item.graph_def, item.output_types, library_on, legalizations(loops.sized),
-                               item.preserved)
-        if not assume:
-            imports = imports.without_assumptions
-        imported = imports.imported
-        rewriter = GraphRewriter(item.graph_def, imports, item.preserved, self._config.min_region,
-                                 profiles(self._config.cache_dir), self._native is not None, self._controls.why_not,
-                                 library_on)
-        found = rewriter.find()
-        defs = {n.name: n for n in item.graph_def.node}
-        fallback_subgraphs: dict[int, FallbackSubgraph | None] = {}
-        for region in found.regions:  # before any of them is counted
-            on_gpu = device_type(imported.nodes[region.members[0]].device) == "GPU"
-            fallback_subgraphs[id(region)] = fallback_subgraph(defs, imports.sure, region, on_gpu, loops.sized)
-            if fallback_subgraphs[id(region)] is None and region.assumes:
-                raise _NoWayBack(assume=False, fold=fold)  # sizes may differ, and its IR cannot run then
-            if fallback_subgraphs[id(region)] is None and any(n.kind is OpKind.LOOP for n in region.graph.nodes()):
-                # a loop may turn out too long to be written out, and its IR cannot run as it is
-                raise _NoWayBack(assume=assume, fold=False)
-        found.keep(self._controls.take(len(found.regions)), self._controls.out_of_fuel)
+        found.regions.keep(self._controls.take(len(found.regions.regions)), self._controls.out_of_fuel)
+        return self._replaced(item, found, _Timing(start, instrument.seconds, state.count))
+
+    def _replaced(self, item: GraphItem, found: FoundRegions, timing: _Timing) -> GraphDef | None:
+        """The graph with nodes that run its regions; None if it has none."""
+        state, group = found.state, next(self._graphs)
         region_of: dict[str, int] = {}
-        group = next(self._graphs)
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            number, original = self.registry.register(region, group), fallback_subgraphs[id(region)]
-            if original is not None:
-                self._fallback_subgraphs[number] = original
-            elif self._config.guard:
-                self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what "
-                                   "the region does not, and cannot be computed anew")
+            number = self._register(region, group, found.fallback(region))
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
-                                        {m: imported.nodes[m].op for m in region.members}, len(region.inputs),
+                                        {m: state.imported.nodes[m].op for m in region.members}, len(region.inputs),
                                         len(region.handles), len(set(region.outputs.values()))))
             name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
             if self._native is not None:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in loops.native}
-        rewritten = rewriter.apply(found.regions, make_node) if found.regions or numbers else None
+        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in state.native}
+        rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
         if rewritten is not None:
-            put_back_loops(rewritten, loops.sized)
             number_regions(rewritten, numbers)
-        entries = [*loops.entries, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
-                                     for loop in loops.native)]
-        self._seen(replace(item, graph_def=loops.shown(item.graph_def)), region_of, found.left_out, start, imported,
-                   entries)
+        entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
+                                   for loop in state.native)]
+        self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
         return rewritten
+
+    def _register(self, region: RegionGraph, group: int, fallback: FallbackSubgraph | None) -> int:
+        """The number of a region, which is built when it first runs."""
+        number = self.registry.register(region, group)
+        if fallback is not None:
+            self._fallback_subgraphs[number] = fallback
+        elif self._config.guard:
+            self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what the "
+                               "region does not, and cannot be computed anew")
+        return number
 
     def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:
         """Numbers of the regions of a loop that runs as one op, by the node's attributes: itself, its body, others."""
@@ -194,27 +171,30 @@ class Session:
         self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
         return {"region": whole, "body": parts.pop("body")} | parts
 
-    def _why_leave(self, item: GraphItem) -> str | None:
+    def _may_rewrite(self, item: GraphItem) -> None:
+        """
+        Raises:
+            GraphLeftAloneError: the graph is not one to be rewritten.
+        """
         if item.is_tf_data:
-            return "a function of an input pipeline"
+            raise GraphLeftAloneError("a function of an input pipeline")
         if any(n.op in _PYTHON_STATE for n in item.graph_def.node):
-            return "the graph holds Python functions"
+            raise GraphLeftAloneError("the graph holds Python functions")
         if item.device_type == "CPU" and compiler() is None:
             reason = "no C compiler (gcc, cc or clang) on this machine"
             self.report.fallback("rewrite", item.graph_id, reason)
-            return reason
-        return None
+            raise GraphLeftAloneError(reason)
 
-    def _seen(self, item: GraphItem, region_of: Mapping[str, int], reasons: Mapping[str, str], start: float,
-              imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
+    def _seen(self, item: GraphItem, graph_def: GraphDef, region_of: Mapping[str, int], reasons: Mapping[str, str],
+              timing: _Timing, imported: ImportedGraph | None = None, loops: Sequence[LoopEntry] = ()) -> None:
         """Records what became of every node of a graph."""
-        nodes = node_entries(item.graph_def, region_of, reasons)
+        nodes = node_entries(graph_def, region_of, reasons)
         numbers = sorted(set(region_of.values()))
         idle = set() if imported is None else {n.name for n in imported.nodes.values() if not n.weight}
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
-        milliseconds = (time.perf_counter() - start) * 1e3
+        milliseconds = timing.milliseconds
         self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
-                                   round(milliseconds, 3), list(loops)))
+                                   milliseconds, list(loops), timing.passes, timing.count.imports))
         if imported is not None:
             self._dump.imported(item.graph_id, imported, nodes)
         if self._config.verbose:

@@ -74,7 +74,7 @@ class RegionDump:
         if self._dump.wanted:
             self._dump.write(f"{self._stem}.graph.0_bound.txt", format_graph(graph))
 
-    def instrument(self) -> Instrument | None:
+    def instrument(self) -> Instrument[TensorGraph] | None:
         """Writes the graph after every pass that changed it."""
         return Instrument(after=(self._after,)) if self._dump.wanted else None
 

@@ -40,7 +40,8 @@ class LoopEntry:
 @dataclass(frozen=True)
 class GraphEntry:
     """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
-    empty where loops are left alone."""
+    empty where loops are left alone; `passes` are milliseconds by graph pass; `imports` says how often the graph was
+    imported."""
 
     graph: str
     device: str
@@ -50,6 +51,8 @@ class GraphEntry:
     left_out: dict[str, int]
     milliseconds: float
     loops: list[LoopEntry] = field(default_factory=list)
+    passes: dict[str, float] = field(default_factory=dict)
+    imports: int = 0
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class BatchRowMatmuls:
     small: int
     name: str = "join_rows"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         taken: dict[tuple[object, ...], dict[Node, Rows]] = {}
         for node in graph.nodes():
             rows = self._rows(node)

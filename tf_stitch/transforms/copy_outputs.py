@@ -18,7 +18,7 @@ class CopyOutputs:
 
     name: str = "copy_outputs"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         outputs: list[tuple[str, Node]] = []
         live_out: set[Node] = set()
         modified = False

@@ -17,7 +17,7 @@ class EliminateCommonSubexpressions:
 
     name: str = "cse"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         new: dict[Node, Node] = {}
         seen: dict[object, Node] = {}
         modified = False

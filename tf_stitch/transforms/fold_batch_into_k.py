@@ -25,7 +25,7 @@ class FoldBatchIntoK:
 
     name: str = "sum_batched_products"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         nodes = graph.nodes()
         users, wanted = users_of(nodes), {n for _, n in graph.outputs}
         chosen = {n for n in nodes if _adds_matmuls(n) and _for_it_alone(n.operands[0], users[n.operands[0]], wanted)}

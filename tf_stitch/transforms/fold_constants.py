@@ -27,7 +27,7 @@ class FoldConstants:
     limit: int = 1024
     name: str = "fold_constants"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return rewrite(graph, (self._fold, _multiply_by_one))
 
     def _fold(self, node: Node) -> Node | None:

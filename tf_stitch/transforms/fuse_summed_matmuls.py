@@ -38,7 +38,7 @@ class FuseSummedMatmuls:
 
     name: str = "join_summed_products"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         groups = [_Joined(found) for found in SummedMatmulsFinder(graph, LARGE).find()]
         for _ in range(MOST_CYCLES):
             if not groups:

@@ -44,7 +44,7 @@ class HorizontalGemmFusion:
     gbps: float
     name: str = "join_products"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         groups = [group for group in _groups(graph) if self._pays(group)]
         beside = {frozenset(n.operands): n.operands for n in graph.nodes() if n.kind is OpKind.CONCAT} if groups else {}
         groups = [_in_order(group, beside) for group in groups]

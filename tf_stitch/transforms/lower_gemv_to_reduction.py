@@ -29,7 +29,7 @@ class LowerGemvToReduction:
     chosen: Callable[[TensorGraph], Collection[Node]]
     name: str = "sum_thin_products"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         chosen, new = self.chosen(graph), dict[Node, Node]()
         for node in graph.nodes():
             operands = tuple(new[o] for o in node.operands)

@@ -36,7 +36,7 @@ class Recompute:
     separates: Callable[[Node], bool]
     name: str = "recompute"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         nodes = graph.nodes()
         if not any(map(self.separates, nodes)):
             return PassResult(graph, modified=False)

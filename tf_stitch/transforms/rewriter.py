@@ -13,7 +13,7 @@ NodeRule: TypeAlias = Callable[[Node], Node | None]
 LIMIT = 64
 
 
-def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult:
+def rewrite(graph: TensorGraph, rules: Sequence[NodeRule]) -> PassResult[TensorGraph]:
     """The graph with every node replaced by what the first rule that applies gives, repeatedly.
 
     Raises:

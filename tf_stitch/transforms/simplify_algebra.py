@@ -21,7 +21,7 @@ class SimplifyAlgebra:
 
     name: str = "simplify_algebra"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return rewrite(graph, (_multiply_by_reciprocal,))
 
 

@@ -20,7 +20,7 @@ class SimplifyMovement:
 
     name: str = "simplify_movement"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return rewrite(graph, (_no_movement, _reshape_of_reshape, _transpose_of_transpose, _broadcast_of_broadcast,
                                _broadcast_operand, _dot_of_transpose))
 

@@ -28,7 +28,7 @@ class SinglePassVariance:
     shortest: int = 64
     name: str = "single_pass_variance"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         return rewrite(graph, (self._rewrite,))
 
     def _rewrite(self, node: Node) -> Node | None:

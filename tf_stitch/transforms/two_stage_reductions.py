@@ -54,7 +54,7 @@ class TwoStageReductions:
     shared: tuple[int, int] = (0, 0)
     name: str = "split_reductions"
 
-    def run(self, graph: TensorGraph) -> PassResult:
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         kept = self._shared_rows(graph) if self.shared[1] else set()
 
         def split(node: Node) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,10 @@ import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU, H200
-from tf_stitch.frontend.tensorflow.importer import import_graph
-from tf_stitch.graph.clustering.clusters import GraphRewriter, Rewrite
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS
 from tf_stitch.graph.fallback.fallback_subgraph import fallback_subgraph
-from tf_stitch.graph.shapes.equal_dimensions import Imports
+from tf_stitch.graph.state import GraphState
 
 NORMS = ("FusedBatchNormV3", "FusedBatchNormGradV3")
 SHAPE = (2, 4, 4, 8)
@@ -41,26 +41,26 @@ def pool(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.max_pool2d(x, 2, 2, "VALID")
 
 
-def traced(function: Any, device: str) -> tuple[Any, Any]:
-    """The graph on a device, without what nobody reads, as TensorFlow prunes it (zeros made of the reserve space); and
-    imported."""
+def traced(function: Any, device: str) -> GraphState:
+    """The graph on a device, without what nobody reads, as TensorFlow prunes it (zeros made of the reserve space)."""
     graph = tf.function(function).get_concrete_function(tf.TensorSpec(SHAPE)).graph
     graph_def = tf.compat.v1.graph_util.extract_sub_graph(graph.as_graph_def(), [o.op.name for o in graph.outputs])
     for node in graph_def.node:
         node.device = f"/device:{device}:0"
-    return graph_def, import_graph(graph_def, types_of_graph(graph))
+    return GraphState(graph_def, types_of_graph(graph), frozenset())
 
 
-def rewritten(function: Any, device: str, skip: tuple[str, ...] = ()) -> tuple[Rewrite, Any, Any]:
+def rewritten(function: Any, device: str, skip: tuple[str, ...] = ()) -> tuple[Regions, Any, Any]:
     """What is found, the graph's nodes by name, and the imported graph."""
-    graph_def, imported = traced(function, device)
+    state = traced(function, device)
+    graph_def, imported = state.graph_def, state.imported
     why_not: Callable[[str], str | None] = lambda name: "skipped" if imported.nodes[name].op in skip else None  # noqa: E731
-    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset(), 1,
-                          {"CPU": CPU.profile, "GPU": H200.profile}, why_not=why_not).find()
+    options = ClusterOptions(1, {"CPU": CPU.profile, "GPU": H200.profile}, why_not=why_not)
+    found = Clustering(state, options).find()
     return found, {n.name: n for n in graph_def.node}, imported
 
 
-def norms_of(found: Rewrite, defs: Any) -> list[set[str]]:
+def norms_of(found: Regions, defs: Any) -> list[set[str]]:
     """For each region with a norm or its gradient, which."""
     ops = [{defs[m].op for m in region.members} & set(NORMS) for region in found.regions]
     return [held for held in ops if held]
@@ -100,9 +100,9 @@ def test_a_gradient_by_itself_runs_again_without_the_norm() -> None:
 
 
 def test_a_norm_whose_results_are_fetched_stays() -> None:
-    graph_def, imported = traced(step(lambda y: y), "GPU")
-    names = {n.op: n.name for n in graph_def.node}
-    found = GraphRewriter(graph_def, Imports(imported, imported), frozenset({names[NORMS[0]]}), 1,
-                          {"CPU": CPU.profile, "GPU": H200.profile}).find()
+    state = traced(step(lambda y: y), "GPU")
+    names = {n.op: n.name for n in state.graph_def.node}
+    state = replace(state, preserved=frozenset({names[NORMS[0]]}))
+    found = Clustering(state, ClusterOptions(1, {"CPU": CPU.profile, "GPU": H200.profile})).find()
     assert "somebody asks for it" in found.left_out[names[NORMS[0]]]
     assert found.left_out[names[NORMS[1]]] == SPLIT_ACROSS_REGIONS

@@ -10,8 +10,11 @@ import pytest
 import tensorflow as tf
 
 from tests.frontend.check import types_of_graph
+from tf_stitch.frontend.tensorflow.control_flow import WHILES
 from tf_stitch.graph.loops.function_inlining import known_function
-from tf_stitch.graph.loops.functional_loops import WHILES, LoweredLoops, lower_loops
+from tf_stitch.graph.loops.functional_loops import lower_loops
+from tf_stitch.graph.loops.loop_change import LoopChange
+from tf_stitch.graph.state import GraphState
 
 START = (0, 5, np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32))
 
@@ -34,8 +37,8 @@ def with_while(body: Callable[..., Any], condition: Callable[..., Any] = lambda 
     return graph
 
 
-def lower(graph: tf.Graph, preserved: frozenset[str] = frozenset(), function_of: Any = known_function) -> LoweredLoops:
-    return lower_loops(graph.as_graph_def(), types_of_graph(graph), preserved, function_of)
+def lower(graph: tf.Graph, preserved: frozenset[str] = frozenset(), function_of: Any = known_function) -> LoopChange:
+    return lower_loops(GraphState(graph.as_graph_def(), types_of_graph(graph), preserved), function_of)
 
 
 def run(graph_def: Any, *fetches: str) -> list[Any]:
@@ -63,20 +66,20 @@ def test_the_same_results(kept: frozenset[str]) -> None:
     graph = with_while(step)
     wanted = run(graph.as_graph_def(), *(f"r{k}:0" for k in range(4)))
     lowered = lower(graph, kept)
-    assert lowered.loops == {"loop"}
+    assert set(lowered.changed) == {"loop"}
     assert not lowered.stay
-    ops = {node.name: node.op for node in lowered.graph_def.node}
+    ops = {node.name: node.op for node in lowered.state.graph_def.node}
     assert not WHILES & set(ops.values())
     assert ("loop" in ops) == bool(kept)
     assert "loop/exit_1" not in ops  # no iteration changes it
-    for got, value in zip(run(lowered.graph_def, *(f"r{k}:0" for k in range(4))), wanted, strict=True):
+    for got, value in zip(run(lowered.state.graph_def, *(f"r{k}:0" for k in range(4))), wanted, strict=True):
         np.testing.assert_array_equal(got, value)
-    behind = next(node for node in lowered.graph_def.node if node.name == "behind")
+    behind = next(node for node in lowered.state.graph_def.node if node.name == "behind")
     assert list(behind.input) == ["^loop" if kept else "^loop/exit_0"]
-    for node in lowered.graph_def.node:
-        types = lowered.types_of(node.name)
-        assert len(types) == len(_outputs(lowered.graph_def, node.name))
-        assert [tf.as_dtype(enum) for enum, _ in types] == _outputs(lowered.graph_def, node.name)
+    for node in lowered.state.graph_def.node:
+        types = lowered.state.types_of(node.name)
+        assert len(types) == len(_outputs(lowered.state.graph_def, node.name))
+        assert [tf.as_dtype(enum) for enum, _ in types] == _outputs(lowered.state.graph_def, node.name)
 
 
 def _outputs(graph_def: Any, name: str) -> list[Any]:
@@ -90,7 +93,7 @@ def test_on_a_gpu_what_has_no_kernel_there_is_beside_it() -> None:
         return i + 1, n, x * 2, tf.cast(tf.strings.to_number(tf.strings.as_string(y)), tf.float32)
 
     lowered = lower(with_while(body, device="/job:localhost/replica:0/task:0/device:GPU:0"))
-    devices = {node.op: node.device for node in lowered.graph_def.node if node.name.startswith("loop/")}
+    devices = {node.op: node.device for node in lowered.state.graph_def.node if node.name.startswith("loop/")}
     assert devices["Mul"].endswith("task:0/device:GPU:0")
     assert devices["StringToNumber"].endswith("task:0/device:CPU:0")
 
@@ -103,8 +106,8 @@ def printing(i: Any, n: Any, x: Any, y: Any) -> Any:
 def test_a_function_that_does_more_stays() -> None:
     graph = with_while(printing)
     lowered = lower(graph)
-    assert not lowered.loops
-    assert lowered.graph_def == graph.as_graph_def()
+    assert not lowered.changed
+    assert lowered.state.graph_def == graph.as_graph_def()
     assert "does more than give results" in lowered.stay["loop"]
 
 
@@ -116,7 +119,7 @@ def test_a_function_that_nobody_knows_stays() -> None:
 def test_one_for_xla_stays() -> None:
     graph_def = with_while(step).as_graph_def()
     next(node for node in graph_def.node if node.op in WHILES).attr["_XlaMustCompile"].b = True
-    lowered = lower_loops(graph_def, lambda name: [], frozenset(), known_function)
+    lowered = lower_loops(GraphState(graph_def, lambda name: [], frozenset()), known_function)
     assert lowered.stay == {"loop": "XLA compiles it"}
 
 

@@ -16,7 +16,9 @@ from tests.frontend.check import types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph.loops.loop_unrolling import Unrolled, known_numbers, unroll_loops
+from tf_stitch.graph.loops.loop_change import LoopChange
+from tf_stitch.graph.loops.loop_unrolling import known_numbers, unroll_loops
+from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 
 
@@ -25,17 +27,17 @@ class Case:
     """A traced function before and after unrolling."""
 
     before: Lowered
-    unrolled: Unrolled
+    unrolled: LoopChange
 
     def check(self, *arrays: Any) -> None:
         """Both graphs give the same."""
-        after = self.unrolled.graph_def
+        after = self.unrolled.state.graph_def
         validate_graph(self.before.graph_def, after, frozenset())
         for got, wanted in zip(self.before.run(*arrays, graph_def=after), self.before.run(*arrays), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
     def ops(self) -> list[str]:
-        return [node.op for node in self.unrolled.graph_def.node]
+        return [node.op for node in self.unrolled.state.graph_def.node]
 
 
 def unrolled(function: Callable[..., Any], *specs: tf.TensorSpec) -> Case:
@@ -43,9 +45,8 @@ def unrolled(function: Callable[..., Any], *specs: tf.TensorSpec) -> Case:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         types = types_of_graph(graph)
-        imported = import_graph(before.graph_def, types, {"CPU": Matmuls.ALL})
-        result = unroll_loops(before.graph_def, imported, types, before.preserved)
-    import_graph(result.graph_def, result.types_of)  # every node has its types
+        result = unroll_loops(GraphState(before.graph_def, types, before.preserved, {"CPU": Matmuls.ALL}))
+    import_graph(result.state.graph_def, result.state.types_of)  # every node has its types
     return Case(before, result)
 
 
@@ -64,7 +65,7 @@ def power(steps: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_a_counted_loop(steps: int) -> None:
     case = unrolled(power(steps), SPEC)
-    assert list(case.unrolled.steps.values()) == [steps]
+    assert list(case.unrolled.changed.values()) == [steps]
     assert not LOOP_OPS & set(case.ops())
     assert case.ops().count("Tanh") == steps
     case.check(X)
@@ -72,7 +73,7 @@ def test_a_counted_loop(steps: int) -> None:
 
 def test_copies_are_named_after_the_users_nodes(golden: Callable[[str, str], None]) -> None:
     case = unrolled(power(2), SPEC)
-    lines = sorted(f"{n.name} = {n.op}({', '.join(n.input)})" for n in case.unrolled.graph_def.node
+    lines = sorted(f"{n.name} = {n.op}({', '.join(n.input)})" for n in case.unrolled.state.graph_def.node
                    if not n.name.startswith("unused_control_flow_input"))  # TensorFlow leaves more or fewer of them
     golden("unrolled_loop", "\n".join(lines) + "\n")
 
@@ -92,7 +93,7 @@ def test_lists_become_wires() -> None:
         return total, tf.map_fn(lambda row: row * 2, total)
 
     case = unrolled(function, SPEC)
-    assert sorted(case.unrolled.steps.values()) == [4, 4]
+    assert sorted(case.unrolled.changed.values()) == [4, 4]
     assert not [op for op in case.ops() if op.startswith(("TensorList", "EmptyTensorList"))]
     case.check(X)
 
@@ -106,7 +107,7 @@ def test_indices_that_count_down(count: int) -> None:
                              (0, rows))[1].stack()
 
     case = unrolled(function, SPEC)
-    assert list(case.unrolled.steps.values()) == [count]
+    assert list(case.unrolled.changed.values()) == [count]
     case.check(X)
 
 
@@ -119,7 +120,7 @@ def test_gradients_pop_what_the_forward_loop_pushed() -> None:
         return loss, *tape.gradient(loss, [x, w])
 
     case = unrolled(function, SPEC, tf.TensorSpec([3, 3]))
-    assert sorted(case.unrolled.steps.values()) == [4, 4]
+    assert sorted(case.unrolled.changed.values()) == [4, 4]
     assert not [op for op in case.ops() if op.startswith(("TensorList", "EmptyTensorList"))]
     case.check(X, X[:3])
 
@@ -133,15 +134,15 @@ def test_keras_layers(layer: Callable[[], Any]) -> None:
     made = layer()
     made.build((2, 6, 3))
     case = unrolled(lambda x: made(x, training=False), tf.TensorSpec([2, 6, 3]))
-    assert set(case.unrolled.steps.values()) == {6}
+    assert set(case.unrolled.changed.values()) == {6}
     assert not case.unrolled.stay
     case.check(np.random.default_rng(0).standard_normal((2, 6, 3)).astype(np.float32))
 
 
 def reasons(function: Callable[..., Any], *specs: tf.TensorSpec) -> list[str]:
     case = unrolled(function, *specs)
-    assert not case.unrolled.steps
-    assert case.unrolled.graph_def is case.before.graph_def
+    assert not case.unrolled.changed
+    assert case.unrolled.state.graph_def is case.before.graph_def
     return list(case.unrolled.stay.values())
 
 

@@ -19,16 +19,18 @@ from tf_stitch.config import Fuel, StitchConfig
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
+from tf_stitch.graph import pipeline
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.loops import native_loops
-from tf_stitch.graph.loops import pipeline as loops
 from tf_stitch.graph.loops.functional_loops import lower_loops
+from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_hoisting import hoist
 from tf_stitch.graph.loops.loop_roles import LoopRoles
 from tf_stitch.graph.loops.loop_rows import list_rows
-from tf_stitch.graph.loops.pipeline import LoopWays
 from tf_stitch.graph.loops.while_node import NativeLoop
+from tf_stitch.graph.pipeline import GraphOptions
+from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.interpreter import interpret
@@ -44,7 +46,7 @@ class Found:
     """A traced function, and what has become of its loops."""
 
     before: Lowered
-    loops: native_loops.NativeLoops
+    loops: LoopChange
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "split"])
@@ -61,19 +63,15 @@ def find(case: LoopCase, config: StitchConfig | None = None) -> Found:
     return Found(TRACED[key], of_graph(TRACED[key], config))
 
 
-def of_graph(before: Lowered, config: StitchConfig | None = None) -> native_loops.NativeLoops:
+def of_graph(before: Lowered, config: StitchConfig | None = None) -> LoopChange:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(before.graph_def, name="")
         functions = {function.signature.name: function for function in before.graph_def.library.function}
-        ops = lower_loops(before.graph_def, types_of_graph(graph), before.preserved, functions.get)
-        listed = list_rows(ops.graph_def, ops.types_of)
-        hoisted = hoist(listed.graph_def, listed.types_of, before.preserved,
-                        lambda: import_graph(listed.graph_def, listed.types_of, ALL))
-        imported = import_graph(hoisted.graph_def, hoisted.types_of, ALL)
-        loops = native_loops.native_loops(hoisted.graph_def, imported, hoisted.types_of, before.preserved,
-                             Controls(config or StitchConfig()))
-        validate_graph(before.graph_def, loops.graph_def, before.preserved)
-        import_graph(loops.graph_def, loops.types_of, ALL)  # every node has its types
+        state = GraphState(before.graph_def, types_of_graph(graph), before.preserved, ALL)
+        hoisted = hoist(list_rows(lower_loops(state, functions.get).state).state)
+        loops = native_loops.native_loops(hoisted, Controls(config or StitchConfig()))
+        validate_graph(before.graph_def, loops.state.graph_def, before.preserved)
+        import_graph(loops.state.graph_def, loops.state.types_of, ALL)  # every node has its types
     return loops
 
 
@@ -82,11 +80,11 @@ def test_what_it_computes(name: str, split: bool) -> None:
     """Regions in NumPy, put together as the roles say; the loop's own nodes in TensorFlow; and all of the graph."""
     case = CASES[name]
     found = find(case)
-    assert len(found.loops.loops) == case.ops, found.loops.stay
+    assert len(found.loops.state.native) == case.ops, found.loops.stay
     for words in case.stay:
         assert any(words in reason for reason in found.loops.stay.values()), found.loops.stay
-    for loop in found.loops.loops:
-        assert [n.op for n in found.loops.graph_def.node if n.name == loop.name] == [STITCH_WHILE]
+    for loop in found.loops.state.native:
+        assert [n.op for n in found.loops.state.graph_def.node if n.name == loop.name] == [STITCH_WHILE]
     if "nested" in name or not case.ops:
         return  # TensorFlow cannot stop within a loop; for the native op see tests/end_to_end
     for got, wanted in zip(run(found, case.arrays), found.before.run(*case.arrays), strict=True):
@@ -99,7 +97,7 @@ def run(found: Found, arrays: Sequence[Any]) -> list[Any]:
     values: dict[str, Any] = dict(zip(found.before.feeds, arrays, strict=True))
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         tf.graph_util.import_graph_def(graph_def, name="")
-        for loop in found.loops.loops:
+        for loop in found.loops.state.native:
             given = session.run([_result(t) for t in _node(found.loops, loop).input if t[0] != "^"], values)
             inputs, for_host = given[:len(loop.inputs)], given[len(loop.inputs):]
             results = by_definition(loop, inputs, for_host)
@@ -135,15 +133,15 @@ def _interpret(region: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
     return [results[f"o{i}"] for i in range(len(results))]
 
 
-def _node(loops: native_loops.NativeLoops, loop: NativeLoop) -> Any:
-    return next(node for node in loops.graph_def.node if node.name == loop.name)
+def _node(loops: LoopChange, loop: NativeLoop) -> Any:
+    return next(node for node in loops.state.graph_def.node if node.name == loop.name)
 
 
-def _with_placeholders(loops: native_loops.NativeLoops) -> GraphDef:
+def _with_placeholders(loops: LoopChange) -> GraphDef:
     """The graph with a placeholder for each result of a loop that runs as one op."""
     found = GraphDef()
-    names = {loop.name for loop in loops.loops}
-    for source in loops.graph_def.node:
+    names = {loop.name for loop in loops.state.native}
+    for source in loops.state.graph_def.node:
         if source.name in names:
             for k, dtype in enumerate(source.attr["Tout"].list.type):
                 node = found.node.add(name=f"{source.name}/result_{k}", op="Placeholder", device=source.device)
@@ -164,11 +162,11 @@ def _result(tensor: str) -> str:
 
 @pytest.mark.parametrize("name", ["scan_gradient", "gru_gradients", "greedy"])
 def test_roles(name: str, golden: Any, split: bool) -> None:
-    texts = [f"{loop.frame}\n{loop}\n" for loop in find(CASES[name]).loops.loops]
+    texts = [f"{loop.frame}\n{loop}\n" for loop in find(CASES[name]).loops.state.native]
     golden(f"loop_roles_{name}{'_split' if split else ''}", "\n".join(texts))
 
 
-def place(case: LoopCase, device_of: Callable[[Any], str]) -> native_loops.NativeLoops:
+def place(case: LoopCase, device_of: Callable[[Any], str]) -> LoopChange:
     """A function's loops with its nodes on devices."""
     before = lowered(case.function, *case.specs())
     for node in before.graph_def.node:
@@ -180,13 +178,13 @@ def place(case: LoopCase, device_of: Callable[[Any], str]) -> native_loops.Nativ
 def test_loops_of_a_gpu_are_split(counters: str) -> None:
     """Whether the placer left counters on a CPU or not."""
     found = place(CASES["dynamic_rnn_gradient"], lambda node: counters if is_counter(node) else "/device:GPU:0")
-    assert len(found.loops) == 2, found.stay
-    for loop in found.loops:
+    assert len(found.state.native) == 2, found.stay
+    for loop in found.state.native:
         assert loop.device == "/device:GPU:0"
         assert loop.host is not None
         assert loop.host.decides
         assert loop.host.body is not None
-        node = next(n for n in found.graph_def.node if n.name == loop.name)
+        node = next(n for n in found.state.graph_def.node if n.name == loop.name)
         assert node.attr["split"].b
         assert node.attr["condition_on_host"].b
         assert len(node.attr["Thost"].list.type) == len(loop.host.inputs)
@@ -199,14 +197,14 @@ def is_counter(node: Any) -> bool:
 
 def test_a_beam_search_on_a_gpu() -> None:
     """Which beam a word came from is data; the loop's end is not."""
-    [loop] = place(CASES["beam_search"], lambda node: "/device:GPU:0").loops
+    [loop] = place(CASES["beam_search"], lambda node: "/device:GPU:0").state.native
     assert loop.host is not None
     assert loop.host.decides
 
 
 def test_data_decides_on_the_gpu() -> None:
     found = place(CASES["until"], lambda node: "/device:GPU:0")
-    [loop] = found.loops
+    [loop] = found.state.native
     assert loop.host is not None
     assert not loop.host.decides
     assert loop.host.body is None
@@ -215,7 +213,7 @@ def test_data_decides_on_the_gpu() -> None:
 
 def test_several_devices() -> None:
     found = place(CASES["scan"], lambda node: f"/device:{'CPU' if node.op == 'Tanh' else 'GPU'}:0")
-    assert not found.loops
+    assert not found.state.native
     assert all("several devices: " in reason for reason in found.stay.values())
     found = place(CASES["scan"], lambda node: f"/device:GPU:{int(node.op == 'Tanh')}")
     assert list(found.stay.values()) == ["its nodes are on several devices"]
@@ -224,17 +222,18 @@ def test_several_devices() -> None:
 def test_weights_do_not_go_through_lists() -> None:
     """What a forward loop pushes and no iteration changes is read from outside by the gradient's loop."""
     found = find(CASES["dynamic_rnn_gradient"])
-    forwards, backwards = found.loops.loops
+    forwards, backwards = found.loops.state.native
     stacked = [dims for _, dims in forwards.result_types]
     assert (-1, 3, 3) not in stacked
     assert (6, 3, 3) not in stacked
-    assert not [n.op for n in found.loops.graph_def.node if n.op.startswith(("TensorListPush", "EmptyTensorList"))]
+    ops = [n.op for n in found.loops.state.graph_def.node]
+    assert not [op for op in ops if op.startswith(("TensorListPush", "EmptyTensorList"))]
     assert any(t.startswith(f"{forwards.name}:") for t in backwards.inputs)
 
 
 def test_what_is_multiplied_is_cast_before_the_loop() -> None:
     """Not in each iteration, as a table is of which one row is read; nor does it go through a list."""
-    forwards, backwards = find(CASES["cast_weights_gradient"]).loops.loops
+    forwards, backwards = find(CASES["cast_weights_gradient"]).loops.state.native
     casts = [n.type.dims for n in forwards.body.graph.nodes() if n.kind is OpKind.CAST]
     assert (3, 3) not in casts
     assert casts
@@ -246,7 +245,7 @@ def test_what_is_multiplied_is_cast_before_the_loop() -> None:
 def test_only_one_of_two_runs_as_an_op() -> None:
     """A gradient's loop that stays is given lists of what the forward loop stacks."""
     found = find(CASES["scan_gradient"], StitchConfig(skip=("*while_grad/*",)))
-    assert [loop.frame for loop in found.loops.loops] == ["scan/while"]
+    assert [loop.frame for loop in found.loops.state.native] == ["scan/while"]
     assert list(found.loops.stay.values()) == ["skipped by TF_STITCH_SKIP"]
     for got, wanted in zip(run(found, CASES["scan_gradient"].arrays),
                            found.before.run(*CASES["scan_gradient"].arrays), strict=True):
@@ -255,7 +254,7 @@ def test_only_one_of_two_runs_as_an_op() -> None:
 
 def test_a_gradients_loop_alone_stays() -> None:
     found = find(CASES["scan_gradient"], StitchConfig(skip=("scan/while/body*",)))
-    assert not found.loops.loops
+    assert not found.loops.state.native
     assert any("goes on with a list of" in reason for reason in found.loops.stay.values())
 
 
@@ -263,14 +262,18 @@ def test_fuel() -> None:
     """A loop takes three regions, or stays."""
     for regions, count in ((2, 0), (3, 1), (5, 1), (6, 2)):
         found = find(CASES["scan_gradient"], StitchConfig(fuel=Fuel(regions)))
-        assert len(found.loops.loops) == count
+        assert len(found.loops.state.native) == count
         assert any("TF_STITCH_FUEL" in reason for reason in found.loops.stay.values()) == (count < 2)
 
 
+def loops_as_ops(config: StitchConfig, device: str, native: bool) -> bool:
+    return GraphOptions.by(config, device, native, {}, Controls(config)).loops_as_ops
+
+
 def test_a_gpus_loops_need_a_compiler_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LoopWays.by(StitchConfig(), "GPU", native=True).as_ops
-    assert not LoopWays.by(StitchConfig(), "GPU", native=False).as_ops
-    monkeypatch.setattr(loops, "compiler", lambda: None)
-    assert not LoopWays.by(StitchConfig(), "GPU", native=True).as_ops
-    assert LoopWays.by(StitchConfig(loop_op="1"), "GPU", native=True).as_ops
-    assert LoopWays.by(StitchConfig(), "CPU", native=True).as_ops
+    assert loops_as_ops(StitchConfig(), "GPU", native=True)
+    assert not loops_as_ops(StitchConfig(), "GPU", native=False)
+    monkeypatch.setattr(pipeline, "compiler", lambda: None)
+    assert not loops_as_ops(StitchConfig(), "GPU", native=True)
+    assert loops_as_ops(StitchConfig(loop_op="1"), "GPU", native=True)
+    assert loops_as_ops(StitchConfig(), "CPU", native=True)

@@ -17,15 +17,16 @@ from tests.frontend.check import types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
-from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
 from tf_stitch.graph.loops import sized_loops, unrolled_nodes
-from tf_stitch.graph.loops.loop_folding import Folded, fold_sized_loops
-from tf_stitch.graph.loops.pipeline import NOT_FOLDED
-from tf_stitch.graph.loops.sized_loops import STITCH_LOOP, legalizations, put_back_loops
+from tf_stitch.graph.loops.loop_change import LoopChange
+from tf_stitch.graph.loops.loop_folding import fold_sized_loops
+from tf_stitch.graph.loops.sized_loops import STITCH_LOOP, put_back_loops
+from tf_stitch.graph.passes.fold_loops import NOT_FOLDED
+from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.dtypes import DType
@@ -39,11 +40,11 @@ ROWS = tf.TensorSpec([None, 3], tf.float32)
 ALL = {"CPU": Matmuls.ALL}
 
 
-def fold(case: Lowered) -> Folded:
+def fold(case: Lowered) -> LoopChange:
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(case.graph_def, name="")
         types = types_of_graph(graph)
-        return fold_sized_loops(case.graph_def, import_graph(case.graph_def, types, ALL), types, case.preserved)
+        return fold_sized_loops(GraphState(case.graph_def, types, case.preserved, ALL))
 
 
 def running_sum(x: Any) -> Any:
@@ -57,20 +58,20 @@ def rows(count: int) -> Any:
 def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    assert len(folded.loops) == 1
-    assert [n.op for n in folded.graph_def.node].count(STITCH_LOOP) == 1
-    assert not [n.op for n in folded.graph_def.node if n.op in ("Enter", "Merge", "TensorListReserve")]
-    put_back_loops(folded.graph_def, folded.sized)
-    validate_graph(case.graph_def, folded.graph_def, frozenset())
+    assert len(folded.changed) == 1
+    assert [n.op for n in folded.state.graph_def.node].count(STITCH_LOOP) == 1
+    assert not [n.op for n in folded.state.graph_def.node if n.op in ("Enter", "Merge", "TensorListReserve")]
+    put_back_loops(folded.state.graph_def, folded.state.sized)
+    validate_graph(case.graph_def, folded.state.graph_def, frozenset())
     for count in (1, 4):
-        np.testing.assert_array_equal(case.run(rows(count), graph_def=folded.graph_def), case.run(rows(count)))
+        np.testing.assert_array_equal(case.run(rows(count), graph_def=folded.state.graph_def), case.run(rows(count)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_it_is_written_out_for_its_length(count: int) -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
+    imported = folded.state.imported
     result = imported.value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
@@ -86,7 +87,7 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    result = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized)).value(case.fetches[0])
+    result = folded.state.imported.value(case.fetches[0])
     assert result is not None
     graph = TensorGraph("loop", [("result", result)])
     for count in (1, 2, 2):
@@ -97,7 +98,7 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
-    [loop] = fold(lowered(running_sum, ROWS)).sized.values()
+    [loop] = fold(lowered(running_sum, ROWS)).state.sized.values()
     monkeypatch.setattr(unrolled_nodes, "MAX_NODES", 60)
     types = {count: [TensorType(DType.F32, (count, 3)) for _ in loop.inputs] for count in (2, 50, 60)}
     assert loop.unrolled(types[2])
@@ -108,7 +109,7 @@ def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def stays(function: Callable[..., Any], *specs: tf.TensorSpec) -> str:
     folded = fold(lowered(function, *specs))
-    assert not folded.loops
+    assert not folded.changed
     (reason, *_) = sorted(folded.stay.values())
     return reason
 
@@ -138,8 +139,8 @@ def test_gradients_stay() -> None:
 def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
-    [loop] = map(weakref.ref, folded.sized.values())
-    imported = import_graph(folded.graph_def, folded.types_of, ALL, legalizations(folded.sized))
+    [loop] = map(weakref.ref, folded.state.sized.values())
+    imported = folded.state.imported
     del folded
     gc.collect()
     assert loop() is not None
@@ -154,7 +155,7 @@ def test_a_graph_that_is_rewritten_anew_is_counted_once(tmp_path: Path, monkeypa
         has_loop = any(node.kind is OpKind.LOOP for node in region.graph.nodes())
         return None if has_loop else fallback_subgraph(defs, imported, region, *rest)
 
-    monkeypatch.setattr("tf_stitch.plugin.session.original_nodes", cannot_go_back)
+    monkeypatch.setattr("tf_stitch.graph.pipeline.fallback_subgraph", cannot_go_back)
 
     def function(x: Any) -> Any:
         sums = tf.reduce_sum(tf.exp(tf.nn.softmax(tf.sort(x))), 1)

@@ -16,9 +16,9 @@ from tf_stitch.device.spec import CPU
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS
-from tf_stitch.graph.clustering.clusters import GraphRewriter
-from tf_stitch.graph.shapes.argument_sizes import import_resized
-from tf_stitch.graph.shapes.equal_dimensions import Imports
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
+from tf_stitch.graph.shapes.argument_sizes import read_sizes_from_arguments
+from tf_stitch.graph.state import GraphState
 
 SPEC = tf.TensorSpec([None, 4])
 
@@ -41,19 +41,15 @@ class Resized:
         self.before = graph.as_graph_def()
         for node in self.before.node:
             node.device = device
-        self.after = GraphDef()
-        self.after.CopyFrom(self.before)
-        self.preserved = preserved
-        self.imported = import_resized(self.after, types_of_graph(graph), NO_MATMULS, {}, preserved).imported
+        self.state = read_sizes_from_arguments(GraphState(self.before, types_of_graph(graph), preserved))
+        self.after, self.imported = self.state.graph_def, self.state.imported
 
     @property
     def changed(self) -> bool:
         return self.before != self.after
 
     def regions(self) -> int:
-        imports = Imports(self.imported, self.imported)
-        rewriter = GraphRewriter(self.after, imports, self.preserved, 1, {"CPU": CPU.profile})
-        return len(rewriter.find().regions)
+        return len(Clustering(self.state, ClusterOptions(1, {"CPU": CPU.profile})).find().regions)
 
     def run(self, graph_def: GraphDef, *arrays: Any) -> list[Any]:
         names = [t.name for t in self.concrete.graph.inputs]
@@ -170,8 +166,8 @@ def test_branches_are_left_alone() -> None:
             tf.compat.v1.enable_control_flow_v2()
         with tf.name_scope("outside"):
             dropout(tf.exp(x))
-    before, after = graph.as_graph_def(), graph.as_graph_def()
-    import_resized(after, types_of_graph(graph), NO_MATMULS, {}, frozenset())
+    before = graph.as_graph_def()
+    after = read_sizes_from_arguments(GraphState(before, types_of_graph(graph), frozenset())).graph_def
     was, now = ({n.name: n for n in g.node} for g in (before, after))
     changed = {name for name, node in was.items() if now.get(name) != node}
     assert any(n.op == "Switch" for n in before.node)
@@ -200,8 +196,8 @@ def test_new_names_are_new() -> None:
             return [(3, tuple(d if isinstance(d, int) else -1 for d in node.outputs[0].type.shape))]
         return types(name)
 
-    import_resized(resized.after, types_of, NO_MATMULS, {}, frozenset())
-    names = [n.name for n in resized.after.node]
+    again = read_sizes_from_arguments(GraphState(resized.after, types_of, frozenset())).graph_def
+    names = [n.name for n in again.node]
     assert len(names) == len(set(names))
     assert "late_shape" not in names
 

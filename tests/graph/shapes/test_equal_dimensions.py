@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +16,15 @@ from tf_stitch.device.spec import CPU
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.graph.clustering.clusters import GraphRewriter
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
 from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
-from tf_stitch.graph.shapes.equal_dimensions import Imports, import_equal
+from tf_stitch.graph.pipeline import GraphOptions, find_regions
+from tf_stitch.graph.shapes.argument_sizes import read_sizes_from_arguments
+from tf_stitch.graph.shapes.equal_dimensions import assume_equal_dimensions
+from tf_stitch.graph.state import GraphState
 from tf_stitch.jit.placed_region import PlacedRegion
-from tf_stitch.plugin.session import Session
 
 ALL = {"CPU": Matmuls.ALL}
 SPEC = tf.TensorSpec([None, 3])
@@ -46,15 +47,15 @@ class Case:
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(self.graph_def.graph_def, name="")
         preserved = self.graph_def.preserved
-        self.imports: Imports = import_equal(self.graph_def.graph_def, types_of(graph), ALL, {}, preserved)
-        rewriter = GraphRewriter(self.graph_def.graph_def, self.imports, preserved, 2, {"CPU": CPU.profile},
-                                 library_on=ALL)
-        self.regions: list[RegionGraph] = rewriter.find().regions
-        self.defs = {node.name: node for node in self.graph_def.graph_def.node}
+        state = GraphState(self.graph_def.graph_def, types_of(graph), preserved, ALL)
+        self.state = assume_equal_dimensions(read_sizes_from_arguments(state))
+        clustering = Clustering(self.state, ClusterOptions(2, {"CPU": CPU.profile}))
+        self.regions: list[RegionGraph] = clustering.find().regions
+        self.defs = {node.name: node for node in self.state.graph_def.node}
 
     @property
     def witnesses(self) -> tuple[str, ...]:
-        return self.imports.equal.witnesses
+        return () if self.state.assumption is None else self.state.assumption.witnesses
 
 
 def bound(region: RegionGraph, *shapes: tuple[int, ...]) -> None:
@@ -146,7 +147,7 @@ def test_every_such_region_has_its_own_nodes() -> None:
     case = Case(function, SPEC, SPEC)
     assert any(region.assumes for region in case.regions)
     for region in case.regions:
-        assert fallback_subgraph(case.defs, case.imports.sure, region) is not None
+        assert fallback_subgraph(case.defs, case.state.sure, region) is not None
 
 
 def test_loops_do_not_depend_on_it() -> None:
@@ -163,31 +164,25 @@ def test_loops_do_not_depend_on_it() -> None:
         assert region.assumes != inside
 
 
-def test_a_graph_is_rewritten_anew_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the assumption, where a region could not go back to its nodes: the first attempt left nodes that read
-    sizes from arguments, of which TensorFlow knows no types."""
-    def cannot_go_back(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> FallbackSubgraph | None:
+def test_regions_are_formed_without_it_where_one_has_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_fallback(defs: Any, imported: Any, region: RegionGraph, *rest: Any) -> FallbackSubgraph | None:
         return None if region.assumes else fallback_subgraph(defs, imported, region, *rest)
 
     def function(x: Any, y: Any) -> Any:
         drawn = tf.random.stateless_uniform(tf.shape(tf.exp(x) + y), [1, 2])
         return tf.tanh(tf.exp(x) * tf.sin(y)), tf.exp(tf.tanh(drawn))
 
-    monkeypatch.setattr("tf_stitch.plugin.session.original_nodes", cannot_go_back)
+    monkeypatch.setattr("tf_stitch.graph.pipeline.fallback_subgraph", no_fallback)
     case = lowered(function, SPEC, SPEC)
-    nodes = len(case.graph_def.node)
+    before = case.graph_def.SerializeToString(deterministic=True)
     with tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(case.graph_def, name="")
-        item = GraphItem(case.graph_def, case.preserved, "g", "CPU", False, TypesOfNodes(types_of(graph)))
-        attempts: list[int] = []
-        rewritten_once = Session._rewritten
-
-        def counted(self: Session, item: GraphItem, *rest: bool) -> Any:
-            attempts.append(len(item.graph_def.node))
-            return rewritten_once(self, item, *rest)
-
-        monkeypatch.setattr(Session, "_rewritten", counted)
-        session = Session(StitchConfig(cache_dir=tmp_path), None)
-        assert session.rewrite(item) is not None
-    assert attempts == [nodes, nodes]
-    assert len(item.graph_def.node) != nodes, "sizes are read from arguments"
+        options = GraphOptions.by(StitchConfig(), "CPU", True, {"CPU": CPU.profile}, Controls(StitchConfig()))
+        state = GraphState(case.graph_def, types_of(graph), case.preserved, ALL)
+        found = find_regions(state, options)
+    assert found.regions.regions
+    assert not any(region.assumes for region in found.regions.regions)
+    assert found.without_fallback == []
+    assert len(found.state.graph_def.node) != len(state.graph_def.node), "sizes are read from arguments"
+    assert case.graph_def.SerializeToString(deterministic=True) == before
+    assert found.state.count.imports == 2

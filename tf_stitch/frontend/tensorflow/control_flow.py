@@ -6,5 +6,8 @@ ENTERS = frozenset({"Enter", "RefEnter"})
 EXITS = frozenset({"Exit", "RefExit"})
 NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
 
+WHILES = frozenset({"While", "StatelessWhile"})
+"""Loops as ops that call functions; TensorFlow lowers most before it places nodes."""
+
 BRANCHES_OR_LOOPS = SWITCHES | MERGES | ENTERS
 """A graph with branches or loops has one of these."""

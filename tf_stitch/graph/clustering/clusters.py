@@ -1,4 +1,4 @@
-"""Replaces regions of a GraphDef by stitch ops."""
+"""Forms the regions of a graph: sets of nodes that one op each replaces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Scope
 from tf_stitch.graph.clustering.eligibility import Eligibility
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.clustering.region_replacement import MakeNode, RegionReplacement
 from tf_stitch.graph.control_context import control_contexts, frame_names
-from tf_stitch.graph.shapes.equal_dimensions import Imports
+from tf_stitch.graph.state import GraphState
 from tf_stitch.planning.regions import find_regions
 from tf_stitch.planning.remote_stitching import Profiles, RegionNode
 
@@ -30,7 +29,7 @@ _BLIND = "writes a variable that the region does not read"
 
 
 @dataclass
-class Rewrite:
+class Regions:
     """What was found in a graph. `left_out` maps every node of no region to the reason it stays a TensorFlow op."""
 
     regions: list[RegionGraph] = field(default_factory=list)
@@ -43,30 +42,33 @@ class Rewrite:
         del self.regions[count:]
 
 
-class GraphRewriter:
-    """Finds regions in an imported graph and replaces them.
-
-    Args:
-        imports: the graph, imported.
-        preserved: names of nodes that must exist afterwards.
+@dataclass(frozen=True)
+class ClusterOptions:
+    """
+    Attributes:
+        min_weight: fewest working nodes that are worth a region.
         profiles: of the devices, by which regions are merged.
         allow_state: whether regions may update variables.
         why_not: why the user wants a node left alone, None if nobody does.
-        library_on: on which device types regions hold matrix products. Where they hold all, they read the variables
-            that those need.
     """
 
-    def __init__(self, graph_def: GraphDef, imports: Imports, preserved: frozenset[str], min_weight: int,
-                 profiles: Profiles,
-                 allow_state: bool = True, why_not: Callable[[str], str | None] = lambda name: None,
-                 library_on: Scope = NO_MATMULS) -> None:
-        imported = imports.imported
-        self._graph_def, self._imported, self._preserved = graph_def, imported, preserved
-        self._imports = imports
+    min_weight: int
+    profiles: Profiles
+    allow_state: bool = True
+    why_not: Callable[[str], str | None] = lambda name: None
+
+
+class Clustering:
+    """Finds regions in a graph and replaces them. Where a state's library_on says all matmuls, regions read the
+    variables that those need."""
+
+    def __init__(self, state: GraphState, options: ClusterOptions) -> None:
+        imported, graph_def = state.imported, state.graph_def
+        self._state, self._imported = state, imported
         # A function hands its values out through _Retval nodes: other nodes that must exist are only waited for.
         is_function = any(n.op in ("_Arg", "_Retval") for n in graph_def.node)
-        self._fetched = frozenset[str]() if is_function else preserved
-        self._min_weight, self._profiles = min_weight, profiles
+        self._fetched = frozenset[str]() if is_function else state.preserved
+        self._min_weight, self._profiles = options.min_weight, options.profiles
         self._users = _users(imported)
         self._position = {name: i for i, name in enumerate(imported.nodes)}
         self._followers: dict[str, list[str]] = {}
@@ -74,12 +76,12 @@ class GraphRewriter:
             for before in node.control_inputs:
                 self._followers.setdefault(before, []).append(node.name)
         self._contexts = control_contexts(imported, frame_names(graph_def))
-        self._eligibility = Eligibility(imports, {n.name: n for n in graph_def.node}, self._fetched, self._contexts,
-                                        allow_state, why_not, library_on)
+        self._eligibility = Eligibility(state, {n.name: n for n in graph_def.node}, self._fetched, self._contexts,
+                                        options.allow_state, options.why_not)
         self._private = private_edges(imported)
         self._cuts: dict[tuple[str, ...], RegionGraph] = {}
 
-    def find(self) -> Rewrite:
+    def find(self) -> Regions:
         """Regions that can be cut out, in topological order."""
         nodes = self._region_nodes()
         for _ in range(MAX_ROUNDS):
@@ -109,18 +111,18 @@ class GraphRewriter:
                 break
             self._eligibility.refused.update(refused)
             nodes = [replace(n, place=None) if n.name in refused else n for n in nodes]
-        return Rewrite(regions, self._left_out(regions, unfit))
+        return Regions(regions, self._left_out(regions, unfit))
 
     def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
         """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
-        replacement = RegionReplacement(self._graph_def, self._imported, self._preserved, self._fetched, self._contexts)
+        replacement = RegionReplacement(self._state, self._fetched, self._contexts)
         return replacement.apply(regions, make_node)
 
     def _cut(self, members: tuple[str, ...]) -> RegionGraph:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""
         if members not in self._cuts:
             self._cuts[members] = self._cut_surely(members) or cut_region(
-                self._imported, members, self._wanted(members), self._imports.assumption)
+                self._imported, members, self._wanted(members), self._state.assumption)
         return self._cuts[members]
 
     def _cut_surely(self, members: tuple[str, ...]) -> RegionGraph | None:
@@ -129,7 +131,7 @@ class GraphRewriter:
         Raises:
             UnsupportedError: it does, in a branch or loop.
         """
-        sure = self._imports.sure
+        sure = self._state.sure
         if sure is self._imported or any(sure.nodes[m].reason is not None for m in members):
             return None
         try:
@@ -240,7 +242,7 @@ class GraphRewriter:
 
     def _owners(self, tensor: str) -> list[str]:
         """The first names of a tensor's value, with sizes taken to be equal and without."""
-        found = ((g, g.value(tensor)) for g in (self._imported, self._imports.sure))
+        found = ((g, g.value(tensor)) for g in (self._imported, self._state.sure))
         return [g.owner[value] for g, value in found if value is not None and value in g.owner]
 
 

@@ -8,32 +8,31 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
-from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls, Scope
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.graph.host_memory import integers_on_host
-from tf_stitch.graph.shapes.equal_dimensions import Imports
+from tf_stitch.graph.state import GraphState
 
 
 class Eligibility:
     """Says of each node why no region may hold it.
 
     Args:
-        imports: the graph, imported.
+        state: the graph.
         defs: its nodes by name.
         fetched: names of nodes whose results somebody asks for.
         contexts: the branches and loops that a node is in.
-        allow_state, why_not, library_on: as GraphRewriter has them.
+        allow_state, why_not: as ClusterOptions has them.
 
     Attributes:
         refused: node -> why, for those that the user wants left alone, and that turned out not to fit.
     """
 
-    def __init__(self, imports: Imports, defs: Mapping[str, NodeDef], fetched: frozenset[str],
-                 contexts: Mapping[str, object], allow_state: bool, why_not: Callable[[str], str | None],
-                 library_on: Scope) -> None:
-        self._imports, self._imported = imports, imports.imported
+    def __init__(self, state: GraphState, defs: Mapping[str, NodeDef], fetched: frozenset[str],
+                 contexts: Mapping[str, object], allow_state: bool, why_not: Callable[[str], str | None]) -> None:
+        self._sure, self._imported = state.sure, state.imported
         self._fetched, self._contexts = fetched, contexts
-        self._allow_state, self._library_on = allow_state, library_on
+        self._allow_state, self._library_on = allow_state, state.library_on
         self._written = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
         self._integers_on_host = integers_on_host(self._imported, defs)
         asked = ((n.name, why_not(n.name)) for n in self._imported.nodes.values() if n.reason is None)
@@ -43,8 +42,8 @@ class Eligibility:
         """Why no region may hold a node, or None."""
         if node.reason is not None or node.name in self.refused:
             return node.reason or self.refused[node.name]
-        if self._contexts[node.name] and self._imports.sure.nodes[node.name].reason is not None:
-            return self._imports.sure.nodes[node.name].reason
+        if self._contexts[node.name] and self._sure.nodes[node.name].reason is not None:
+            return self._sure.nodes[node.name].reason
         if node.op == "Const":
             return "a constant, which regions copy or read"
         if not (node.outputs or node.writes):

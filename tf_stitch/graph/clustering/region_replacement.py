@@ -9,10 +9,10 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_graph import rewired_graph
+from tf_stitch.graph.state import GraphState
 
 MakeNode = Callable[[RegionGraph, str, Sequence[str]], NodeDef]
 """(region, device, control inputs) -> the node that runs it; its inputs named by original tensors."""
@@ -23,33 +23,30 @@ class RegionReplacement:
     """A graph whose regions are to be replaced.
 
     Attributes:
-        preserved: names of nodes that must exist afterwards.
-        fetched: of these, nodes whose results are asked for.
+        fetched: of the preserved nodes those whose results are asked for.
         contexts: the branches and loops that a node is in.
     """
 
-    graph_def: GraphDef
-    imported: ImportedGraph
-    preserved: frozenset[str]
+    state: GraphState
     fetched: frozenset[str]
     contexts: Mapping[str, object]
 
     def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
         """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
-        defs = {n.name: n for n in self.graph_def.node}
+        defs = {n.name: n for n in self.state.graph_def.node}
         region_of = {m: r for r in regions for m in r.members}
-        nodes = [make_node(r, self.imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
+        nodes = [make_node(r, self.state.imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
         names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
         tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
         control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}
-        out = rewired_graph(self.graph_def, region_of, nodes, tensor | control)
+        out = rewired_graph(self.state.graph_def, region_of, nodes, tensor | control)
         for node in out.node:
             _drop_colocation(node, region_of)
         for region in regions:
             for member in region.members:
-                if member in self.preserved:
+                if member in self.state.preserved:
                     out.node.append(self._stand_in(defs[member], names[id(region)], tensor))
-        prune(out, self.graph_def, self.preserved)
+        prune(out, self.state.graph_def, self.state.preserved)
         return out
 
     def _controls(self, region: RegionGraph) -> list[str]:
@@ -59,7 +56,7 @@ class RegionReplacement:
         found: dict[str, None] = {}
         used = {t.rpartition(":")[0] for t in (*region.inputs, *region.handles)}
         for name in region.members:
-            node = self.imported.nodes[name]
+            node = self.state.imported.nodes[name]
             found.update(dict.fromkeys(c for c in node.control_inputs if c not in inside))
             for producer in dict.fromkeys(t.rpartition(":")[0] for t in node.inputs):
                 if producer not in inside and producer not in used:
@@ -71,7 +68,7 @@ class RegionReplacement:
         found: list[str] = []
         stack, seen = [name], {name}
         while stack:
-            node = self.imported.nodes[stack.pop()]
+            node = self.state.imported.nodes[stack.pop()]
             if node.control_inputs:
                 found.append(node.name)
             elif not node.weight:
@@ -82,7 +79,7 @@ class RegionReplacement:
 
     def _stand_in(self, original: NodeDef, region: str, tensor: Mapping[str, str]) -> NodeDef:
         """A node of the same name for one that has to exist."""
-        node = self.imported.nodes[original.name]
+        node = self.state.imported.nodes[original.name]
         if not node.outputs or node.name not in self.fetched:
             return NodeDef(name=node.name, op="NoOp", device=node.device, input=[f"^{region}"])
         inputs = [tensor[f"{node.name}:{i}"] for i in range(len(node.outputs))]

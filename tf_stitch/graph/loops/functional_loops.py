@@ -4,49 +4,32 @@ most before it places nodes. It leaves others (those of tf.nn.ctc_loss), and run
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from tensorflow import bool as tf_bool
 from tensorflow import int32
-from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.control_flow import WHILES
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
-from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.function_inlining import FunctionOf, Inliner
+from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.rewired_graph import rewired_graph
-
-WHILES = frozenset({"While", "StatelessWhile"})
-
-
-@dataclass(frozen=True)
-class LoweredLoops:
-    """A graph with loops in the place of While ops.
-
-    Attributes:
-        loops: names of these ops, which are those of the loops' frames.
-        stay: those that are ops still -> why.
-    """
-
-    graph_def: GraphDef
-    types_of: TypesOf
-    loops: frozenset[str] = frozenset()
-    stay: dict[str, str] = field(default_factory=dict)
+from tf_stitch.graph.state import GraphState
 
 
-def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], function_of: FunctionOf,
-                but: Collection[str] = ()) -> LoweredLoops:
-    """
+def lower_loops(state: GraphState, function_of: FunctionOf, but: Collection[str] = ()) -> LoopChange:
+    """Puts loops in the place of While ops, whose names are those of the loops' frames.
+
     Args:
-        preserved: names of nodes that must exist afterwards.
         but: names of ops to leave alone, without a word.
     """
+    graph_def, types_of = state.graph_def, state.types_of
     ops = [node for node in graph_def.node if node.op in WHILES and node.name not in but]
     if not ops:
-        return LoweredLoops(graph_def, types_of)
+        return LoopChange(state)
     read = {canonical_tensor(t) for node in graph_def.node for t in node.input if not t.startswith("^")}
     names = {node.name for node in graph_def.node}
     new: list[NodeDef] = []
@@ -61,7 +44,7 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
             now = _lower(op, inliner, read)
             if taken := names & inliner.types.keys():
                 raise UnsupportedError(f"a node is called {min(taken)}")
-            if op.name in preserved:  # a function that waits for it, which keeps a state for all that TensorFlow knows
+            if op.name in state.preserved:  # a function waits for it: it keeps a state, for all that TensorFlow knows
                 inliner.add(NodeDef(name=op.name, op="NoOp", input=[now.pop(f"^{op.name}")]), ())
             renamed |= now
         except UnsupportedError as error:
@@ -70,9 +53,9 @@ def lower_loops(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str
         new += inliner.nodes
         new_types |= inliner.types
     gone = {op.name for op in ops} - set(stay)
-    return LoweredLoops(rewired_graph(graph_def, gone, new, renamed),
-                        lambda name: new_types[name] if name in new_types else types_of(name),
-                        frozenset(gone), stay)
+    after = state.with_graph(rewired_graph(graph_def, gone, new, renamed),
+                             lambda name: new_types[name] if name in new_types else types_of(name))
+    return LoopChange(after, dict.fromkeys(gone), stay)
 
 
 def _lower(op: NodeDef, graph: Inliner, read: Collection[str]) -> dict[str, str]:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS
 from tf_stitch.frontend.tensorflow.dtypes import DT_VARIANT, of_enum
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
-from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.graph.control_context import control_contexts, frame_names
+from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
 from tf_stitch.graph.loops.list_values import CREATORS, RULES
-from tf_stitch.graph.loops.sized_loops import SizedLoop, SizedLoops, InputDimension, loop_node, most_common_device
-from tf_stitch.graph.pruning import prune
-from tf_stitch.graph.rewired_graph import rewired_graph
+from tf_stitch.graph.loops.loop_change import LoopChange
+from tf_stitch.graph.loops.sized_loops import InputDimension, SizedLoop, legalizations, loop_node, most_common_device
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
 
@@ -32,113 +31,63 @@ SMALL = 64
 """Elements of a constant that goes into a loop as one."""
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A graph after folding.
-
-    Attributes:
-        sized: the loops that are one node each now.
-        stay: loop -> why it is a loop still.
-    """
-
-    graph_def: GraphDef
-    types_of: TypesOf
-    loops: tuple[str, ...]
-    sized: SizedLoops
-    stay: dict[str, str]
-
-
-def fold_sized_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str]
-                     ) -> Folded:
-    """Puts a StitchLoop in the place of each loop whose length is a size and whose body regions could hold.
-
-    Args:
-        imported: the graph as it was imported.
-        preserved: names of nodes that must exist afterwards.
-    """
-    order = list(topological({node.name: node for node in graph_def.node}))
-    contexts = control_contexts(imported, frame_names(graph_def))
-    graph = _Graph(order, imported, types_of, preserved)
+def fold_sized_loops(state: GraphState) -> LoopChange:
+    """Puts a StitchLoop in the place of each loop whose length is a size and whose body regions could hold."""
+    contexts = control_contexts(state.imported, frame_names(state.graph_def))
+    edit = GraphEdit(state)
+    sized: dict[str, SizedLoop] = {}
+    folded: dict[str, None] = {}
     stay: dict[str, str] = {}
-    for name, frame in loop_frames(order).items():
+    for name, frame in loop_frames(edit.order).items():
         try:
             if isinstance(frame, str):
                 raise UnsupportedError(frame)
-            reason = why_not_unrolled(frame, preserved)
+            reason = why_not_unrolled(frame, state.preserved)
             if reason is None and any(contexts[node.name] != {("frame", name)} for node in frame.of(ENTERS)):
                 reason = "it is in a branch or in another loop"
             if reason is not None:
                 raise UnsupportedError(reason)
-            graph.fold(frame)
+            node, loop = _fold(edit, frame)
         except StitchError as error:
             stay[name] = error.message
-    if not graph.folded:
-        return Folded(graph_def, types_of, (), {}, stay)
-    return Folded(graph.rewritten(graph_def), graph.types, tuple(graph.folded), graph.sized, stay)
+        else:
+            sized[node], folded[name] = loop, None
+    if not folded:
+        return LoopChange(state, stay=stay)
+    return LoopChange(replace(edit.applied(), sized=sized, legalizations=legalizations(sized)), folded, stay)
 
 
-class _Graph:
-    """A graph whose loops are folded one by one."""
+def _fold(edit: GraphEdit, frame: LoopFrame) -> tuple[str, SizedLoop]:
+    """Puts a node in the place of one loop; its name, and what it stands for.
 
-    def __init__(self, order: Sequence[NodeDef], imported: ImportedGraph, types_of: TypesOf,
-                 preserved: frozenset[str]) -> None:
-        self._order, self._imported, self._types_of, self._preserved = order, imported, types_of, preserved
-        self._defs = {node.name: node for node in order}
-        self._users: dict[str, list[NodeDef]] = {}
-        for node in order:
-            for edge in dict.fromkeys(producer_of(t) for t in node.input):
-                self._users.setdefault(edge, []).append(node)
-        self._gone: set[str] = set()
-        self._new: list[NodeDef] = []
-        self._new_types: dict[str, list[OutputType]] = {}
-        self._renamed: dict[str, str] = {}
-        self.folded: list[str] = []
-        self.sized: dict[str, SizedLoop] = {}
-
-    def types(self, name: str) -> list[OutputType]:
-        return self._new_types.get(name) or self._types_of(name)
-
-    def fold(self, frame: LoopFrame) -> None:
-        """Puts a node in the place of one loop.
-
-        Raises:
-            UnsupportedError: its length is no size, or it cannot be written out; the message says why.
-        """
-        cut = _Cut(self._defs, self._users, self._types_of, self._imported, frame)
-        found, trial = cut.loop()
-        name = f"{frame.name}/stitched"
-        if name in self._defs:
-            raise UnsupportedError(f"a node is called {name}")
-        controls = [t[1:] for node in frame.of(ENTERS) for t in node.input if t.startswith("^")]
-        node = loop_node(name, found, most_common_device([n for n in frame.nodes if n.op in ENTERS]),
-                         list(dict.fromkeys(controls)))
-        types = cut.output_types(found, trial)
-        for read in cut.reads:  # out of the loop, which nothing writes in
-            outer = NodeDef()
-            outer.CopyFrom(read)
-            outer.input[:] = [cut.handle(read), *(f"^{c}" for c in dict.fromkeys(controls))]
-            self._new.append(outer)
-        self._new.append(node)
-        self._new_types[name] = types
-        self._gone |= cut.inside | {read.name for read in cut.reads}
-        self._renamed |= {tensor: f"{name}:{i}" for i, tensor in enumerate(found.outputs)}
-        self._renamed |= {f"^{inner}": f"^{name}" for inner in cut.inside}
-        self.folded.append(frame.name)
-        self.sized[name] = found
-
-    def rewritten(self, graph_def: GraphDef) -> GraphDef:
-        out = rewired_graph(graph_def, self._gone, self._new, self._renamed)
-        prune(out, graph_def, self._preserved)
-        return out
+    Raises:
+        UnsupportedError: its length is no size, or it cannot be unrolled; the message says why.
+    """
+    cut = _Cut(edit, frame)
+    found, trial = cut.loop()
+    name = edit.free_name(f"{frame.name}/stitched")
+    controls = list(dict.fromkeys(t[1:] for node in frame.of(ENTERS) for t in node.input if t.startswith("^")))
+    node = loop_node(name, found, most_common_device([n for n in frame.nodes if n.op in ENTERS]), controls)
+    types = cut.output_types(found, trial)
+    for read in cut.reads:  # out of the loop, which nothing writes in
+        outer = NodeDef()
+        outer.CopyFrom(read)
+        outer.input[:] = [cut.handle(read), *(f"^{c}" for c in controls)]
+        edit.new.append(outer)
+    edit.new.append(node)
+    edit.new_types[name] = types
+    edit.gone |= cut.inside | {read.name for read in cut.reads}
+    edit.renamed |= {tensor: f"{name}:{i}" for i, tensor in enumerate(found.outputs)}
+    edit.renamed |= {f"^{inner}": f"^{name}" for inner in cut.inside}
+    return name, found
 
 
 class _Cut:
     """One loop with the lists around it, cut out of the graph."""
 
-    def __init__(self, defs: Mapping[str, NodeDef], users: Mapping[str, Sequence[NodeDef]], types_of: TypesOf,
-                 imported: ImportedGraph, frame: LoopFrame) -> None:
-        self._defs, self._users, self._types_of = defs, users, types_of
-        self._imported, self._frame = imported, frame
+    def __init__(self, edit: GraphEdit, frame: LoopFrame) -> None:
+        self._defs, self._users, self._types_of = edit.defs, edit.users, edit.state.types_of
+        self._imported, self._frame = edit.state.imported, frame
         self.reads = frame.of((READS_VARIABLE,))
         self.inside = {node.name for node in frame.nodes} - {node.name for node in self.reads}
         self._lists: list[NodeDef] = []

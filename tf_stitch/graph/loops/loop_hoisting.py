@@ -5,8 +5,7 @@ loop (a weight, or the shape of what is broadcast) goes there as it is, without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -23,31 +22,17 @@ from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.loop_cells import cells, constant, number_in, take_cell
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.shapes.argument_sizes import ArgumentSizes, outer_nodes
+from tf_stitch.graph.state import GraphState
 
 _OF_A_LIST = ("TensorListLength", "TensorListElementShape")
 _CAST = "Cast"
 _MAY_LEAVE = (READS_VARIABLE, *_OF_A_LIST, _CAST)
 
 
-@dataclass(frozen=True)
-class Hoisted:
-    """A graph and the types of its nodes."""
-
-    graph_def: GraphDef
-    types_of: TypesOf
-
-
-def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], imported: Callable[[], ImportedGraph]
-          ) -> Hoisted:
-    """The graph with such things outside of its loops, as far as a loop's structure is understood.
-
-    Args:
-        preserved: names of nodes that must exist afterwards.
-        imported: imports the graph; asked for where loops push sizes.
-    """
-    after = GraphDef()
-    after.CopyFrom(graph_def)
-    hoister = _Hoister(after, types_of)
+def hoist(state: GraphState) -> GraphState:
+    """The graph with such things outside of its loops, as far as a loop's structure is understood."""
+    after, preserved = state.copy_graph(), state.preserved
+    hoister = _Hoister(after, state.types_of)
     frames = _frames(after, preserved)
     for frame in frames:
         hoister.take_out(frame)
@@ -55,7 +40,7 @@ def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], imp
         hoister.take_places(frame)
     pushed = {frame.name: found for frame in frames if (found := hoister.pushed_sizes(frame))}
     if pushed:
-        hoister.take_sizes([frame for frame in frames if frame.name in pushed], imported())
+        hoister.take_sizes([frame for frame in frames if frame.name in pushed], state.imported)
     hoister.add_new()
     frames = _frames(after, preserved)
     pushes = _Pushes(after, frames)
@@ -67,8 +52,8 @@ def hoist(graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str], imp
     del after.node[:]
     after.node.extend(kept)
     hoister.add_new()
-    prune(after, graph_def, preserved)
-    return Hoisted(after, hoister.types)
+    prune(after, state.graph_def, preserved)
+    return state.with_graph(after, hoister.types)
 
 
 def _frames(graph_def: GraphDef, preserved: frozenset[str]) -> list[LoopFrame]:

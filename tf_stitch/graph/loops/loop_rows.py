@@ -4,10 +4,8 @@ row of a counter by its address, and writes it where it is. TensorFlow looks row
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from tensorflow import int32, make_tensor_proto
-from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.control_flow import NEXT_ITERATIONS
@@ -18,35 +16,27 @@ from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame, loop_frames
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.loop_cells import constant
+from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_row_uses import Place, RowUses
+from tf_stitch.graph.state import GraphState
 
 _INT32: int = int32.as_datatype_enum
 _LIST: OutputType = (DT_VARIANT, ())
 
 
-@dataclass(frozen=True)
-class RowLists:
-    """A graph with such lists; `loops` have them, by their frames' names."""
-
-    graph_def: GraphDef
-    types_of: TypesOf
-    loops: frozenset[str]
-
-
-def list_rows(graph_def: GraphDef, types_of: TypesOf, but: Collection[str] = ()) -> RowLists:
+def list_rows(state: GraphState, but: Collection[str] = ()) -> LoopChange:
     """The graph with lists in its loops, but for those of these names."""
-    after = GraphDef()
-    after.CopyFrom(graph_def)
-    lists, changed = _Lists(types_of), set[str]()
+    after = state.copy_graph()
+    lists, changed = _Lists(state.types_of), dict[str, None]()
     for name, frame in loop_frames(list(topological({node.name: node for node in after.node}))).items():
         if name not in but and isinstance(frame, LoopFrame) and lists.make(frame):
-            changed.add(name)
+            changed[name] = None
     if not changed:
-        return RowLists(graph_def, types_of, frozenset())
+        return LoopChange(state)
     for node in after.node:
         node.input[:] = [lists.stacked.get(canonical_tensor(t), t) for t in node.input]
     after.node.extend(lists.new)
-    return RowLists(after, lists.types, frozenset(changed))
+    return LoopChange(state.with_graph(after, lists.types), changed)
 
 
 class _Lists:

@@ -20,36 +20,20 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of, topological
-from tf_stitch.frontend.tensorflow.importer import TypesOf
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of, topological
 from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame, loop_frames, why_not_unrolled
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
 from tf_stitch.frontend.tensorflow.loop_values import Number, TensorList, Value, Wire, fold, scalar
 from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.list_values import CREATORS, RULES, ListOp
+from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.unrolled_nodes import UnrolledNodes
 from tf_stitch.graph.pruning import prune
+from tf_stitch.graph.state import GraphState
 
 MAX_NUMBER = 64
 """Elements of a constant that conditions and indices are looked for in."""
-
-
-@dataclass(frozen=True)
-class Unrolled:
-    """A graph after unrolling.
-
-    Attributes:
-        graph_def: the graph, or the one that was given if no loop was unrolled.
-        types_of: types of its nodes.
-        steps: loop -> how often its body has been copied.
-        stay: loop -> why it is a loop still.
-    """
-
-    graph_def: GraphDef
-    types_of: TypesOf
-    steps: dict[str, int]
-    stay: dict[str, str]
 
 
 class _Stays(Exception):
@@ -59,21 +43,14 @@ class _Stays(Exception):
         self.frames, self.reason = frames, reason
 
 
-def unroll_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str]
-                 ) -> Unrolled:
-    """Unrolls what can be.
-
-    Args:
-        imported: the graph as it was imported, for values and sizes that are known.
-        preserved: names of nodes that must exist afterwards.
-    """
-    defs = {node.name: node for node in graph_def.node}
-    order = list(topological(defs))
-    contexts = control_contexts(imported, frame_names(graph_def))
+def unroll_loops(state: GraphState) -> LoopChange:
+    """Unrolls what can be."""
+    order = list(topological({node.name: node for node in state.graph_def.node}))
+    contexts = control_contexts(state.imported, frame_names(state.graph_def))
     stay: dict[str, str] = {}
     loops: dict[str, LoopFrame] = {}
     for name, frame in loop_frames(order).items():
-        reason = frame if isinstance(frame, str) else why_not_unrolled(frame, preserved)
+        reason = frame if isinstance(frame, str) else why_not_unrolled(frame, state.preserved)
         if reason is None and isinstance(frame, LoopFrame) and any(
                 contexts[node.name] != {("frame", name)} for node in frame.of(ENTERS)):
             reason = "it is in a branch or in another loop"
@@ -82,14 +59,14 @@ def unroll_loops(graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf
         elif isinstance(frame, LoopFrame):
             loops[name] = frame
     while loops:
-        unroller = _Unroller(graph_def, imported, types_of, preserved, loops, order)
+        unroller = _Unroller(state, loops, order)
         try:
             return replace(unroller.run(), stay=stay)
         except _Stays as found:
             for name in found.frames:
                 stay[name] = found.reason
                 del loops[name]
-    return Unrolled(graph_def, types_of, {}, stay)
+    return LoopChange(state, stay=stay)
 
 
 @dataclass
@@ -123,9 +100,9 @@ class _Maker:
 class _Unroller:
     """One attempt at a graph: all of `loops` are unrolled, or one is found that stays."""
 
-    def __init__(self, graph_def: GraphDef, imported: ImportedGraph, types_of: TypesOf, preserved: frozenset[str],
-                 loops: Mapping[str, LoopFrame], order: Sequence[NodeDef]) -> None:
-        self._graph_def, self._imported, self._types_of, self._preserved = graph_def, imported, types_of, preserved
+    def __init__(self, state: GraphState, loops: Mapping[str, LoopFrame], order: Sequence[NodeDef]) -> None:
+        self._state, self._graph_def, self._types_of = state, state.graph_def, state.types_of
+        self._imported, self._preserved = state.imported, state.preserved
         self._loops, self._order = loops, order
         self._defs = {node.name: node for node in order}
         self._gone = {node.name for frame in loops.values() for node in frame.nodes}
@@ -133,19 +110,19 @@ class _Unroller:
         self._waited = {t[1:] for node in order if node.name not in self._gone or node.op in ENTERS
                         for t in node.input if t[0] == "^"}
         self._nodes = UnrolledNodes(self._outer_type, lambda name: name in self._defs and name not in self._gone)
-        self._fixed = {d for node in order if node.op in ARGUMENTS for _, dims in types_of(node.name)
+        self._fixed = {d for node in order if node.op in ARGUMENTS for _, dims in self._types_of(node.name)
                        for d in dims or () if d < -1}
         self._outside: dict[str, Value] = {}
         self._steps: dict[str, int] = {}
 
-    def run(self) -> Unrolled:
+    def run(self) -> LoopChange:
         for node in self._order:
             frame = self._frame_of.get(node.name)
             if frame is not None and frame.name not in self._steps:
                 self._unroll(frame)
             elif node.name not in self._gone:
                 self._pass_on(node)
-        return Unrolled(self._rewritten(), self._types, self._steps, {})
+        return LoopChange(self._state.with_graph(self._rewritten(), self._types), self._steps)
 
     # The nodes outside of loops.
 

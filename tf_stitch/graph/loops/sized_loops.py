@@ -23,13 +23,14 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
-from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, import_graph
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.graph.clustering.region_graph import cut_region
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.loops.loop_unrolling import unroll_loops
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
 from tf_stitch.ir.op_attrs import InputAttrs, LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -108,10 +109,10 @@ class SizedLoop:
         """As unrolled; not remembered."""
         graph_def, types_of = self._with_sizes(types)
         ends = frozenset(f"tfs_out{i}" for i in range(len(self.outputs)))
-        done = unroll_loops(graph_def, import_graph(graph_def, types_of.__getitem__, _ALL), types_of.__getitem__, ends)
+        done = unroll_loops(GraphState(graph_def, types_of.__getitem__, ends, _ALL))
         if done.stay:
             raise BindError("; ".join(done.stay.values()))
-        imported = import_graph(done.graph_def, done.types_of, _ALL)
+        imported = done.state.imported
         members = [n for n in imported.nodes.values() if n.op not in _LEAVES]
         outside = next((n for n in members if n.reason is not None and n.reason is not SHAPE_ARITHMETIC), None)
         if outside is not None:

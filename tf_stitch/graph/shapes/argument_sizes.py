@@ -8,68 +8,52 @@ comes from the middle of the graph (a convolution's result), from the first tens
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
-from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf, import_graph
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.matmul_scope import Scope
 from tf_stitch.frontend.tensorflow.node_context import StaticValue, is_fixed
-from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_import import rewired_import
-from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, SizeExpression, size_of
+from tf_stitch.graph.shapes.size_nodes import SizeExpression, SizeNodes, SizeSource, size_of
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.types import Dim, Symbol
 
 
-@dataclass(frozen=True)
-class Resized:
-    """An imported graph, and the types of its nodes."""
-
-    imported: ImportedGraph
-    types_of: TypesOf
-
-
-def import_resized(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
-                   preserved: frozenset[str]) -> Resized:
-    """Imports a graph, as import_graph, whose nodes have first been made to read sizes from arguments, or from what
-    else is there before any region, in place, where they would wait for work to be told. Whom the arithmetic of sizes
-    was made to wait for is waited for still. Branches and loops, where a size may tell an op when it is dead, are left
-    alone.
-
-    Args:
-        preserved: names of nodes that must exist afterwards.
-    """
-    imported = import_graph(graph_def, types_of, library_on, own)
-    outside = outer_nodes(graph_def, imported)
+def read_sizes_from_arguments(state: GraphState) -> GraphState:
+    """Makes nodes read sizes from arguments, or from what else is there before any region, where they would wait for
+    work to be told. Whom the arithmetic of sizes was made to wait for is waited for still. Branches and loops, where a
+    size may tell an op when it is dead, are left alone."""
+    imported, types_of = state.imported, state.types_of
+    outside = outer_nodes(state.graph_def, imported)
     late = {name for name in outside & _waiting(imported) - _held(imported) if imported.nodes[name].weight == 0}
     sizes = ArgumentSizes(imported, types_of, outside)
-    changes = [(node, index, again) for node in graph_def.node
+    changes = [(number, index, again) for number, node in enumerate(state.graph_def.node)
                if node.name in outside and imported.nodes[node.name].reason != SHAPE_ARITHMETIC
                for index, edge in enumerate(node.input) if producer_of(edge) in late and not edge.startswith("^")
                if (again := sizes.again(canonical_tensor(edge), node.device)) is not None]
     if not changes:
-        return Resized(imported, types_of)
-    before = GraphDef()
-    before.CopyFrom(graph_def)
+        return state
+    graph_def = state.copy_graph()
     statics: dict[str, StaticValue] = {}
-    for node, index, again in changes:
+    for number, index, again in changes:
+        node = graph_def.node[number]
         statics[canonical_tensor(again)] = imported.statics[canonical_tensor(node.input[index])]
         node.input[index] = again
     graph_def.node.extend(sizes.new)
-    prune(graph_def, before, preserved)
+    prune(graph_def, state.graph_def, state.preserved)
 
     def types(name: str) -> list[OutputType]:
         return sizes.types.get(name) or types_of(name)
 
-    return Resized(rewired_import(imported, graph_def, sizes.new, types, statics), types)
+    after = rewired_import(imported, graph_def, sizes.new, types, statics)
+    return state.with_graph(graph_def, types).with_import(after)
 
 
 def outer_nodes(graph_def: GraphDef, imported: ImportedGraph) -> set[str]:

@@ -9,18 +9,14 @@ such tensors are not at hand."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from tensorflow.core.framework.graph_pb2 import GraphDef
+from dataclasses import dataclass, field, replace
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
-from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.matmul_scope import Scope
-from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.frontend.tensorflow.size_names import joins, mostly, parts
 from tf_stitch.graph.clustering.region_graph import Assumption
-from tf_stitch.graph.shapes.argument_sizes import import_resized, outer_nodes, sources
+from tf_stitch.graph.shapes.argument_sizes import outer_nodes, sources
+from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.types import Symbol
 
 FEEDS = (*ARGUMENTS, "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue")
@@ -63,36 +59,12 @@ def equal_sizes(imported: ImportedGraph, outside: set[str], tensors: Mapping[Sym
     return EqualSizes(names, tuple(dict.fromkeys(witnesses)))
 
 
-@dataclass(frozen=True)
-class Imports:
-    """A graph, imported as regions need it.
-
-    Attributes:
-        imported: with sizes taken to be equal.
-        sure: without; the same where there are none.
-    """
-
-    imported: ImportedGraph
-    sure: ImportedGraph
-    equal: EqualSizes = EqualSizes()
-
-    @property
-    def assumption(self) -> Assumption | None:
-        return Assumption(self.equal.witnesses, self.sure) if self.equal.names else None
-
-    @property
-    def without_assumptions(self) -> Imports:
-        return Imports(self.sure, self.sure)
-
-
-def import_equal(graph_def: GraphDef, types_of: TypesOf, library_on: Scope, own: Mapping[str, Legalization],
-                 preserved: frozenset[str]) -> Imports:
-    """As import_resized, which does not depend on any size being equal to another."""
-    resized = import_resized(graph_def, types_of, library_on, own, preserved)
-    sure, outside = resized.imported, outer_nodes(graph_def, resized.imported)
-    found = sources(sure, resized.types_of, outside)
-    fed = {size for size, s in found.items() if sure.nodes[producer_of(s.tensor)].op in FEEDS}
-    equal = equal_sizes(sure, outside, {size: s.tensor for size, s in found.items() if mostly(size) in fed})
+def assume_equal_dimensions(state: GraphState) -> GraphState:
+    """The state with dimensions assumed equal that are broadcast to each other; the same state if there are none."""
+    outside = outer_nodes(state.graph_def, state.imported)
+    found = sources(state.imported, state.types_of, outside)
+    fed = {size for size, s in found.items() if state.imported.nodes[producer_of(s.tensor)].op in FEEDS}
+    equal = equal_sizes(state.imported, outside, {size: s.tensor for size, s in found.items() if mostly(size) in fed})
     if not equal.names:
-        return Imports(sure, sure)
-    return Imports(import_graph(graph_def, resized.types_of, library_on, own, equal.names), sure, equal)
+        return state
+    return replace(state, equal=equal.names, assumption=Assumption(equal.witnesses, state.imported))

@@ -1,0 +1,28 @@
+"""Constants lose their control inputs, and nobody loses its place in the order."""
+
+from __future__ import annotations
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tf_stitch.graph.passes.relax_constants import RelaxConstants
+from tf_stitch.graph.state import GraphState
+
+
+def inputs_after(*nodes: tuple[str, str, list[str]]) -> dict[str, list[str]]:
+    before = GraphDef()
+    for name, op, inputs in nodes:
+        before.node.add(name=name, op=op, input=inputs)
+    result = RelaxConstants().run(GraphState(before, lambda name: [], frozenset()))
+    assert result.modified is (result.graph.graph_def != before)
+    return {n.name: list(n.input) for n in result.graph.graph_def.node}
+
+
+def test_users_wait_in_the_place_of_the_constant() -> None:
+    after = inputs_after(("read", "ReadVariableOp", ["h"]), ("d", "Const", ["^read"]), ("c", "Const", ["^d"]),
+                         ("a", "AssignVariableOp", ["h", "c"]), ("b", "NoOp", ["^c", "^read"]))
+    assert after == {
+        "read": ["h"], "d": [], "c": [], "a": ["h", "c", "^read"], "b": ["^c", "^read"]}
+
+
+def test_branches_and_loops_are_left_alone() -> None:
+    assert inputs_after(("s", "Switch", ["x", "p"]), ("c", "Const", ["^s"]))["c"] == ["^s"]

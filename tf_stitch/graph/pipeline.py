@@ -1,0 +1,155 @@
+"""From TensorFlow's graph to a graph with regions: a table of contents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.frontend.tensorflow.importer import device_type
+from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
+from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.clustering.region_replacement import MakeNode
+from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
+from tf_stitch.graph.loops.sized_loops import put_back_loops
+from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
+from tf_stitch.graph.passes.cut_feeds import CutFeeds
+from tf_stitch.graph.passes.fold_loops import FoldLoops
+from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
+from tf_stitch.graph.passes.read_sizes_from_arguments import ReadSizesFromArguments
+from tf_stitch.graph.passes.relax_constants import RelaxConstants
+from tf_stitch.graph.passes.unroll_loops import UnrollLoops
+from tf_stitch.graph.state import GraphState
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.planning.remote_stitching import Profiles
+from tf_stitch.runtime.host_builder import compiler
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """What is made of a graph.
+
+    Attributes:
+        clusters: what regions hold.
+        controls: what the user lets be taken.
+        unroll: whether loops become copies of their bodies, if their length is known or a size.
+        fold: of these, those whose length is a size.
+        loops_as_ops: whether loops that are left run as one op each.
+        need_fallback: whether a region that cannot run as an op has to have its TensorFlow nodes at hand.
+    """
+
+    clusters: ClusterOptions
+    controls: Controls
+    unroll: bool
+    loops_as_ops: bool
+    fold: bool = True
+    need_fallback: bool = True
+
+    @staticmethod
+    def by(config: StitchConfig, device: str, native: bool, profiles: Profiles, controls: Controls) -> GraphOptions:
+        """What the user asks for.
+
+        Args:
+            device: "GPU" if any node of the graph is on one, else "CPU".
+            native: regions run as the native op.
+        """
+        clusters = ClusterOptions(config.min_region, profiles, native, controls.why_not)
+        loops_as_ops = native and _wanted(config.loop_op, device == "CPU" or _host_builds())
+        return GraphOptions(clusters, controls, _wanted(config.unroll, device == "GPU"), loops_as_ops)
+
+
+def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
+    """Graph passes in order."""
+    return (
+        CutFeeds(),  # what the caller gives is a placeholder for all that follow
+        *loop_passes(options),
+        RelaxConstants(),  # where no branch or loop is left
+        ReadSizesFromArguments(),
+        AssumeEqualDimensions(),  # of sizes that no argument tells to be one
+    )
+
+
+def loop_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
+    """Passes over loops in order."""
+    return (
+        UnrollLoops(options.unroll),
+        FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
+        LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still
+    )
+
+
+@dataclass
+class FoundRegions:
+    """A graph's regions.
+
+    Attributes:
+        state: the graph that holds them.
+        regions: what was found; the caller may keep only some.
+    """
+
+    state: GraphState
+    regions: Regions
+    _clustering: Clustering
+    _fallbacks: dict[int, FallbackSubgraph | None]
+
+    def fallback(self, region: RegionGraph) -> FallbackSubgraph | None:
+        """The TensorFlow nodes of a region, None if they read a tensor that the region does not."""
+        return self._fallbacks.get(id(region))
+
+    @property
+    def without_fallback(self) -> list[RegionGraph]:
+        """Regions that need their TensorFlow nodes, and do not have them."""
+        return [r for r in self.regions.regions if id(r) in self._fallbacks and self._fallbacks[id(r)] is None]
+
+    def replaced(self, make_node: MakeNode) -> GraphDef:
+        """The graph with a node in the place of each region; what no region took of folded loops is put back."""
+        graph_def = self._clustering.apply(self.regions.regions, make_node)
+        put_back_loops(graph_def, self.state.sized)
+        return graph_def
+
+
+def find_regions(state: GraphState, options: GraphOptions, instrument: Instrument[GraphState] | None = None
+                 ) -> FoundRegions:
+    """Runs all passes and forms regions.
+
+    A region that relies on dimensions assumed equal, or holds a folded loop, has to be able to run as its fallback
+    subgraph: dimensions may differ, a loop may be too long. Where one cannot, regions are formed without.
+
+    Raises:
+        GraphLeftAloneError: the graph is to run as it is.
+        UnsupportedError: the graph cannot be read.
+    """
+    found = _found(run_passes(state, graph_passes(options), instrument), options)
+    if any(region.assumes for region in found.without_fallback):
+        found = _found(found.state.without_assumption, options)
+    if any(node.kind is OpKind.LOOP for region in found.without_fallback for node in region.graph.nodes()):
+        return find_regions(state, replace(options, fold=False), instrument)
+    return found
+
+
+def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
+    clustering = Clustering(state, options.clusters)
+    regions = clustering.find()
+    fallbacks = _fallbacks(state, regions) if options.need_fallback else {}
+    return FoundRegions(state, regions, clustering, fallbacks)
+
+
+def _fallbacks(state: GraphState, regions: Regions) -> dict[int, FallbackSubgraph | None]:
+    """Fallback subgraphs by the regions' ids."""
+    defs = {node.name: node for node in state.graph_def.node}
+    return {id(region): fallback_subgraph(
+                defs, state.sure, region, device_type(state.imported.nodes[region.members[0]].device) == "GPU",
+                state.sized)
+            for region in regions.regions}
+
+
+def _host_builds() -> bool:
+    """Whether there can be kernels for the host beside a GPU."""
+    return compiler() is not None
+
+
+def _wanted(choice: str, auto: bool) -> bool:
+    return auto if choice == "auto" else choice == "1"
