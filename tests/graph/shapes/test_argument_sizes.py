@@ -13,7 +13,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import CPU
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedNode, producer_of
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions
@@ -238,3 +238,45 @@ def test_it_is_what_an_import_of_the_new_graph_finds(function: Callable[..., Any
     assert list(ours.owner.values()) == list(theirs.owner.values())
     assert all(np.array_equal(value, theirs.statics[tensor]) for tensor, value in ours.statics.items())
     assert ours.constant_handles == theirs.constant_handles
+
+
+def test_no_size_is_read_from_what_only_one_branch_has() -> None:
+    """A Switch stands outside of the branches, and what it gives does not: who read it there was dead in the other."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 4], "x")
+        h = tf.reshape(tf.exp(x), [-1, 2])
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            y = tf.compat.v1.cond(tf.reduce_sum(x) > 0, lambda: tf.roll(h, 1, 0), lambda: h, name="cond")
+        finally:
+            tf.compat.v1.enable_control_flow_v2()
+        dropout(tf.exp(y))
+    known = types_of_graph(graph)
+
+    def types_of(name: str) -> list[tuple[int, tuple[int, ...] | None]]:
+        """As TensorFlow infers them: the branches keep the size."""
+        return [(enum, (-5, 2) if dims == (-1, 2) else dims) for enum, dims in known(name)]
+
+    after = read_sizes_from_arguments(GraphState(graph.as_graph_def(), types_of, frozenset())).graph_def
+    ops = {n.name: n.op for n in after.node}
+    assert any(name.startswith("tf_stitch_sizes/") for name in ops)
+    assert "Switch" in ops.values()
+    read = {producer_of(t) for n in after.node if n.name.startswith("tf_stitch_sizes/") for t in n.input}
+    assert not [name for name in read if ops[name] == "Switch"]
+
+
+def test_regions_compute_with_the_sizes_that_their_nodes_read_now() -> None:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        size = tf.shape(tf.sort(tf.exp(x)))[0]
+        return tf.cast(tf.round(dropout(tf.exp(x))), tf.int32) + size * 3
+
+    resized = Resized(function, SPEC)
+    assert resized.changed
+    names = {n.name for n in resized.after.node}
+    regions = Clustering(resized.state, ClusterOptions(1, {"CPU": CPU.profile})).find().regions
+    assert any(resized.imported.nodes[m].op == "AddV2" and resized.imported.nodes[m].reason is None
+               for region in regions for m in region.members)
+    for region in regions:
+        read = {t for m in region.members for t in resized.imported.nodes[m].inputs}
+        assert {producer_of(t) for t in region.inputs} <= names
+        assert set(region.inputs) <= read

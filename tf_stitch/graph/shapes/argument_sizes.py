@@ -12,6 +12,7 @@ import itertools
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.types_pb2 import DT_INT32
 
+from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, TypesOf
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
@@ -95,7 +96,9 @@ def _sources(imported: ImportedGraph, types_of: TypesOf, first: set[str]) -> dic
     """Symbol -> which of the nodes `first`, those that regions may hold left out, has it first: an argument, if one
     has."""
     found: dict[Symbol, SizeSource] = {}
-    nodes = [n for n in imported.nodes.values() if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC)]
+    # A Switch stands outside of its branches, but what it gives is there in one of them alone.
+    nodes = [n for n in imported.nodes.values()
+             if n.name in first and n.reason not in (None, SHAPE_ARITHMETIC) and n.op not in SWITCHES]
     for node in sorted(nodes, key=lambda n: n.op not in ARGUMENTS):
         types = types_of(node.name)
         for index, value in enumerate(node.outputs):
