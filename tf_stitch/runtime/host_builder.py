@@ -17,14 +17,12 @@ from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 
-# NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel.
+# NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
+# the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/contraction.md).
 OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
-           "-ffp-contract=fast", "-fopenmp-simd", "-fvisibility=default", "-w")
+           "-ffp-contract=off", "-fopenmp-simd", "-fvisibility=default", "-w")
 # Of no effect where the machine has no such registers; there kernels of exp and erf gain up to 1.8x.
 _WIDE_VECTORS = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
-AFTER_CRASH = ("-ffp-contract=off",)
-"""Where the compiler itself fails. gcc 12 cannot make a masked fma of a product that stands in one branch ("in
-convert_mult_to_fma"); products and sums then stay two instructions, and the fmas that `cpu_math.h` asks for remain."""
 TIMEOUT_SECONDS = 300
 _MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
 """What a compiler says when it, or a program that it runs, lacked something or was killed."""
@@ -66,8 +64,6 @@ def _compile_in_a_folder(cc: str, source: str, options: tuple[str, ...]) -> byte
         command = [cc, *options, *includes, str(file), "-o", str(library), "-lm"]
         try:
             result = _run(command)
-            if "internal compiler error" in result.stderr:
-                result = _run([*command, *AFTER_CRASH])
         except subprocess.TimeoutExpired as error:
             raise BuildError(f"{cc} did not finish: {error}") from None
         if result.returncode < 0 or (result.returncode and _MAY_PASS.search(result.stderr)):

@@ -14,7 +14,8 @@ from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
 
-OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v")
+# Every op of the user's rounds its own result: no fma but those that functions ask for (docs/decisions/contraction.md).
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v")
 
 
 def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
