@@ -56,6 +56,7 @@ _ANY_TYPE = {
     OpKind.AND: "({0} & {1})", OpKind.OR: "({0} | {1})", OpKind.XOR: "({0} ^ {1})", OpKind.LOGICAL_NOT: "!{0}",
     OpKind.SELECT: "({0} ? {1} : {2})",
 }
+_SHORT = {DType.F32: "f32", DType.F64: "f64", DType.I32: "i32", DType.I64: "i64"}
 
 
 def has_intrinsic(kind: OpKind, dtype: DType) -> bool:
@@ -254,6 +255,8 @@ class CFamily(ABC):
             return text
         if target is DType.BOOL:
             return f"({text} != 0)"
+        if source.is_float and target.is_integer:
+            return f"tfs_{_SHORT[target]}_of_{_SHORT[source]}({text})"
         return f"({self.types[target]})({text})"
 
     def literal(self, value: float | int | bool, dtype: DType) -> str:

@@ -183,6 +183,13 @@ static inline double tfs_floor_mod(double x, double y) {
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
 
+// Floats to integers, towards zero. What does not fit, and NaN, gives the smallest integer, as the instructions of x86 do,
+// scalar and vector, and with them TensorFlow's kernel. C leaves it open, and compilers that see a NaN come make 0 of it.
+static inline int32_t tfs_i32_of_f32(float x) { return (int32_t)(x >= -0x1p31f && x < 0x1p31f ? x : -0x1p31f); }
+static inline int64_t tfs_i64_of_f32(float x) { return (int64_t)(x >= -0x1p63f && x < 0x1p63f ? x : -0x1p63f); }
+static inline int32_t tfs_i32_of_f64(double x) { return (int32_t)(x >= -0x1p31 && x < 0x1p31 ? x : -0x1p31); }
+static inline int64_t tfs_i64_of_f64(double x) { return (int64_t)(x >= -0x1p63 && x < 0x1p63 ? x : -0x1p63); }
+
 static inline int32_t tfs_bits(float x) {
   int32_t bits;
   __builtin_memcpy(&bits, &x, 4);

@@ -47,6 +47,13 @@ __device__ __forceinline__ double tfs_floor_mod(double x, double y) {
   double r = fmod(x, y);
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;
 }
+// Floats to integers, towards zero: what does not fit gives the nearest integer that there is, NaN gives 0 for a float32 to
+// an int32 and the smallest integer otherwise (cvt.rzi, which TensorFlow's kernel is). A cast in C++ leaves it open, and
+// compilers that see a NaN come make anything of it.
+__device__ __forceinline__ int32_t tfs_i32_of_f32(float x) { return __float2int_rz(x); }
+__device__ __forceinline__ int64_t tfs_i64_of_f32(float x) { return __float2ll_rz(x); }
+__device__ __forceinline__ int32_t tfs_i32_of_f64(double x) { return __double2int_rz(x); }
+__device__ __forceinline__ int64_t tfs_i64_of_f64(double x) { return __double2ll_rz(x); }
 __device__ __forceinline__ int32_t tfs_bits(float x) { return __float_as_int(x); }
 template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
 template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }

@@ -1,0 +1,70 @@
+"""Floats to integers that do not fit: TensorFlow's own kernel says what they become on a CPU."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.differential.runner import CPU, Array, compiled, region, run_host, run_kernel_ir
+from tests.emit.ptx import ptx_of
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.ir.op_kinds import OpKind
+
+B = Builder()
+FLOATS, INTEGERS = (DType.F16, DType.BF16, DType.F32, DType.F64), (DType.I32, DType.I64)
+EDGES = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 0.99999994, -0.99999994, 2.5, -2.5, 65504.0, -65504.0,
+         2147483520.0, 2147483647.0, 2147483647.5, 2147483648.0, -2147483648.0, -2147483648.5, -2147483649.0,
+         -2147483904.0, 5e9, -5e9, 9223371487098961920.0, 9223372036854774784.0, 9223372036854775808.0,
+         -9223372036854775808.0, -9223373136366403584.0, 1e19, -1e19, 3.4e38, -3.4e38, 1e300, -1e300, 1e-40, 5e-324]
+LENGTHS = (1, 3, 8, 17, 40)
+
+
+def cast(source: DType, target: DType, size: int) -> TensorGraph:
+    """Of a value that the kernel computes, so that a compiler sees where it comes from."""
+    x = B.input("x:0", source, (size,))
+    return region("cast", [B.cast(B.op(OpKind.SQRT, x), target), B.cast(B.op(OpKind.LOG, x), target),
+                           B.cast(B.mul(x, B.scalar_like(1, x)), target)])
+
+
+def by_tensorflow(x: Array, target: DType) -> Array:
+    return np.asarray(tf.raw_ops.Cast(x=tf.constant(x), DstT=tf.as_dtype(target.value)))
+
+
+@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("target", [*INTEGERS, DType.BOOL])
+@pytest.mark.parametrize("source", FLOATS)
+def test_as_tensorflow_on_every_level(source: DType, target: DType, size: int) -> None:
+    graph = cast(source, target, size)
+    cpu = compiled(graph, CPU)
+    with np.errstate(all="ignore"):
+        edges = np.array(EDGES).astype(source.numpy)
+    for first in range(len(edges)):
+        values = {"x:0": np.resize(np.roll(edges, -first), size)}
+        wide = values["x:0"].astype(source.compute.numpy)
+        with np.errstate(all="ignore"):
+            computed = [np.sqrt(wide), np.log(wide), wide]
+        want = [by_tensorflow(x.astype(source.numpy), target) for x in computed]
+        levels = {"C": run_host(graph, cpu, values), "tensor IR": interpret(graph, values)}
+        if size == LENGTHS[1]:
+            levels["kernel IR"] = run_kernel_ir(graph, cpu, values)
+        for level, got in levels.items():
+            for i, wanted in enumerate(want):
+                # What is no integer yet may be rounded to a half in between, or not.
+                settled = ~np.isfinite(computed[i]) | (wide == np.trunc(wide)) if i == 2 else ~np.isfinite(computed[i])
+                np.testing.assert_array_equal(got[f"o{i}"][settled], wanted[settled], err_msg=f"{level}, output {i}")
+
+
+@pytest.mark.parametrize("source", [DType.F32, DType.F64])
+@pytest.mark.parametrize("target", INTEGERS)
+def test_a_gpu_converts_as_its_instruction_does(source: DType, target: DType) -> None:
+    """And nothing is done to what it gives: TensorFlow's kernel there is this instruction."""
+    ptx = ptx_of(region("cast", [B.cast(B.input("x:0", source, (256,)), target)]))
+    converted = re.search(rf"cvt\.rzi\.s{target.size * 8}\.f{source.size * 8}\s+(%\w+),", ptx)
+    assert converted
+    assert re.search(rf"st\.global\.u{target.size * 8}\s+\[%\w+\], {converted[1]};", ptx)
