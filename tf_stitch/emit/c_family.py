@@ -22,6 +22,7 @@ Lines = Iterator[str]
 
 _COMBINE = {OpKind.SUM: "{0} + {1}", OpKind.PROD: "{0} * {1}", OpKind.MAX: "tfs_max({0}, {1})",
             OpKind.MIN: "tfs_min({0}, {1})", OpKind.ANY: "{0} | {1}", OpKind.ALL: "{0} & {1}"}
+_COMBINE_INTEGER = {**_COMBINE, OpKind.SUM: "tfs_add({0}, {1})", OpKind.PROD: "tfs_mul({0}, {1})"}
 
 # Where a type is missing the op has no meaning for it. {f}: "f" for float32, "" for float64.
 _FLOAT = {
@@ -44,7 +45,7 @@ _FLOAT = {
 }
 _INTEGER = {
     OpKind.NEG: "tfs_ineg({0})", OpKind.ABS: "tfs_abs({0})", OpKind.SIGN: "tfs_isign({0})", OpKind.INVERT: "~{0}",
-    OpKind.ADD: "({0} + {1})", OpKind.SUB: "({0} - {1})", OpKind.MUL: "({0} * {1})",
+    OpKind.ADD: "tfs_add({0}, {1})", OpKind.SUB: "tfs_sub({0}, {1})", OpKind.MUL: "tfs_mul({0}, {1})",
     OpKind.DIV: "tfs_idiv({0}, {1})", OpKind.FLOOR_DIV: "tfs_ifloor_div({0}, {1})",
     OpKind.FLOOR_MOD: "tfs_ifloor_mod({0}, {1})", OpKind.TRUNC_MOD: "tfs_imod({0}, {1})",
     OpKind.MAXIMUM: "tfs_max({0}, {1})", OpKind.MINIMUM: "tfs_min({0}, {1})",
@@ -143,7 +144,9 @@ class CFamily(ABC):
         elif isinstance(stmt, k.SetElement):
             target = f"{stmt.array}[{self.index(stmt.index)}]"
             value = self.expr(stmt.value)
-            yield f"{target} = {value if stmt.combine is None else self.combine(stmt.combine, target, value)};"
+            if stmt.combine is not None:
+                value = _combined(stmt.combine, stmt.value.dtype, target, value)
+            yield f"{target} = {value};"
         elif isinstance(stmt, k.Store):
             value = self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])
             yield f"{stmt.buffer}[{self.index(stmt.index)}] = {value};"
@@ -164,11 +167,7 @@ class CFamily(ABC):
             yield from self.hardware(stmt)
 
     def update(self, stmt: k.Update) -> Lines:
-        yield f"{stmt.name} = {self.combine(stmt.combine, stmt.name, self.expr(stmt.value))};"
-
-    def combine(self, kind: OpKind, a: str, b: str) -> str:
-        """Text of a reduction's combination of two values."""
-        return _COMBINE[kind].format(a, b)
+        yield f"{stmt.name} = {_combined(stmt.combine, stmt.value.dtype, stmt.name, self.expr(stmt.value))};"
 
     def _let_index(self, stmt: k.LetIndex) -> Lines:
         t, name = self.index_type, stmt.var.name
@@ -304,6 +303,11 @@ class CFamily(ABC):
             if b.constant is not None:
                 values = ", ".join(self.stored_literal(v, b.dtype) for v in b.constant)
                 yield f"{qualifier} {self.storage[b.dtype]} {b.name}{suffix}[{b.size}] = {{{values}}};"
+
+
+def _combined(kind: OpKind, dtype: DType, a: str, b: str) -> str:
+    """Text of a reduction's combination of two values."""
+    return (_COMBINE_INTEGER if dtype.is_integer else _COMBINE)[kind].format(a, b)
 
 
 def _number(value: int) -> str:

@@ -200,6 +200,9 @@ static inline int32_t tfs_bits(float x) {
 #include "random_bits.h"
 
 // Integers: built with -fwrapv; a division by -1 is a negation, for the smallest integer would trap.
+#define tfs_add(x, y) ((x) + (y))
+#define tfs_sub(x, y) ((x) - (y))
+#define tfs_mul(x, y) ((x) * (y))
 #define tfs_ineg(x) (-(x))
 #define tfs_abs(x) ((x) < 0 ? -(x) : (x))
 #define tfs_isign(x) (((x) > 0) - ((x) < 0))

@@ -29,7 +29,15 @@ __device__ __forceinline__ int32_t tfs_ineg(int32_t x) {
   asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(y) : "r"(x));
   return y;
 }
-__device__ __forceinline__ int64_t tfs_ineg(int64_t x) { return -x; }
+__device__ __forceinline__ int64_t tfs_ineg(int64_t x) { return (int64_t)(0 - (uint64_t)x); }
+
+// Integers wrap around, as TensorFlow's do: they are added and multiplied as unsigned numbers. Of signed ones a compiler
+// takes it that they do not overflow, and x + 1 > x is true.
+#define TFS_WRAPPING(name, sign) \
+  template <class T> __device__ __forceinline__ T name(T a, T b) { return a sign b; } \
+  __device__ __forceinline__ int32_t name(int32_t a, int32_t b) { return (int32_t)((uint32_t)a sign (uint32_t)b); } \
+  __device__ __forceinline__ int64_t name(int64_t a, int64_t b) { return (int64_t)((uint64_t)a sign (uint64_t)b); }
+TFS_WRAPPING(tfs_add, +) TFS_WRAPPING(tfs_sub, -) TFS_WRAPPING(tfs_mul, *)
 
 #define TFS_UNARY(name) \
   __device__ __forceinline__ float tfs_##name##f(float x) { return name##f(x); } \
@@ -55,7 +63,7 @@ __device__ __forceinline__ int64_t tfs_i64_of_f32(float x) { return __float2ll_r
 __device__ __forceinline__ int32_t tfs_i32_of_f64(double x) { return __double2int_rz(x); }
 __device__ __forceinline__ int64_t tfs_i64_of_f64(double x) { return __double2ll_rz(x); }
 __device__ __forceinline__ int32_t tfs_bits(float x) { return __float_as_int(x); }
-template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? -x : x; }
+template <class T> __device__ __forceinline__ T tfs_abs(T x) { return x < 0 ? tfs_ineg(x) : x; }
 template <class T> __device__ __forceinline__ T tfs_isign(T x) { return (x > 0) - (x < 0); }
 template <class T> __device__ __forceinline__ T tfs_idiv(T x, T y) { return x / y; }
 template <class T> __device__ __forceinline__ T tfs_imod(T x, T y) { return x % y; }
@@ -123,8 +131,8 @@ template <class... T> __device__ __forceinline__ void tfs_load_fence(const T&...
 // A vector access: N elements of storage type T at a multiple of their size.
 template <class T, int N> struct __align__(sizeof(T) * N) tfs_vector { T v[N]; };
 
-struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a + b; } };
-struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a * b; } };
+struct tfs_sum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_add(a, b); } };
+struct tfs_prod { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_mul(a, b); } };
 struct tfs_maximum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_max(a, b); } };
 struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T a, T b) { return tfs_min(a, b); } };
 struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
