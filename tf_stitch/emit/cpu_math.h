@@ -49,11 +49,11 @@ static inline float tfs_expf(float x) {
   return x > 89.0f ? TFS_INF : y;
 }
 
-// exp of -87 to 0.
-static inline float tfs_exp_negative(float x) {
+// 1 + sign * exp(x), x from -87 to 0. Asked for as one fma: a product with a power of two is exact.
+static inline float tfs_one_and_exp(float sign, float x) {
   uint32_t n;
   float p = tfs_exp_parts(x, 127.0f, &n);
-  return p * tfs_power_of_2(n);
+  return __builtin_fmaf(sign * p, tfs_power_of_2(n), 1.0f);
 }
 
 static inline float tfs_logf(float x) {
@@ -112,8 +112,7 @@ static inline float tfs_tanhf(float x) {
   p = __builtin_fmaf(p, z, 1.33314422036e-1f);
   p = __builtin_fmaf(p, z, -3.33332819422e-1f);
   float near = __builtin_fmaf(p * z, y, y);
-  float e = tfs_exp_negative(-2.0f * c);
-  float far = (1.0f - e) / (1.0f + e);
+  float far = tfs_one_and_exp(-1.0f, -2.0f * c) / tfs_one_and_exp(1.0f, -2.0f * c);
   return copysignf(y < 0.625f ? near : far, x);
 }
 
@@ -134,7 +133,7 @@ static inline float tfs_erff(float x) {
   q = __builtin_fmaf(q, c, -6.36976e-1f);
   q = __builtin_fmaf(q, c, -1.1277972f);
   q = __builtin_fmaf(q, c, -1.6643909e-4f);
-  float far = 1.0f - tfs_exp_negative(q);
+  float far = tfs_one_and_exp(-1.0f, q);
   return copysignf(y < 0.92f ? near : far, x);
 }
 
