@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from tests.differential.generator import make_case
-from tests.differential.runner import compare, reference, region
+from tests.differential.runner import compare, compiled, reference, region, run_host
 from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.builder import Builder
@@ -21,14 +22,16 @@ from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_constants import FoldConstants
+from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
+from tf_stitch.transforms.single_pass_variance import SinglePassVariance
 from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 
 B, F32 = Builder(), DType.F32
 X = B.input("x:0", F32, (4, 6))
 SPLIT = TwoStageReductions(tasks=8, shortest=4, column_tile=4, column_parts=8, longest_part=1 << 14)
-ALL: list[Pass[TensorGraph]] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(), SPLIT,
-                                CopyOutputs()]
+ALL: list[Pass[TensorGraph]] = [EliminateCommonSubexpressions(), FoldConstants(), SimplifyMovement(),
+                                SimplifyAlgebra(), SPLIT, CopyOutputs()]
 
 
 def kinds(p: Pass[TensorGraph], *outputs: Node) -> list[str]:
@@ -130,6 +133,52 @@ def test_outputs_of_their_own_stay() -> None:
     assert kinds(CopyOutputs(), y, B.neg(y)) == ["exp", "neg"]
     assigned = region("g", [y], {"v": y})
     assert not CopyOutputs().run(assigned).modified, "the variable and the output: buffers decide who copies"
+
+
+# simplify_algebra
+def test_a_softmax_multiplies_by_a_reciprocal() -> None:
+    x = B.input("x:0", F32, (64, 256))
+    e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
+    assert kinds(SimplifyAlgebra(), B.div(e, B.sum(e, [1], True)))[-2:] == ["reciprocal", "mul"]
+
+
+def test_other_divisions_stay() -> None:
+    x = B.input("x:0", F32, (64, 256))
+    most, e = B.reduce(OpKind.MAX, x, [1], True), B.exp(x)
+    for y in (most, B.sum(x, [1], True), B.sum(e, [1], True), B.input("y:0", F32, (256,))):
+        assert kinds(SimplifyAlgebra(), B.div(x, y))[-1] == "div"
+    shifted = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [0], True)))
+    assert kinds(SimplifyAlgebra(), B.div(shifted, B.sum(shifted, [1], True)))[-1] == "div", "the maximum of others"
+
+
+def test_the_largest_by_itself_is_one() -> None:
+    x = np.random.default_rng(0).random((64, 256)).astype(np.float32)
+    x *= np.logspace(-37, 38, 64, dtype=np.float32)[:, None]
+    node = B.input("x:0", F32, x.shape)
+    graph = region("g", [B.div(node, B.reduce(OpKind.MAX, node, [1], True))])
+    got = run_host(graph, compiled(graph, CPU), {"x:0": x})["o0"]
+    np.testing.assert_array_equal(got, x / x.max(1, keepdims=True))
+
+
+# single_pass_variance
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e8, 1e14, 1e16, 3e17, 1e19, 1e21, np.inf, np.nan])
+def test_a_variance_in_one_pass_is_as_large_as_it_was(size: float) -> None:
+    """Squares may be near the largest float, or beyond: then the variance is infinite, and NaN where a number was."""
+    rows = 1024
+    node = B.input("x:0", F32, (rows, 8))
+    variance = B.sum(B.square(B.sub(node, B.mean(node, [0]))), [0])
+    graph = region("g", [variance])
+    assert SinglePassVariance().run(FoldConstants().run(graph).graph).modified
+    x = np.random.default_rng(0).standard_normal((rows, 8)).astype(np.float32)
+    if np.isfinite(size):
+        x *= np.float32(size)
+    else:
+        x[5, :4] = size
+    got = run_host(graph, compiled(graph, CPU), {"x:0": x})["o0"]
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        want = ((wide - wide.mean(0)) ** 2).sum(0).astype(np.float32)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
 
 
 # All.

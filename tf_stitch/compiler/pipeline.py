@@ -118,6 +118,7 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
     return (
         FoldConstants(),  # sizes become numbers, which the rest relies on
         SimplifyMovement(),
+        SimplifyAlgebra(),  # before sums are split, which would hide what they are of
         SinglePassVariance(),
         # Before sums of columns are split. On a CPU neither was timed.
         *([FoldBatchIntoK()] if device.is_gpu else []),
@@ -126,7 +127,6 @@ def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True
         *([BatchRowMatmuls(SMALL_MATMUL)] if device.is_gpu else []),  # before sums are made of them, one for each step
         *([LowerGemvToReduction(partial(matmuls_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
           if device.is_gpu else []),  # after splitting: threads share the terms
-        SimplifyAlgebra(),
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         *([HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE))]

@@ -1,11 +1,13 @@
-"""Cheaper forms of the same arithmetic."""
+"""Cheaper forms of the same arithmetic, where the numbers allow them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import order
 from tf_stitch.pass_manager import PassResult
@@ -13,11 +15,13 @@ from tf_stitch.transforms.rewriter import rewrite
 
 _SHARED = 8
 """Elements that divide by one number before its reciprocal is worth a node."""
+_VIEWS = (OpKind.RESHAPE, OpKind.BROADCAST)
 
 
 @dataclass(frozen=True)
 class SimplifyAlgebra:
-    """x / y, y much smaller than x, becomes x * (1 / y): one rounding more, as in TensorFlow's softmax kernel."""
+    """x / y, y the sum of a softmax, becomes x * (1 / y): one rounding more, as in TensorFlow's softmax kernel. The
+    reciprocal of another number may be infinite or flushed to 0, and x / x would not be 1."""
 
     name: str = "simplify_algebra"
 
@@ -31,8 +35,26 @@ def _multiply_by_reciprocal(node: Node) -> Node | None:
     x, y = node.operands
     source = y.operands[0] if y.kind is OpKind.BROADCAST else y
     few, many = source.type.numel, node.type.numel
-    if source.kind is OpKind.CONSTANT or (order(few)[0] >= order(many)[0] and few * _SHARED > many):
+    if (order(few)[0] >= order(many)[0] and few * _SHARED > many) or not _is_softmax_sum(source):
         return None
     b = Builder(node.loc)
     reciprocal = b.op(OpKind.RECIPROCAL, source)
     return b.mul(x, b.broadcast(reciprocal, y.type.shape) if source is not y else reciprocal)
+
+
+def _is_softmax_sum(node: Node) -> bool:
+    """Whether this is sum(exp(x - max(x))) over some axes: from 1 to the number of elements, or NaN."""
+    total = _behind_views(node)
+    exponential = total.operands[0] if total.kind is OpKind.SUM else total
+    difference = exponential.operands[0] if exponential.kind is OpKind.EXP else exponential
+    if total.kind is not OpKind.SUM or exponential.kind is not OpKind.EXP or difference.kind is not OpKind.SUB:
+        return False
+    x, most = difference.operands[0], _behind_views(difference.operands[1])
+    return (most.kind is OpKind.MAX and most.operands[0] is x
+            and cast(ReduceAttrs, most.attrs).axes == cast(ReduceAttrs, total.attrs).axes)
+
+
+def _behind_views(node: Node) -> Node:
+    while node.kind in _VIEWS:
+        node = node.operands[0]
+    return node
