@@ -34,8 +34,11 @@ def compiler() -> str | None:
     return next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
 
 
-def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
+def build_host(source: str, architecture: str, cache: KernelCache, options: tuple[str, ...] = OPTIONS) -> Path:
     """A shared library of the C source `emit_cpu` made, from the cache or the compiler.
+
+    Args:
+        options: for the compiler; others are for measurements.
 
     Raises:
         BuildError: no compiler, or the compiler's message.
@@ -44,7 +47,7 @@ def build_host(source: str, architecture: str, cache: KernelCache) -> Path:
     cc = compiler()
     if cc is None:
         raise BuildError("no C compiler found (gcc, cc or clang); install one, e.g. `apt-get install gcc`")
-    options = (*OPTIONS, f"-march={architecture}", *_WIDE_VECTORS)
+    options = (*options, f"-march={architecture}", *_WIDE_VECTORS)
     key = cache_key(code_of(source + _headers()), "cpu", architecture, options, _version(cc), _cpu_features())
     return cache.get(key, ".so") or cache.put(key, ".so", _compile(cc, source, options))
 

@@ -18,12 +18,13 @@ from tf_stitch.runtime.kernel_resources import KernelResources
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v")
 
 
-def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
+def build_cuda(source: str, architecture: str, cache: KernelCache, options: tuple[str, ...] = OPTIONS) -> Path:
     """A cubin of the source `emit_cuda` made, from the cache or NVRTC. Launches whose register bound makes them spill
     are compiled a second time, without it.
 
     Args:
         architecture: compute capability, as "90".
+        options: for NVRTC; others are for measurements.
 
     Raises:
         BuildError: CuPy or NVRTC is missing, or NVRTC's log.
@@ -31,14 +32,15 @@ def build_cuda(source: str, architecture: str, cache: KernelCache) -> Path:
     """
     nvrtc = _nvrtc()
     version = ".".join(map(str, nvrtc.getVersion()))
-    key = cache_key(code_of(source), "cuda", architecture, OPTIONS, f"nvrtc {version}", "")
+    key = cache_key(code_of(source), "cuda", architecture, options, f"nvrtc {version}", "")
     known = cache.get(key, ".cubin")
     if known is not None:
         return known
-    cubin, resources = _compile(nvrtc, source, architecture)
+    cubin, resources = _compile(nvrtc, source, architecture, options)
     spilling = [symbol for symbol, r in resources.items() if r.spilled_bytes and relaxable(symbol) in source]
     if spilling:
-        cubin, resources = _compile(nvrtc, source, architecture, [f"-D{relaxable(symbol)}=1" for symbol in spilling])
+        relaxed = (f"-D{relaxable(symbol)}=1" for symbol in spilling)
+        cubin, resources = _compile(nvrtc, source, architecture, (*options, *relaxed))
     cache.put(_resources_key(key), ".json", kernel_resources.write(resources))
     return cache.put(key, ".cubin", cubin)
 
@@ -61,14 +63,14 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _compile(nvrtc: Any, source: str, architecture: str, macros: Sequence[str] = ()
+def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]
              ) -> tuple[bytes, dict[str, KernelResources]]:
     try:
         program = nvrtc.createProgram(source, "tf_stitch.cu", [], [])
     except nvrtc.NVRTCError as error:
         raise BuildInterruptedError(f"NVRTC did not begin: {error}") from None
     try:
-        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *OPTIONS, *macros])
+        nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *options])
         return bytes(nvrtc.getCUBIN(program)), kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:
         if "OUT_OF_MEMORY" in str(error):

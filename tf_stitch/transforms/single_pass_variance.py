@@ -47,10 +47,13 @@ class SinglePassVariance:
         b = Builder(node.loc)
         sizes = tuple(1 if a in axes else d for a, d in enumerate(x.type.dims))
         shifted = b.sub(x, b.slice(x, (0,) * rank, (1,) * rank, sizes))
-        total = b.sum(shifted, axes)
-        correction = b.mul(b.mul(total, total), b.scalar_like(1.0 / count, total))
-        result = b.sub(b.sum(b.square(shifted), axes), correction)
-        return b.maximum(result, b.scalar_like(0, result))
+        total, squared = b.sum(shifted, axes), b.sum(b.square(shifted), axes)
+        # total^2 would be infinite long before the sum of squares is; total * (total / n) is not before that.
+        correction = b.mul(total, b.mul(total, b.scalar_like(1.0 / count, total)))
+        result = b.maximum(b.sub(squared, correction), b.scalar_like(0, squared))
+        # Squares of finite numbers that are too large are infinite, and no infinity less another.
+        too_large = b.op(OpKind.AND, b.op(OpKind.IS_INF, squared), b.op(OpKind.IS_FINITE, total))
+        return b.select(too_large, squared, result)
 
 
 def _is_mean(node: Node, x: Node, axes: tuple[int, ...], count: int) -> bool:
