@@ -234,7 +234,9 @@ class CFamily(ABC):
     def apply(self, expr: k.Apply) -> str:
         args = [self.expr(a) for a in expr.args]
         if expr.kind is OpKind.CAST:
-            return self.cast(args[0], expr.args[0].dtype.compute, expr.dtype.compute)
+            value = self.cast(args[0], expr.args[0].dtype.compute, expr.dtype.compute)
+            is_half = expr.dtype.compute is not expr.dtype
+            return self.from_storage(self.to_storage(value, expr.dtype), expr.dtype) if is_half else value
         if expr.kind is OpKind.RANDOM_BITS and isinstance(expr.args[0], k.FromIndex):
             return self._random_bits(expr.args[0].index, args[1:])
         dtype = expr.args[0].dtype.compute

@@ -62,7 +62,8 @@ class InRange:
 
 @dataclass(frozen=True)
 class Apply:
-    """An elementwise op on operands of its operand type; CAST converts args[0] to dtype."""
+    """An elementwise op on operands of its operand type; CAST converts args[0] to dtype. Halves compute in float32: a
+    CAST to one rounds to what is one, and leaves it there."""
 
     kind: OpKind
     args: tuple[Expr, ...]

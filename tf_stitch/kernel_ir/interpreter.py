@@ -301,7 +301,7 @@ class _Block:
         if isinstance(expr, k.InRange):
             return np.bool_(expr.low <= self._index(expr.index, t) < expr.high)
         args = [np.asarray(self._value(a, t)) for a in expr.args]
-        attrs = CastAttrs(expr.dtype.compute) if expr.kind is OpKind.CAST else None
+        attrs = CastAttrs(expr.dtype) if expr.kind is OpKind.CAST else None
         return np.asarray(OP_TABLE[expr.kind].reference(attrs, *args)).astype(dtype)[()]
 
     def _index(self, index: Index, t: int) -> int:

@@ -95,6 +95,9 @@ class Evaluator:
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
         args = tuple(self.value(o, _aligned(index, o.type.dims)) for o in node.operands)
+        if node.kind is OpKind.CAST and not node.type.dtype.is_float:
+            # A half is computed in float32, but from it the next integer, or infinity, may be but a rounding away.
+            args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
         return k.Apply(node.kind, args, node.type.dtype.compute)
 
     def _constant(self, node: Node, index: MultiIndex) -> k.Expr:
@@ -229,6 +232,13 @@ def _aligned(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
     """The operand's index under NumPy broadcasting."""
     tail = index[len(index) - len(dims):]
     return tuple(constant(0) if d == 1 else i for i, d in zip(tail, dims, strict=True))
+
+
+def _rounded(value: k.Expr, dtype: DType) -> k.Expr:
+    """A computed value as its element type has it."""
+    if dtype.compute is dtype or isinstance(value, k.Load | k.Literal):
+        return value
+    return k.Apply(OpKind.CAST, (value,), dtype)
 
 
 def _literal(value: float | int | bool, dtype: DType) -> k.Literal:
