@@ -101,7 +101,7 @@ static inline float tfs_expm1f(float x) {
   p = __builtin_fmaf(p, x, 0.5f);
   float small = __builtin_fmaf(p, x * x, x);
   float large = tfs_expf(x) - 1.0f;
-  return fabsf(x) < 0.35f ? small : large;
+  return copysignf(fabsf(x) < 0.35f ? small : large, x);  // the sum above loses the sign of a zero
 }
 
 static inline float tfs_tanhf(float x) {
@@ -161,7 +161,7 @@ static inline float tfs_erfcf(float x) {
 
 static inline float tfs_sigmoidf(float x) { return 1.0f / (1.0f + tfs_expf(-x)); }
 static inline float tfs_rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
+static inline float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : fabsf(x)); }
 static inline float tfs_floor_modf(float x, float y) {
   float r = fmodf(x, y);
   return r != 0.0f && (x < 0.0f) != (y < 0.0f) ? r + y : r;
@@ -176,7 +176,7 @@ static inline double tfs_erf(double x) { return erf(x); }
 static inline double tfs_erfc(double x) { return erfc(x); }
 static inline double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 static inline double tfs_rsqrt(double x) { return 1.0 / sqrt(x); }
-static inline double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
+static inline double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : fabs(x)); }
 static inline double tfs_floor_mod(double x, double y) {
   double r = fmod(x, y);
   return r != 0.0 && (x < 0.0) != (y < 0.0) ? r + y : r;

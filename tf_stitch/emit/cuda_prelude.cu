@@ -45,8 +45,8 @@ TFS_WRAPPING(tfs_add, +) TFS_WRAPPING(tfs_sub, -) TFS_WRAPPING(tfs_mul, *)
 TFS_UNARY(exp) TFS_UNARY(expm1) TFS_UNARY(log) TFS_UNARY(log1p) TFS_UNARY(tanh) TFS_UNARY(erf) TFS_UNARY(erfc) TFS_UNARY(rsqrt)
 __device__ __forceinline__ float tfs_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ double tfs_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
-__device__ __forceinline__ float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
-__device__ __forceinline__ double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
+__device__ __forceinline__ float tfs_signf(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : fabsf(x)); }
+__device__ __forceinline__ double tfs_sign(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : fabs(x)); }
 __device__ __forceinline__ float tfs_floor_modf(float x, float y) {
   float r = fmodf(x, y);
   return r != 0.0f && (x < 0.0f) != (y < 0.0f) ? r + y : r;

@@ -56,7 +56,10 @@ def erfc(x: Array) -> Array:
 def _lgamma(x: float) -> float:
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
 
 
 def lgamma(x: Array) -> Array:
@@ -167,7 +170,7 @@ def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
 
 def cumsum(attrs: oa.CumsumAttrs, x: Array) -> Array:
     y = x[..., ::-1] if attrs.reverse else x
-    total = np.cumsum(y, axis=-1, dtype=x.dtype)
+    total = np.cumsum(y, axis=-1, dtype=x.dtype) + x.dtype.type(0)  # it starts from 0, so that no sum is -0
     if attrs.exclusive:
         total = np.concatenate([np.zeros_like(total[..., :1]), total[..., :-1]], axis=-1)
-    return total[..., ::-1] if attrs.reverse else total
+    return np.asarray(total[..., ::-1] if attrs.reverse else total)
