@@ -183,6 +183,8 @@ def concat(types: Types, attrs: oa.Attrs) -> TensorType:
 def gather(types: Types, attrs: oa.Attrs) -> TensorType:
     """params [n, ...], indices [...] -> indices.shape + params.shape[1:]."""
     _require(types[0].rank >= 1 and types[1].dtype.is_integer, "gather needs params with an axis and integer indices")
+    empty = types[0].shape[0] == 0 and types[1].is_static and types[1].numel > 0
+    _require(not empty, f"gather: no index is inside of {types[0]}")
     return TensorType(types[0].dtype, types[1].shape + types[0].shape[1:])
 
 
@@ -204,7 +206,9 @@ def logical_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
 def arg_reduction(types: Types, attrs: oa.Attrs) -> TensorType:
     a = cast(oa.ArgReduceAttrs, attrs)
     number(types, attrs)
-    return TensorType(a.dtype, _reduced(types[0], (a.axis,)))
+    shape = _reduced(types[0], (a.axis,))
+    _require(types[0].shape[a.axis] != 0, "the best of nothing has no place")
+    return TensorType(a.dtype, shape)
 
 
 def scan(types: Types, attrs: oa.Attrs) -> TensorType:

@@ -102,8 +102,18 @@ class NodeContext:
         """Inputs 0 and 1 of an op that takes equal shapes only: the first gets the shape of the second, where unknown
         sizes go by two names. Shapes that do differ are found when they are bound, and are TensorFlow's error."""
         first, second = self.value(0), self.value(1)
-        same_rank = first.type.rank == second.type.rank
-        return (self.b.reshape(first, second.type.shape) if same_rank else first), second
+        return self.fitted(first, second.type.shape), second
+
+    def fitted(self, x: Node, shape: Shape) -> Node:
+        """x, which has to have this shape, by whatever names of sizes: that is checked when sizes are bound.
+
+        Raises:
+            UnsupportedError: it has another.
+        """
+        known = [(a, b) for a, b in zip(x.type.shape, shape, strict=False) if isinstance(a, int) and isinstance(b, int)]
+        if x.type.rank != len(shape) or any(a != b for a, b in known):
+            raise UnsupportedError(f"{x.type} where {self.op} needs the shape {shape}")
+        return self.b.reshape(x, shape)
 
     def static(self, index: int) -> StaticValue | None:
         return self.operands[index].static
@@ -129,6 +139,18 @@ class NodeContext:
         if len(values) != 1:
             raise UnsupportedError(f"{what} is not a scalar")
         return values[0]
+
+    def axis(self, index: int, rank: int) -> int:
+        """A scalar integer input as one of `rank` axes, counted from the first. UnsupportedError if it is unknown, or
+        if there is no such axis, which is for TensorFlow's kernel to say."""
+        return self.axes(self.scalar(index, "the axis"), rank=rank)[0]
+
+    def axes(self, *numbers: int, rank: int) -> list[int]:
+        """As axis, for numbers that are known."""
+        for axis in numbers:
+            if not -rank <= axis < rank:
+                raise UnsupportedError(f"axis {axis} of {rank}: an error at run time")
+        return [axis % rank for axis in numbers]
 
     def dim(self, index: int, what: str) -> Dim:
         """A scalar integer input as a dimension; UnsupportedError if unknown."""
@@ -188,6 +210,10 @@ class NodeContext:
         if not symbols:
             return total
         return symbols[0] if len(symbols) == 1 and total == 1 else self.fresh_symbol(tag)
+
+    def shape_of_variable(self, index: int) -> Shape | None:
+        """Of the variable whose handle is input `index`, if it is known."""
+        return self.variable_shape(self.operands[index].handle)
 
     def read(self, index: int, shape: Shape | None = None) -> Node:
         """The value of the variable whose handle is input `index`; one VARIABLE node per access.

@@ -18,8 +18,8 @@ _SAME_NAME = {
     "Equal": K.EQUAL, "NotEqual": K.NOT_EQUAL, "LogicalAnd": K.AND, "LogicalOr": K.OR, "BitwiseAnd": K.AND,
     "BitwiseOr": K.OR, "BitwiseXor": K.XOR,
 }
-_DIVISIONS = {"Div": K.DIV, "RealDiv": K.DIV, "TruncateDiv": K.DIV, "FloorDiv": K.FLOOR_DIV, "FloorMod": K.FLOOR_MOD,
-              "Mod": K.TRUNC_MOD, "TruncateMod": K.TRUNC_MOD}
+_DIVISIONS = {"Div": K.DIV, "RealDiv": K.DIV, "FloorDiv": K.FLOOR_DIV, "FloorMod": K.FLOOR_MOD, "Mod": K.TRUNC_MOD,
+              "TruncateMod": K.TRUNC_MOD}
 _MAX_POWER = 16
 
 
@@ -31,13 +31,14 @@ def _division(kind: K) -> Legalizer:
     """Integer division by zero is an error that TensorFlow raises at run time: the divisor must be seen to
     be none."""
 
-    def function(ctx: NodeContext) -> Node:
-        x, y = ctx.value(0), ctx.value(1)
-        if y.type.dtype.is_integer and not _never_zero(y):
-            raise UnsupportedError("an integer division must raise at run time if the divisor is 0")
-        return ctx.b.op(kind, x, y)
+    return lambda ctx: ctx.b.op(kind, *_dividend_and_divisor(ctx))
 
-    return function
+
+def _dividend_and_divisor(ctx: NodeContext) -> tuple[Node, Node]:
+    x, y = ctx.value(0), ctx.value(1)
+    if y.type.dtype.is_integer and not _never_zero(y):
+        raise UnsupportedError("an integer division must raise at run time if the divisor is 0")
+    return x, y
 
 
 def _never_zero(node: Node) -> bool:
@@ -54,40 +55,50 @@ LEGALIZATIONS.update({name: Legalization(_binary(kind)) for name, kind in _SAME_
 LEGALIZATIONS.update({name: Legalization(_division(kind)) for name, kind in _DIVISIONS.items()})
 
 
-def _where_zero(ctx: NodeContext, tested: Node, otherwise: Node) -> Node:
-    """0 where `tested` is 0, whatever `otherwise` holds there."""
-    zero = ctx.b.scalar_like(0, tested)
-    return ctx.b.select(ctx.b.op(K.EQUAL, tested, zero), zero, otherwise)
+@legalize("TruncateDiv")
+def truncate_div(ctx: NodeContext) -> Node:
+    """Towards zero."""
+    b = ctx.b
+    quotient = b.div(*_dividend_and_divisor(ctx))
+    if quotient.type.dtype.is_integer:
+        return quotient
+    negative = b.op(K.LESS, quotient, b.scalar_like(0, quotient))
+    return b.select(negative, b.op(K.CEIL, quotient), b.op(K.FLOOR, quotient))
+
+
+def _where_zero(ctx: NodeContext, tested: Node, zero: Node, otherwise: Node) -> Node:
+    """`zero` where `tested` is 0, whatever `otherwise` holds there."""
+    return ctx.b.select(ctx.b.op(K.EQUAL, tested, ctx.b.scalar_like(0, tested)), zero, otherwise)
 
 
 @legalize("DivNoNan")
 def div_no_nan(ctx: NodeContext) -> Node:
     x, y = ctx.value(0), ctx.value(1)
-    return _where_zero(ctx, y, ctx.b.div(x, y))
+    return _where_zero(ctx, y, ctx.b.scalar_like(0, y), ctx.b.div(x, y))
 
 
 @legalize("MulNoNan")
 def mul_no_nan(ctx: NodeContext) -> Node:
     x, y = ctx.value(0), ctx.value(1)
-    return _where_zero(ctx, y, ctx.b.mul(x, y))
+    return _where_zero(ctx, y, ctx.b.scalar_like(0, y), ctx.b.mul(x, y))
 
 
 @legalize("Xdivy")
 def xdivy(ctx: NodeContext) -> Node:
     x, y = ctx.value(0), ctx.value(1)
-    return _where_zero(ctx, x, ctx.b.div(x, y))
+    return _where_zero(ctx, x, x, ctx.b.div(x, y))
 
 
 @legalize("Xlogy")
 def xlogy(ctx: NodeContext) -> Node:
     x, y = ctx.value(0), ctx.value(1)
-    return _where_zero(ctx, x, ctx.b.mul(x, ctx.b.op(K.LOG, y)))
+    return _where_zero(ctx, x, x, ctx.b.mul(x, ctx.b.op(K.LOG, y)))
 
 
 @legalize("Xlog1py")
 def xlog1py(ctx: NodeContext) -> Node:
     x, y = ctx.value(0), ctx.value(1)
-    return _where_zero(ctx, x, ctx.b.mul(x, ctx.b.op(K.LOG1P, y)))
+    return _where_zero(ctx, x, x, ctx.b.mul(x, ctx.b.op(K.LOG1P, y)))
 
 
 @legalize("SquaredDifference")
@@ -133,9 +144,9 @@ def select(ctx: NodeContext) -> Node:
 @legalize("ClipByValue")
 def clip_by_value(ctx: NodeContext) -> Node:
     """max(min(t, high), low), a NaN in t stays and one in a bound is no bound: as Eigen's cwiseMin and cwiseMax
-    of these operands do."""
-    b = ctx.b
-    t, low, high = ctx.values()
+    of these operands do. A bound is a scalar, or one for each element."""
+    b, t = ctx.b, ctx.value(0)
+    low, high = (bound if bound.type.rank == 0 else ctx.fitted(bound, t.type.shape) for bound in ctx.values(1))
     capped = b.select(b.op(K.LESS, high, t), high, t)
     return b.select(b.op(K.LESS, capped, low), low, capped)
 

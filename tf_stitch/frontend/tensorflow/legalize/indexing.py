@@ -88,7 +88,7 @@ def gather_v2(ctx: NodeContext) -> Node:
         raise UnsupportedError("GatherV2 with batch dimensions")
     b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
     rank = params.type.rank
-    axis = ctx.scalar(2, "the axis") % rank
+    axis = ctx.axis(2, rank)
     gathered = b.op(K.GATHER, b.transpose(params, [axis] + [a for a in range(rank) if a != axis]), indices)
     own = list(range(indices.type.rank))
     rest = list(range(len(own), gathered.type.rank))
@@ -97,9 +97,13 @@ def gather_v2(ctx: NodeContext) -> Node:
 
 @legalize("MatrixBandPart")
 def matrix_band_part(ctx: NodeContext) -> Node:
-    """Element [m, n] of each matrix where m - n <= lower and n - m <= upper (a negative bound is none), else 0."""
+    """Element [m, n] of each matrix where m - n <= lower and n - m <= upper (a negative bound is none), else 0. A bound
+    beyond the matrix is an error."""
     b, x = ctx.b, ctx.value(0)
     lower, upper = ctx.scalar(1, "the lower bound"), ctx.scalar(2, "the upper bound")
+    for bound, size in zip((lower, upper), x.type.shape[-2:], strict=True):
+        if bound > 0 and (not isinstance(size, int) or bound > size):
+            raise UnsupportedError(f"{ctx.op}: a bound of {bound} in {size} must raise at run time if it is beyond")
     row, column = (b.iota((d, 1) if axis == 0 else (1, d), axis, DType.I64) for axis, d in enumerate(x.type.shape[-2:]))
     below = b.sub(row, column)
     for distance, bound in ((below, lower), (b.neg(below), upper)):
@@ -115,7 +119,7 @@ def one_hot(ctx: NodeContext) -> Node:
     b, indices = ctx.b, ctx.value(0)
     depth = ctx.dim(1, "the depth")
     rank = indices.type.rank + 1
-    axis = ctx.attrs.integer("axis") % rank
+    axis, = ctx.axes(ctx.attrs.integer("axis"), rank=rank)
     own = indices.type.shape
     positions: Shape = tuple(depth if a == axis else 1 for a in range(rank))
     expanded = b.reshape(indices, own[:axis] + (1,) + own[axis:])

@@ -62,18 +62,23 @@ def softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
 
 @legalize("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_softmax_cross_entropy(ctx: NodeContext) -> list[Node]:
-    """As above for one class a row; a label outside gives NaN, as on a GPU (the CPU kernel raises)."""
+    """As above for one class a row. A label outside is an error on a CPU; on a GPU it gives NaN."""
     b, features, labels = ctx.b, ctx.value(0), ctx.value(1)
-    labels = b.reshape(labels, features.type.shape[:-1])  # equal, by whatever name
+    labels = ctx.fitted(labels, features.type.shape[:-1])
+    classes = features.type.shape[-1]
+    if classes == 0:
+        raise UnsupportedError(f"{ctx.op} of no classes must raise at run time")
+    if not ctx.on_gpu:
+        labels = b.op(K.GATHER, b.iota((classes,), 0, labels.type.dtype), labels)  # itself, and in range
     e = _exponentials(b, accumulate(b, features))
     dtype = e.exp.type.dtype
-    classes = features.type.shape[-1]
-    column = b.reshape(labels, labels.type.shape + (1,))
-    hit = b.op(K.EQUAL, column, b.iota((1, classes), 1, labels.type.dtype))
-    inside = b.op(K.AND, b.op(K.GREATER_EQUAL, labels, b.scalar_like(0, labels)),
-                  b.op(K.LESS, labels, b.extent((classes,), labels.type.dtype)))
-    zero, nan = b.constant(0, dtype), b.constant(float("nan"), dtype)
-    loss = b.sum(b.select(hit, b.sub(b.op(K.LOG, e.total), e.shifted), zero), [-1])
+    hit = b.op(K.EQUAL, b.reshape(labels, (*labels.type.shape, 1)), b.iota((1, classes), 1, labels.type.dtype))
+    loss = b.sum(b.select(hit, b.sub(b.op(K.LOG, e.total), e.shifted), b.constant(0, dtype)), [-1])
     backprop = b.sub(b.div(e.exp, e.total), b.cast(hit, dtype))
-    checked = b.select(b.reshape(inside, column.type.shape), backprop, nan)
-    return [b.cast(b.select(inside, loss, nan), features.type.dtype), b.cast(checked, features.type.dtype)]
+    if ctx.on_gpu:
+        inside = b.op(K.AND, b.op(K.GREATER_EQUAL, labels, b.scalar_like(0, labels)),
+                      b.op(K.LESS, labels, b.extent((classes,), labels.type.dtype)))
+        nan = b.constant(float("nan"), dtype)
+        loss = b.select(inside, loss, nan)
+        backprop = b.select(b.reshape(inside, (*labels.type.shape, 1)), backprop, nan)
+    return [b.cast(loss, features.type.dtype), b.cast(backprop, features.type.dtype)]

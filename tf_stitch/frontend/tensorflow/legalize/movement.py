@@ -19,17 +19,17 @@ def transpose(ctx: NodeContext) -> Node:
 
 @legalize("Concat")
 def concat(ctx: NodeContext) -> Node:
-    return _concat(ctx, ctx.values(1), ctx.scalar(0, "the axis"))
+    return _concat(ctx, ctx.values(1), 0)
 
 
 @legalize("ConcatV2")
 def concat_v2(ctx: NodeContext) -> Node:
-    return _concat(ctx, ctx.values(0, -1), ctx.scalar(len(ctx) - 1, "the axis"))
+    return _concat(ctx, ctx.values(0, -1), len(ctx) - 1)
 
 
-def _concat(ctx: NodeContext, parts: list[Node], axis: int) -> Node:
+def _concat(ctx: NodeContext, parts: list[Node], axis_input: int) -> Node:
     full = [p for p in parts if 0 not in p.type.shape]  # the others add nothing
-    return ctx.b.concat(full or parts, axis % parts[0].type.rank)
+    return ctx.b.concat(full or parts, ctx.axis(axis_input, parts[0].type.rank))
 
 
 @legalize("Pack")
@@ -61,7 +61,7 @@ def unpack(ctx: NodeContext) -> list[Node]:
 @legalize("Split")
 def split(ctx: NodeContext) -> list[Node]:
     x, count = ctx.value(1), ctx.attrs.integer("num_split")
-    axis = ctx.scalar(0, "the axis") % x.type.rank
+    axis = ctx.axis(0, x.type.rank)
     dim = x.type.shape[axis]
     if not isinstance(dim, int) or dim % count:
         raise UnsupportedError(f"{count} parts of an axis of size {dim}")
@@ -71,12 +71,13 @@ def split(ctx: NodeContext) -> list[Node]:
 @legalize("SplitV")
 def split_v(ctx: NodeContext) -> list[Node]:
     x, sizes = ctx.value(0), list(ctx.ints(1, "the sizes"))
-    axis = ctx.scalar(2, "the axis") % x.type.rank
+    axis = ctx.axis(2, x.type.rank)
     if -1 in sizes:
         dim = x.type.shape[axis]
         if not isinstance(dim, int):
             raise UnsupportedError("the axis has a size that is decided at run time")
         sizes[sizes.index(-1)] = dim - sum(s for s in sizes if s >= 0)
+    x = ctx.fitted(x, (*x.type.shape[:axis], sum(sizes), *x.type.shape[axis + 1:]))
     return _split(ctx, x, axis, sizes)
 
 

@@ -31,20 +31,22 @@ def _store(ctx: NodeContext, *values: Node) -> Sequence[Node]:
 
 
 def _read(ctx: NodeContext, count: int, gradient: Node) -> list[Node]:
-    return [ctx.read(index, gradient.type.shape) for index in range(count)]
+    """The gradient, as it has the variable's shape, and the first inputs, which are handles."""
+    slots = [ctx.read(index, gradient.type.shape) for index in range(count)]
+    return [ctx.fitted(gradient, slots[0].type.shape), *slots]
 
 
 @legalize("ResourceApplyGradientDescent")
 def gradient_descent(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, grad) = ctx.b, ctx.values(1)
-    var, = _read(ctx, 1, grad)
+    grad, var = _read(ctx, 1, grad)
     return _store(ctx, b.sub(var, b.mul(grad, lr)))
 
 
 @legalize("ResourceApplyMomentum")
 def momentum(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, grad, rate) = ctx.b, ctx.values(2)
-    var, accum = _read(ctx, 2, grad)
+    grad, var, accum = _read(ctx, 2, grad)
     accum = b.add(b.mul(accum, rate), grad)
     step = b.mul(accum, lr)
     if ctx.attrs.flag("use_nesterov"):
@@ -55,7 +57,7 @@ def momentum(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyKerasMomentum")
 def keras_momentum(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, grad, rate) = ctx.b, ctx.values(2)
-    var, accum = _read(ctx, 2, grad)
+    grad, var, accum = _read(ctx, 2, grad)
     accum = b.sub(b.mul(accum, rate), b.mul(grad, lr))
     step = accum
     if ctx.attrs.flag("use_nesterov"):
@@ -67,7 +69,7 @@ def keras_momentum(ctx: NodeContext) -> Sequence[Node]:
 def adam(ctx: NodeContext) -> Sequence[Node]:
     """Kingma and Ba 2015, the form just before section 2.1; Nesterov as Dozat 2016."""
     b, (beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad) = ctx.b, ctx.values(3)
-    var, m, v = _read(ctx, 3, grad)
+    grad, var, m, v = _read(ctx, 3, grad)
     one = b.scalar_like(1, lr)
     alpha = b.div(b.mul(lr, _sqrt(b, b.sub(one, beta2_power))), b.sub(one, beta1_power))
     m = _moving(b, m, grad, beta1)
@@ -81,9 +83,10 @@ def adam(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyAdaMax")
 def adamax(ctx: NodeContext) -> Sequence[Node]:
     b, (beta1_power, lr, beta1, beta2, epsilon, grad) = ctx.b, ctx.values(3)
-    var, m, v = _read(ctx, 3, grad)
+    grad, var, m, v = _read(ctx, 3, grad)
     m = _moving(b, m, grad, beta1)
-    v = b.maximum(b.mul(beta2, v), b.op(K.ABS, grad))
+    v, size = b.mul(beta2, v), b.op(K.ABS, grad)
+    v = b.select(b.op(K.LESS, v, size), size, v)  # a NaN in grad is none, as Eigen's cwiseMax has it
     rate = b.div(lr, b.sub(b.scalar_like(1, lr), beta1_power))
     return _store(ctx, b.sub(var, b.mul(rate, b.div(m, b.add(v, epsilon)))), m, v)
 
@@ -91,7 +94,7 @@ def adamax(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyRMSProp")
 def rmsprop(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, rho, rate, epsilon, grad) = ctx.b, ctx.values(3)
-    var, ms, mom = _read(ctx, 3, grad)
+    grad, var, ms, mom = _read(ctx, 3, grad)
     ms = _moving(b, ms, b.square(grad), rho)
     mom = b.add(b.mul(mom, rate), b.div(b.mul(grad, lr), _sqrt(b, b.add(ms, epsilon))))
     return _store(ctx, b.sub(var, mom), ms, mom)
@@ -100,7 +103,7 @@ def rmsprop(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyCenteredRMSProp")
 def centered_rmsprop(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, rho, rate, epsilon, grad) = ctx.b, ctx.values(4)
-    var, mg, ms, mom = _read(ctx, 4, grad)
+    grad, var, mg, ms, mom = _read(ctx, 4, grad)
     ms = _moving(b, ms, b.square(grad), rho)
     mg = _moving(b, mg, grad, rho)
     spread = b.add(b.sub(ms, b.square(mg)), epsilon)
@@ -111,7 +114,7 @@ def centered_rmsprop(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyAdagrad")
 def adagrad(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, grad) = ctx.b, ctx.values(2)
-    var, accum = _read(ctx, 2, grad)
+    grad, var, accum = _read(ctx, 2, grad)
     if ctx.attrs.flag("update_slots"):
         accum = b.add(accum, b.square(grad))
     return _store(ctx, b.sub(var, b.mul(b.mul(grad, lr), b.op(K.RSQRT, accum))), accum)
@@ -120,7 +123,7 @@ def adagrad(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyAdagradV2")
 def adagrad_v2(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, epsilon, grad) = ctx.b, ctx.values(2)
-    var, accum = _read(ctx, 2, grad)
+    grad, var, accum = _read(ctx, 2, grad)
     if ctx.attrs.flag("update_slots"):
         accum = b.add(accum, b.square(grad))
     return _store(ctx, b.sub(var, b.div(b.mul(grad, lr), b.add(_sqrt(b, accum), epsilon))), accum)
@@ -129,7 +132,7 @@ def adagrad_v2(ctx: NodeContext) -> Sequence[Node]:
 @legalize("ResourceApplyAdadelta")
 def adadelta(ctx: NodeContext) -> Sequence[Node]:
     b, (lr, rho, epsilon, grad) = ctx.b, ctx.values(3)
-    var, accum, accum_update = _read(ctx, 3, grad)
+    grad, var, accum, accum_update = _read(ctx, 3, grad)
     rest = b.sub(b.scalar_like(1, rho), rho)
     accum = b.add(b.mul(accum, rho), b.mul(b.square(grad), rest))
     update = b.mul(b.mul(_sqrt(b, b.add(accum_update, epsilon)), b.op(K.RSQRT, b.add(accum, epsilon))), grad)

@@ -14,8 +14,7 @@ _SAME_NAME = {"Sum": K.SUM, "Max": K.MAX, "Min": K.MIN, "All": K.ALL, "Any": K.A
 
 
 def _axes(ctx: NodeContext, x: Node) -> list[int]:
-    axes = ctx.ints(1, "the axes of the reduction")
-    return [a % max(x.type.rank, 1) for a in axes]
+    return ctx.axes(*ctx.ints(1, "the axes of the reduction"), rank=x.type.rank)
 
 
 def _reduction(kind: K) -> Legalizer:
@@ -49,6 +48,11 @@ def accumulate(b: Builder, x: Node) -> Node:
     return b.cast(x, x.type.dtype.compute)
 
 
+def _for_mean(b: Builder, x: Node) -> Node:
+    """As accumulate; int32 is summed in 64 bits (Eigen's MeanReducer)."""
+    return b.cast(x, DType.I64) if x.type.dtype is DType.I32 else accumulate(b, x)
+
+
 @legalize("Mean")
 def mean(ctx: NodeContext) -> Node:
     """Sum over count; integers truncate."""
@@ -58,7 +62,7 @@ def mean(ctx: NodeContext) -> Node:
         raise UnsupportedError("an integer mean of what may be empty")
     if not axes:
         return x
-    return ctx.b.cast(ctx.b.mean(accumulate(ctx.b, x), axes, ctx.attrs.flag("keep_dims")), x.type.dtype)
+    return ctx.b.cast(ctx.b.mean(_for_mean(ctx.b, x), axes, ctx.attrs.flag("keep_dims")), x.type.dtype)
 
 
 @legalize("EuclideanNorm")
@@ -82,9 +86,7 @@ def arg_reduce(ctx: NodeContext) -> Node:
     x = ctx.value(0)
     if x.type.dtype is DType.BOOL or x.type.rank == 0:
         raise UnsupportedError(f"{ctx.op} of {x.type}")
-    axis = ctx.scalar(1, "the axis") % x.type.rank
-    if x.type.shape[axis] == 0:
-        raise UnsupportedError(f"{ctx.op} of nothing must raise at run time")
+    axis = ctx.axis(1, x.type.rank)
     return ctx.b.arg_reduce(K.ARGMAX if ctx.op == "ArgMax" else K.ARGMIN, x, axis, ctx.attrs.dtype("output_type"))
 
 
@@ -94,7 +96,7 @@ def cumsum(ctx: NodeContext) -> Node:
     b, x = ctx.b, ctx.value(0)
     if x.type.rank == 0:
         raise UnsupportedError("a running sum of a scalar")
-    axis = ctx.scalar(1, "the axis") % x.type.rank
+    axis = ctx.axis(1, x.type.rank)
     perm = list(range(x.type.rank))
     perm[axis], perm[-1] = perm[-1], perm[axis]
     total = b.cumsum(b.transpose(x, perm), ctx.attrs.flag("exclusive"), ctx.attrs.flag("reverse"))

@@ -14,8 +14,7 @@ from tf_stitch.ir.types import Dim, Shape
 
 @legalize("ReverseV2")
 def reverse(ctx: NodeContext) -> Node:
-    rank = ctx.value(0).type.rank
-    return _reverse(ctx, {a % rank for a in ctx.ints(1, "the axes")})
+    return _reverse(ctx, set(ctx.axes(*ctx.ints(1, "the axes"), rank=ctx.value(0).type.rank)))
 
 
 @legalize("Reverse")

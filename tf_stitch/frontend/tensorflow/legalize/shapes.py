@@ -70,7 +70,7 @@ def _quotient(source: Shape, known: Shape) -> Dim | None:
 @legalize("ExpandDims", weight=0)
 def expand_dims(ctx: NodeContext) -> Node:
     x = ctx.value(0)
-    axis = ctx.scalar(1, "the axis") % (x.type.rank + 1)
+    axis = ctx.axis(1, x.type.rank + 1)
     return ctx.b.reshape(x, x.type.shape[:axis] + (1,) + x.type.shape[axis:])
 
 

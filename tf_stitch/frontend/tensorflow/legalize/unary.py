@@ -80,25 +80,29 @@ def _no_gradient_no_matter(ctx: NodeContext, dy: Node, gradient: Node) -> Node:
     return ctx.b.select(ctx.b.op(K.EQUAL, dy, zero), zero, gradient)
 
 
+# The functors compute vectors of elements in another order than single ones (the last of a tensor): the vectors' here.
+
+
 @legalize("SqrtGrad")
 def sqrt_grad(ctx: NodeContext) -> Node:
-    """dy / (2 y): Eigen scalar_sqrt_gradient_op."""
+    """(0.5 / y) dy: Eigen scalar_sqrt_gradient_op."""
     b, (y, dy) = ctx.b, ctx.pair()
-    return _no_gradient_no_matter(ctx, dy, b.div(b.mul(dy, b.scalar_like(0.5, y)), y))
+    return _no_gradient_no_matter(ctx, dy, b.mul(b.div(b.scalar_like(0.5, y), y), dy))
 
 
 @legalize("RsqrtGrad")
 def rsqrt_grad(ctx: NodeContext) -> Node:
-    """dy (-y / 2) y^2: scalar_rsqrt_gradient_op."""
+    """(-0.5 y^2) (y dy), and 0 where y dy is 0: scalar_rsqrt_gradient_op."""
     b, (y, dy) = ctx.b, ctx.pair()
-    return _no_gradient_no_matter(ctx, dy, b.mul(b.mul(dy, b.mul(b.scalar_like(-0.5, y), y)), b.square(y)))
+    slope = _no_gradient_no_matter(ctx, dy, b.mul(y, dy))
+    return _no_gradient_no_matter(ctx, slope, b.mul(b.mul(b.scalar_like(-0.5, y), b.square(y)), slope))
 
 
 @legalize("ReciprocalGrad", "InvGrad")
 def reciprocal_grad(ctx: NodeContext) -> Node:
-    """-dy y^2: scalar_inverse_gradient_op."""
+    """-(y^2) dy: scalar_inverse_gradient_op."""
     b, (y, dy) = ctx.b, ctx.pair()
-    return _no_gradient_no_matter(ctx, dy, b.mul(dy, b.mul(b.neg(y), y)))
+    return _no_gradient_no_matter(ctx, dy, b.mul(b.neg(b.square(y)), dy))
 
 
 @legalize("TanhGrad")
@@ -110,6 +114,6 @@ def tanh_grad(ctx: NodeContext) -> Node:
 
 @legalize("SigmoidGrad")
 def sigmoid_grad(ctx: NodeContext) -> Node:
-    """dy (1 - y) y: scalar_sigmoid_gradient_op."""
+    """dy (y (1 - y)): scalar_sigmoid_gradient_op."""
     b, (y, dy) = ctx.b, ctx.pair()
-    return b.mul(b.mul(dy, b.sub(b.scalar_like(1, y), y)), y)
+    return b.mul(dy, b.mul(y, b.sub(b.scalar_like(1, y), y)))
