@@ -1,0 +1,42 @@
+"""Where a result need not be TensorFlow's, by the start of a case's name, with the reason.
+
+That subnormal numbers are flushed to zero or not, and that halves are computed with in float32, is no entry here:
+`compare` knows of the one, `Result.wide` of the other.
+"""
+
+from __future__ import annotations
+
+SUBNORMAL = {
+    "Log float64": "the C library's log, which is the kernels' and that of TensorFlow's last elements, knows subnormal "
+                   "numbers where the processor flushes them; TensorFlow's vectors take them for zero",
+    "Xlogy float64": "as Log",
+    "Pow": "as Log",
+    "Atan2": "as Log; TensorFlow's vectors give pi/4 for a subnormal number and zero",
+    "Lgamma": "as Log; NumPy takes them for zero",
+    "Selu": "exp(x) - 1 of the smallest normal number is flushed in TensorFlow, so that its gradient is that of x > 0",
+    "Cast bfloat16 to bool": "TensorFlow looks at the bits: a subnormal number is true, and false in float32",
+}
+"""Elements that are not compared where an operand is as small as the smallest normal number, and not zero."""
+
+NAN = {
+    "Erf float64": "TensorFlow's is NaN where x^2 overflows",
+}
+"""TensorFlow's NaN may be a number."""
+
+IN_FLOAT64 = {
+    "Softmax": "oneDNN's softmax, which TensorFlow has for float32 and bfloat16, gives zeros beside a NaN or an "
+               "infinity; Eigen's, for other types and with TF_ENABLE_ONEDNN_OPTS=0, NaN in the whole row",
+}
+"""TensorFlow has two kernels, which differ: that for float64 is right too."""
+
+REFUSED = {
+    "needed, not|is moved, not|does not become": "the IR has the op for other element types alone",
+    "Bitcast to": "of float32 to int32 alone",
+    "a negative stride": "of the gradient of a slice",
+    "an integer mean of what may be empty": "TensorFlow divides by zero",
+    r"Arg(Max|Min) of bool": "rare",
+    r"TopKV2 of (float64|int64|uint64)": "a value and its place are compared as one number of 64 bits",
+    "a product of int": "no library multiplies integers",
+    "StatelessRandomUniformV2 of float64": "takes two words a number",
+}
+"""Reasons, as patterns, for which a node of a case may stay TensorFlow's."""
