@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tf_stitch.config import load_config
-from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.native.bindings import OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
 
@@ -59,10 +59,29 @@ class Regions:
         self._fallback: dict[int, Callable[[FallbackCall], None]] = {}
         self.builds: dict[int, list[tuple[int, ...]]] = {}
         self._original: dict[int, Callable[[str], bytes | None]] = {}
+        self.known: dict[int, bool] = {}
+        """What is recalled of a region."""
+        self.settled: dict[int, list[tuple[int, tuple[int, ...], Verdict]]] = {}
+        """Device, key and what was measured."""
+        self.untimed: dict[int, list[str]] = {}
         self.connect()
 
     def connect(self) -> None:
-        self.library.set_callbacks(self._on_build, self._on_original, self._on_fallback)
+        self.library.set_callbacks(self._on_build, self._on_original, self._on_fallback, self)
+
+    def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
+        return self.known.get(region)
+
+    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
+        self.settled.setdefault(region, []).append((device, key, measured))
+        return self.known.setdefault(region, measured.original)
+
+    def not_timed(self, region: int, reason: str) -> None:
+        self.untimed.setdefault(region, []).append(reason)
+
+    def verdict(self, region: int) -> Verdict | None:
+        """What was measured first, if that has led to anything."""
+        return self.settled[region][0][2] if region in self.settled else None
 
     def add(
         self,

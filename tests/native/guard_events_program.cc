@@ -40,8 +40,13 @@ void Calls(const char* title, int count) {
   const auto stream = reinterpret_cast<CUstream>(&fake);
   auto guard = std::make_unique<Guard>();
   for (int i = 0; i < count; ++i) {
-    const Guard::Turn turn = guard->Begin(stream);
-    guard->End(stream, turn, true);
+    Guard::Turn turn = guard->Begin(stream);
+    if (turn.found) {
+      guard->Decide(turn.found->form);
+    } else if (turn.sampled) {
+      guard->Start(stream, &turn);
+      guard->End(stream, turn, true);
+    }
   }
   std::printf("%s: %d live, ", title, live);
   guard.reset();

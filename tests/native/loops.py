@@ -177,3 +177,6 @@ class LoopRegions:
         return {"runs": library.region_runs(self.region), "iterations": library.region_runs(self.body),
                 "fallbacks": library.region_fallbacks(self.region),
                 "originals": library.region_originals(self.region)}
+
+    def shadows(self) -> int:
+        return self.regions.library.region_shadows(self.region)

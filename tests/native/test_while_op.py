@@ -208,12 +208,12 @@ def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: 
     calls = DECIDED
     for _ in range(calls):
         assert int(run(tf.constant(0), tf.constant(20))) == 20
-    found = [o for o in regions.library.guard_outcomes() if o.region == loop.region]
-    assert [o.original for o in found] == [gives_way]
+    assert [measured.original for _, _, measured in regions.settled[loop.region]] == [gives_way]
     counts = loop.counts()
     assert counts["runs"] + counts["originals"] == calls
     assert counts["iterations"] == 20 * counts["runs"]
-    assert not [o for o in regions.library.guard_outcomes() if o.region in (loop.body, loop.condition)]
+    assert loop.body not in regions.settled
+    assert loop.condition not in regions.settled
 
 
 def test_nodes_that_fail_cancel_themselves_alone(regions: Regions, kernel: Symbols, guard: None) -> None:

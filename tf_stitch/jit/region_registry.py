@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -69,6 +69,7 @@ class RegionRegistry:
         self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
         self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
+        self._loops: dict[int, str] = {}
         self._executables: Counter[int] = Counter()
         self._recorded: set[tuple[int, int, Key]] = set()
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
@@ -101,6 +102,16 @@ class RegionRegistry:
 
     def region(self, number: int) -> RegionGraph:
         return self._regions[number]
+
+    def describe(self, number: int, parts: Iterable[RegionGraph], roles: str) -> None:
+        """Says what a loop consists of that runs as one op: its own graph does not."""
+        texts = [self._builder.text(with_canonical_symbols(part.graph)) for part in parts]
+        with self._lock:
+            self._loops[number] = "\n".join([roles, *texts])
+
+    def structure(self, number: int) -> str:
+        """Text that is equal for regions which compute the same."""
+        return self._loops.get(number) or self._form(number)[1]
 
     def executables(self, number: int) -> int:
         """Shape signatures built for a region so far."""

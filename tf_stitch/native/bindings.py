@@ -62,7 +62,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
 from tf_stitch.native.build import STITCH_OP, build_library
@@ -78,35 +78,46 @@ FallbackFunction = Callable[[int, FallbackCall], None]
 
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
+_STITCHED, _ORIGINAL = 101, 102  # callbacks.h
 
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
 )
 _ORIGINAL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
 _FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
-_OUTCOME_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
-                                 ctypes.c_double, ctypes.c_double)
+_RECALL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64)
+_SETTLE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
+                                ctypes.c_double, ctypes.c_double)
+_NOT_TIMED_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
 _GRAPHS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 _REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
 
 @dataclass(frozen=True)
-class GuardOutcome:
+class Verdict:
     """What timing a region's two forms has led to, for one shape signature.
 
     Attributes:
-        device: -1 for the CPU, else the CUDA ordinal.
-        key: the signature, as `build` got it.
-        original: whether the region's own TensorFlow nodes run from now on, not its kernels.
+        original: whether the region's own TensorFlow nodes are faster than its kernels.
         stitched_us, original_us: medians of the timed calls.
     """
 
-    region: int
-    device: int
-    key: tuple[int, ...]
     original: bool
     stitched_us: float
     original_us: float
+
+
+class Verdicts(Protocol):
+    """Keeps what was measured. Arguments of calls are those of a build."""
+
+    def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
+        """Whether the region's own nodes run, not its kernels; None: that has to be measured."""
+
+    def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
+        """Whether the region's own nodes run from now on, not its kernels."""
+
+    def not_timed(self, region: int, reason: str) -> None:
+        """The region's own nodes could not be timed: the kernels stay."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +171,8 @@ class OpLibrary:
         self._library = _declare(ctypes.CDLL(str(path)))
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
-    def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction
-                      ) -> None:
+    def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction,
+                      verdicts: Verdicts | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
@@ -173,6 +184,9 @@ class OpLibrary:
         per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
         outputs, which runs natively from then on, or None for "use the fallback"; an exception in it counts as None.
         An exception in `fallback` fails the user's step with its message.
+
+        `verdicts` is asked for each signature that is built, and told what was measured; without it each region of
+        each process measures for itself.
         """
         library = self._library
 
@@ -211,13 +225,14 @@ class OpLibrary:
                 library.tfs_call_error(handle, *_status(error))
                 return 1
 
-        callbacks = (_BUILD_TYPE(on_build), _ORIGINAL_TYPE(on_original), _FALLBACK_TYPE(on_fallback))
+        callbacks = (_BUILD_TYPE(on_build), _ORIGINAL_TYPE(on_original), _FALLBACK_TYPE(on_fallback),
+                     *_verdict_callbacks(verdicts))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
-        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE())
+        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE(), *_verdict_callbacks(None))
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -257,8 +272,12 @@ class OpLibrary:
         return int(self._library.tfs_region_fallbacks(region))
 
     def region_originals(self, region: int) -> int:
-        """How often `region` ran by its own TensorFlow nodes because they are faster, or to time them."""
+        """How often `region` ran by its own TensorFlow nodes because they are faster."""
         return int(self._library.tfs_region_originals(region))
+
+    def region_shadows(self, region: int) -> int:
+        """How often the TensorFlow nodes of `region` ran beside its kernels, to time them; results were dropped."""
+        return int(self._library.tfs_region_shadows(region))
 
     def enable_guard(self, enabled: bool, apart: float = SERIES_APART) -> None:
         """Whether regions that have not decided yet time their two forms.
@@ -267,16 +286,6 @@ class OpLibrary:
             apart: seconds from one series of timed calls to the next, at least.
         """
         self._library.tfs_enable_guard(enabled, round(apart * 1e9))
-
-    def guard_outcomes(self) -> list[GuardOutcome]:
-        """What the guard has decided so far, over all regions and shape signatures."""
-        outcomes = []
-
-        def visit(region: int, device: int, key: Any, n: int, original: int, stitched: float, own: float) -> None:
-            outcomes.append(GuardOutcome(region, device, tuple(key[:n]), bool(original), stitched, own))
-
-        self._library.tfs_visit_outcomes(_OUTCOME_TYPE(visit))
-        return outcomes
 
     def native_fallbacks(self) -> list[tuple[int, str, int]]:
         """(region, reason, count) of fallbacks that did not go through Python."""
@@ -312,6 +321,32 @@ def load_op(cache_dir: Path) -> OpLibrary:
         return _loaded
 
 
+def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
+    if verdicts is None:
+        return _RECALL_TYPE(), _SETTLE_TYPE(), _NOT_TIMED_TYPE()
+
+    def on_recall(region: int, device: int, key: Any, n: int) -> int:
+        try:
+            original = verdicts.recall(region, device, tuple(key[:n]))
+        except Exception as error:  # cannot cross C++
+            on_not_timed(region, _message(error))
+            return 0
+        return 0 if original is None else _ORIGINAL if original else _STITCHED
+
+    def on_settle(region: int, device: int, key: Any, n: int, original: int, stitched_us: float, own_us: float) -> int:
+        try:
+            verdict = Verdict(bool(original), stitched_us, own_us)
+            return _ORIGINAL if verdicts.settle(region, device, tuple(key[:n]), verdict) else _STITCHED
+        except Exception as error:  # cannot cross C++; the kernels stay
+            on_not_timed(region, _message(error))
+            return _STITCHED
+
+    def on_not_timed(region: int, reason: bytes) -> None:
+        verdicts.not_timed(region, reason.decode(errors="replace"))
+
+    return _RECALL_TYPE(on_recall), _SETTLE_TYPE(on_settle), _NOT_TIMED_TYPE(on_not_timed)
+
+
 def _status(error: Exception) -> tuple[int, bytes]:
     """Code and message of the user's TensorFlow error: what TensorFlow's own op raised stays that."""
     code = getattr(error, "error_code", None)
@@ -327,12 +362,13 @@ def _message(error: Exception) -> bytes:
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE]),
+        "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
+                                     _NOT_TIMED_TYPE]),
         "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
         "tfs_enable_guard": (None, [c.c_int32, c.c_int64]),
-        "tfs_visit_outcomes": (None, [_OUTCOME_TYPE]),
         "tfs_visit_reasons": (None, [_REASON_TYPE]),
         "tfs_region_originals": (c.c_int64, [c.c_int64]),
+        "tfs_region_shadows": (c.c_int64, [c.c_int64]),
         "tfs_result_set": (None, [c.c_void_p, DIMS, c.c_int64]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),
         "tfs_stat": (c.c_int64, [c.c_int]),

@@ -33,6 +33,7 @@ from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState, ImportCount
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
+from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
@@ -40,7 +41,7 @@ from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.dump import Dump
-from tf_stitch.report.entries import CudaGraphs, GraphEntry, GuardEntry, LoopEntry, RegionEntry
+from tf_stitch.report.entries import CudaGraphs, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import Report, write_report
 from tf_stitch.runtime.device_profiles import profiles
@@ -79,6 +80,7 @@ class Session:
         self.report = Report()
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
+        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where)
         self._controls = Controls(config)
         self._libraries = Libraries(config.scope, native, self.report)
         if native is not None:
@@ -164,6 +166,7 @@ class Session:
             return number
 
         whole = register(loop.region(), -1)
+        self.registry.describe(whole, loop.parts.values(), str(loop))
         # The body is the last: with fuel for this one the loop begins to be stitched. What is for the host is not built
         # beside the body, which is for another device.
         parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
@@ -305,7 +308,8 @@ class Session:
         if native is not None:
             self._record_native(native)
         counts = None if native is None else (
-            lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r)))
+            lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r),
+                       native.region_shadows(r)))
         line = self.report.status_line(self._config.report_dir is not None)
         if self._config.report_dir is not None:
             try:
@@ -337,11 +341,6 @@ class Session:
         for region, reason, count in native.native_fallbacks():
             self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
         self._record_graphs(native)
-        for o in native.guard_outcomes():
-            shapes = [list(shape) for shape in Key.parse(o.key).shapes]
-            self.report.add(GuardEntry(o.region, "cpu" if o.device == CPU_ORDINAL else "gpu", shapes,
-                                       round(o.stitched_us, 3), round(o.original_us, 3),
-                                       "original" if o.original else "stitched"))
 
 
 def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:

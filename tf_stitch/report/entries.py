@@ -97,7 +97,8 @@ class RegionEntry:
     Attributes:
         runs: calls that ran its kernels; of a loop's body, iterations that did.
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
-        original_runs: calls that ran TensorFlow's ops because they are faster, or to time them.
+        original_runs: calls that ran TensorFlow's ops because they are faster.
+        shadow_runs: calls that ran TensorFlow's ops beside the kernels, to time them; their results were dropped.
         executables: shape signatures it has run with.
         builds: times it was compiled for sizes at hand, where kernels were missing: once for its first sizes, once for
             the second, and again after a build that was interrupted. Those for its equals are theirs. A compiler runs
@@ -121,6 +122,7 @@ class RegionEntry:
     runs: int = 0
     fallbacks: int = 0
     original_runs: int = 0
+    shadow_runs: int = 0
     cuda_graphs: CudaGraphs | None = None
 
 
@@ -236,6 +238,7 @@ class GuardEntry:
 
     Attributes:
         chosen: what runs from then on, "stitched" or "original".
+        recalled: an equal region was timed, perhaps by an earlier process.
     """
 
     region: int
@@ -244,6 +247,7 @@ class GuardEntry:
     stitched_us: float
     original_us: float
     chosen: str
+    recalled: bool = False
 
 
 @dataclass(frozen=True)

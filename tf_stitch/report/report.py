@@ -100,18 +100,19 @@ class Report:
         with self._lock:
             self._remarks[stage, where, text] += 1
 
-    def document(self, region_counts: Callable[[int], tuple[int, int, int]] | None) -> dict[str, Any]:
+    def document(self, region_counts: Callable[[int], tuple[int, int, int, int]] | None) -> dict[str, Any]:
         """report.json as a dict.
 
         Args:
-            region_counts: region -> (runs, fallbacks, original runs) of the native op.
+            region_counts: region -> (runs, fallbacks, original runs, shadow runs) of the native op.
         """
         self._make()
         with self._lock:
             if region_counts is not None:
                 for region in self.regions:
                     if region.wrap == "native":
-                        region.runs, region.fallbacks, region.original_runs = region_counts(region.id)
+                        (region.runs, region.fallbacks, region.original_runs,
+                         region.shadow_runs) = region_counts(region.id)
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],

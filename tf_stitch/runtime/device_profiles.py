@@ -18,7 +18,7 @@ def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    return cache_dir / "profiles" / f"{_device_key(target, ordinal)}.v{VERSION}.json"
+    return cache_dir / "profiles" / f"{machine_key(target, ordinal)}.v{VERSION}.json"
 
 
 def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
@@ -27,10 +27,15 @@ def measured_times_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
     Raises:
         BuildError: there is no such GPU.
     """
-    return cache_dir / "measured" / f"{_device_key(target, ordinal)}.json"
+    return cache_dir / "measured" / f"{machine_key(target, ordinal)}.json"
 
 
-def _device_key(target: str, ordinal: int) -> str:
+def machine_key(target: str, ordinal: int) -> str:
+    """Names what is measured on a device: its model, and the number of a CPU's cores.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
     return device_key(gpu_name(ordinal)) if target == "cuda" else device_key(f"{cpu_name()} {cpu_count()} cores")
 
 
@@ -40,7 +45,7 @@ def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path
     Raises:
         BuildError: there is no such GPU.
     """
-    return cache_dir / "templates" / f"{_device_key(target, ordinal)}.json"
+    return cache_dir / "templates" / f"{machine_key(target, ordinal)}.json"
 
 
 @lru_cache(maxsize=16)

@@ -10,12 +10,12 @@ from tensorflow.core.framework.types_pb2 import DT_RESOURCE
 
 from tf_stitch.frontend.tensorflow.op_outputs import op_outputs
 
-PARALLEL = "_tf_stitch_parallel"
-"""An attribute of such functions, see native/op/original_function.h."""
+PARALLEL, WRITTEN = "_tf_stitch_parallel", "_tf_stitch_written"
+"""Attributes of such functions, see native/op/original_function.h."""
 
 
 def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outputs: Sequence[tuple[str, int]],
-                 must_run: Sequence[str], parallel: bool = False) -> FunctionDef:
+                 must_run: Sequence[str], parallel: bool = False, written: Sequence[int] = ()) -> FunctionDef:
     """A function that runs `nodes`.
 
     Args:
@@ -23,6 +23,7 @@ def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outpu
         outputs: (tensor name, DataType) of each result.
         must_run: nodes that run also if no result needs them.
         parallel: nodes run side by side, else one after the other in one thread.
+        written: places of the arguments that are variables which nodes write.
 
     Raises:
         UnsupportedError: TensorFlow does not know an op of the nodes.
@@ -33,6 +34,7 @@ def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outpu
     signature.is_stateful = DT_RESOURCE in arguments.values()
     if parallel:
         function.attr[PARALLEL].b = True
+    function.attr[WRITTEN].list.i.extend(written)
     for argument, dtype in arguments.items():
         signature.input_arg.add(name=argument, type=dtype)
     names = _OutputNames(nodes, arguments)

@@ -21,7 +21,7 @@ from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_function import function_def
-from tf_stitch.graph.fallback.update_order import update_early
+from tf_stitch.graph.fallback.update_order import update_early, writes_variables
 from tf_stitch.graph.loops.sized_loops import SizedLoops, put_back_loops
 from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, size_of
 from tf_stitch.ir.dtypes import DType
@@ -72,7 +72,9 @@ class FallbackSubgraph:
         read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
         update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)), one_by_one=not self._parallel)
         must_run = [m for m in self._members if m not in read]
-        return function_def(name, nodes, arguments, outputs, must_run, self._parallel)
+        handles = {t for node in nodes.node if writes_variables(node) for t in node.input}
+        written = [place for place, argument in enumerate(arguments) if f"{argument}:0" in handles]
+        return function_def(name, nodes, arguments, outputs, must_run, self._parallel, written)
 
     def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
             same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:

@@ -32,7 +32,7 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
     defs = {node.name: node for node in nodes}
     inputs = {name: [p for p in map(producer_of, node.input) if p in defs] for name, node in defs.items()}
     order = _operands_first(inputs)
-    home = _updates(order, inputs, {name for name in order if _writes(defs[name])})
+    home = _updates(order, inputs, {name for name in order if writes_variables(defs[name])})
     if not home:
         return
     holders = _holders(defs, inputs, home)
@@ -40,14 +40,15 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
         chain = [name for name in _sorted(order, inputs, home, holders) if defs[name].input]
         edges = list(itertools.pairwise(chain))
     else:
-        edges = [(holder, name) for name, update in home.items() if _writes(defs[name])
+        edges = [(holder, name) for name, update in home.items() if writes_variables(defs[name])
                  for holder in dict.fromkeys(holders.get(update, ()))]
     for before, after in edges:
         if before not in inputs[after]:
             defs[after].input.append(f"^{before}")
 
 
-def _writes(node: NodeDef) -> bool:
+def writes_variables(node: NodeDef) -> bool:
+    """Whether a node gives a new value to variables whose handles it reads."""
     return "Assign" in node.op or node.op.startswith("ResourceApply")
 
 
@@ -63,7 +64,7 @@ def _holders(defs: Mapping[str, NodeDef], inputs: Mapping[str, Sequence[str]], h
             users.setdefault(before, []).append(name)
     found: dict[int, list[str]] = {}
     for name, update in home.items():
-        if _writes(defs[name]):
+        if writes_variables(defs[name]):
             held = [user for read in reads.get(defs[name].input[0], ()) for user in users.get(read, ())]
             found.setdefault(update, []).extend(user for user in held if user not in home)
     return found

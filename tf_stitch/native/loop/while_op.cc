@@ -152,11 +152,16 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::shared_ptr<const Slot> slot = regions->loop->Find(key.data(), key.size());
     if (slot == nullptr) slot = regions->loop->Keep(key.Copy());
 
-    const Guard::Turn turn = slot->guard.Begin(placement.stream);
+    Guard::Turn turn = slot->guard.Begin(placement.stream);
     if (turn.form == Form::kOriginal) {
-      const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
+      const std::optional<absl::Status> status = original_.Run(call, *slot);
       return status ? *status : Run(ctx);
     }
+    if (turn.shadow || turn.found) {
+      original_.Shadow(call, *slot, &turn);
+      return Run(ctx);
+    }
+    slot->guard.Start(placement.stream, &turn);
     absl::Status status = Execute(ctx, placement, *regions, *condition->executable, *body->executable,
                                   host == nullptr ? nullptr : host->executable.get());
     if (absl::IsResourceExhausted(status)) {  // TensorFlow's message has sizes; reasons are counted by their text

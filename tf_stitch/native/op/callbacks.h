@@ -52,15 +52,28 @@ struct OriginalResult {
 extern "C" {
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                             void* result);
-// Before the region's own nodes run in its place: `reason` says why, "" to time them.
+// Before the region's own nodes run: `reason` says why in its place, "" because they are, or may be, faster.
 typedef int (*tfs_original_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
+// The form that an earlier guard found faster: kStitchedVerdict, kOriginalVerdict or 0.
+typedef int (*tfs_recall_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n);
+// A guard has measured: what runs from now on.
+typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
+                             std::int32_t original, double stitched_us, double original_us);
+// The region's own nodes could not be timed.
+typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
 }
+
+constexpr int kStitchedVerdict = 101, kOriginalVerdict = 102;  // not kNoThread
 
 struct Callbacks {
   tfs_build_fn build;
   tfs_original_fn original;
   tfs_fallback_fn fallback;
+  // Null: what a process measures it alone knows.
+  tfs_recall_fn recall;
+  tfs_settle_fn settle;
+  tfs_not_timed_fn not_timed;
 };
 
 // Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is

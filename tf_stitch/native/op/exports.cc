@@ -21,11 +21,12 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 }  // namespace
 
 TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_original_fn original,
-                                  tf_stitch::tfs_fallback_fn fallback) {
+                                  tf_stitch::tfs_fallback_fn fallback, tf_stitch::tfs_recall_fn recall,
+                                  tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed) {
   if (build == nullptr || original == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, original, fallback});
+    tf_stitch::Gate().Set({build, original, fallback, recall, settle, not_timed});
   }
 }
 
@@ -63,15 +64,7 @@ TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch:
 TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
 
 TFS_EXPORT std::int64_t tfs_region_originals(std::int64_t region) { return tf_stitch::SumOriginals(region); }
-
-using tfs_outcome_fn = void (*)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
-                                std::int32_t original, double stitched_us, double original_us);
-TFS_EXPORT void tfs_visit_outcomes(tfs_outcome_fn visit) {
-  for (const tf_stitch::GuardRecord& one : tf_stitch::AllOutcomes()) {
-    visit(one.region, one.device, one.key.data(), static_cast<std::int64_t>(one.key.size()),
-          one.outcome.form == tf_stitch::Form::kOriginal, one.outcome.stitched_us, one.outcome.original_us);
-  }
-}
+TFS_EXPORT std::int64_t tfs_region_shadows(std::int64_t region) { return tf_stitch::SumShadows(region); }
 
 using tfs_reason_fn = void (*)(std::int64_t region, const char* reason, std::int64_t count);
 TFS_EXPORT void tfs_visit_reasons(tfs_reason_fn visit) {

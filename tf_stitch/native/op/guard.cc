@@ -23,9 +23,6 @@ std::atomic<bool> enabled{false};
 // shares its loops with) may last that long, and all pairs of a small region would meet it.
 std::atomic<std::int64_t> apart_ns{0};
 
-// Alternating changes the last bits of results from call to call, and what is decided may differ between runs.
-bool Wanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
-
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -56,19 +53,23 @@ void EnableGuard(bool wanted, std::int64_t series_apart_ns) {
   apart_ns.store(series_apart_ns);
 }
 
+// What is decided may differ between runs.
+bool GuardWanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
+
 Guard::Turn Guard::Sample(CUstream stream) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || busy_) return {};
   if (++calls_ <= kSettlingCalls) return {};
-  if (!Wanted()) {
-    Decide(State::kStitched);
+  if (!GuardWanted()) {
+    state_.store(State::kStitched, std::memory_order_release);
     return {};
   }
   if (pending_ && !Collect(stream)) return {};
-  if (state_.load() != State::kOpen) {
-    Turn settled{FormOf(state_.load())};
-    settled.last = true;
-    return settled;
+  if (found_) {
+    busy_ = true;
+    Turn turn;
+    turn.found = found_;
+    return turn;
   }
   if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
   if (original_ns_.size() == series_ * kSeries) {
@@ -78,24 +79,28 @@ Guard::Turn Guard::Sample(CUstream stream) {
     ++series_;
     warm_ups_ = 0;
   }
-  Turn turn{Form::kOriginal, /*sampled=*/true};
+  Turn turn;
+  turn.sampled = true;
   if (warm_ups_ < kWarmUps) {
     ++warm_ups_;
-    busy_ = true;
-    return turn;
+    turn.shadow = true;
+  } else {
+    turn.timed = true;
+    turn.shadow = original_ns_.size() < stitched_ns_.size();
   }
-  turn.timed = true;
-  if (stitched_ns_.size() <= original_ns_.size()) turn.form = Form::kStitched;
-  Start(stream, &turn);
-  if (!turn.timed) Decide(State::kStitched);  // no events to be had
-  busy_ = turn.timed;
-  return turn.timed ? turn : Turn{};
+  if (turn.timed && stream != nullptr && !MakeEvents(stream)) {
+    state_.store(State::kStitched, std::memory_order_release);
+    return {};
+  }
+  busy_ = true;
+  return turn;
 }
 
 void Guard::Start(CUstream stream, Turn* turn) {
+  if (!turn->timed) return;
   if (stream != nullptr) {
     const StreamContext current(stream);
-    turn->timed = MakeEvents(stream) && Cuda().EventRecord(start_, stream) == 0;
+    turn->timed = Cuda().EventRecord(start_, stream) == 0;
   }
   turn->start_ns = Now();
 }
@@ -126,7 +131,7 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
   const std::int64_t host_ns = Now() - turn.start_ns;
   const std::lock_guard<std::mutex> lock(mutex_);
   busy_ = false;
-  unsettled_ = turn.form == Form::kOriginal;
+  unsettled_ = turn.shadow;
   if (!turn.timed || !ok) return;
   if (stream != nullptr) {
     const StreamContext current(stream);
@@ -140,7 +145,7 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
 // host and device spends on it.
 bool Guard::Collect(CUstream stream) {
   if (stream == nullptr) {
-    Add(pending_->form, pending_->start_ns);
+    found_ = Add(pending_->shadow, pending_->start_ns);
     pending_.reset();
     return true;
   }
@@ -150,31 +155,31 @@ bool Guard::Collect(CUstream stream) {
   if (done == kCudaNotReady) return false;
   float milliseconds = 0;
   if (done == 0 && cuda.EventElapsedTime(&milliseconds, start_, stop_) == 0) {
-    Add(pending_->form, std::max(pending_->start_ns, static_cast<std::int64_t>(milliseconds * 1e6F)));
+    found_ = Add(pending_->shadow, std::max(pending_->start_ns, static_cast<std::int64_t>(milliseconds * 1e6F)));
   }
   pending_.reset();
-  if (state_.load() != State::kOpen) DestroyEvents();
   return true;
 }
 
-void Guard::Add(Form form, std::int64_t ns) {
-  (form == Form::kStitched ? stitched_ns_ : original_ns_).push_back(ns);
+// What follows from the times so far, if anything.
+std::optional<Guard::Outcome> Guard::Add(bool shadow, std::int64_t ns) {
+  (shadow ? original_ns_ : stitched_ns_).push_back(ns);
   const int pairs = static_cast<int>(original_ns_.size());
-  if (form != Form::kOriginal || pairs % kSeries != 0) return;
-  const bool slower = Median(stitched_ns_) > kSlower * Median(original_ns_);
-  if (!slower) return Decide(State::kStitched);
-  if (pairs < kPairsToGiveUp) return;
+  if (!shadow || pairs % kSeries != 0) return std::nullopt;
+  const double stitched = Median(stitched_ns_), original = Median(original_ns_);
+  Outcome outcome{Form::kStitched, stitched / 1e3, original / 1e3};
+  if (stitched <= kSlower * original) return outcome;
+  if (pairs < kPairsToGiveUp) return std::nullopt;
   int wins = 0;
   for (int i = 0; i < pairs; ++i) wins += original_ns_[i] < stitched_ns_[i];
-  Decide(wins >= kWinsToGiveUp ? State::kOriginal : State::kStitched);
+  if (wins >= kWinsToGiveUp) outcome.form = Form::kOriginal;
+  return outcome;
 }
 
-std::optional<Guard::Outcome> Guard::outcome() const {
-  const State state = state_.load(std::memory_order_acquire);
+void Guard::Decide(Form form) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (state == State::kOpen || original_ns_.empty()) return std::nullopt;
-  return Outcome{FormOf(state), Median(stitched_ns_) / 1e3,
-                 Median(original_ns_) / 1e3};
+  DestroyEvents();
+  state_.store(form == Form::kOriginal ? State::kOriginal : State::kStitched, std::memory_order_release);
 }
 
 }  // namespace tf_stitch

@@ -1,5 +1,5 @@
-// A region by its own TensorFlow nodes in place of its kernels: because they are faster, to find out whether they are,
-// or because the kernels cannot run.
+// A region by its fallback subgraph, its own TensorFlow nodes: in place of its kernels, because the nodes are faster or the
+// kernels cannot run; or before them, to find out which is faster.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,6 +7,7 @@
 #include "op/fallback.h"
 #include "op/original_function.h"
 #include "op/region_runtime.h"
+#include "variable_copies.h"
 #include "op/variables.h"
 
 namespace tf_stitch {
@@ -24,20 +25,36 @@ class OriginalForm {
  public:
   explicit OriginalForm(bool on_gpu) : function_(on_gpu) {}
 
-  // A call for which the guard wants this form. Nothing if the kernels have to run after all.
-  std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot, const Guard::Turn& turn) {
+  // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
+  std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
     call.variables->Unlock();
     const OriginalNodes* nodes = call.runtime->Original("", &OriginalNodes::Parse);
     bool ran = false;
-    const absl::Status status =
-        nodes == nullptr ? absl::UnavailableError("no nodes") : function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
-    slot.guard.End(call.placement.stream, turn, status.ok());
+    absl::Status status = absl::UnavailableError("no nodes");
+    if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
     if (status.ok()) call.runtime->originals.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok() || (ran && !turn.sampled)) return status;
-    // An experiment must not fail the step: its memory may be short, for one. But half of the variables may be updated.
-    slot.guard.KeepStitched();
-    if (ran && call.variables->size() != 0) return status;
+    if (status.ok() || ran) return status;
+    KeepKernels(call, slot, status);
     return std::nullopt;
+  }
+
+  // Before the kernels run: the guard wants to know how long the nodes take, or has measured enough. Nobody sees what the
+  // nodes do: their results are dropped, they write copies of the variables, and if they fail they are not timed again.
+  void Shadow(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
+    call.variables->Unlock();
+    if (turn->found) {
+      const Form form = call.runtime->Verdict(slot, *turn->found);
+      slot.guard.Decide(form);
+      if (form == Form::kStitched) function_.Release();
+      return;
+    }
+    const absl::Status status = RunUnseen(call, slot, turn);
+    slot.guard.End(call.placement.stream, *turn, status.ok());
+    if (status.ok()) {
+      call.runtime->shadows.fetch_add(1, std::memory_order_relaxed);
+    } else if (!absl::IsCancelled(status)) {
+      KeepKernels(call, slot, status);
+    }
   }
 
   // What becomes of a call whose kernels ended with `status`. `can_fall_back`: nothing that a second attempt reads was
@@ -45,10 +62,6 @@ class OriginalForm {
   absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const Guard::Turn& turn,
                             const absl::Status& status, bool can_fall_back) {
     slot.guard.End(call.placement.stream, turn, status.ok());
-    if (turn.last) {
-      call.variables->Unlock();  // Release waits for calls that run this form, and those lock variables
-      function_.Release();
-    }
     if (status.ok()) call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || !can_fall_back) return status;
     return Fallback(call, std::string(status.message()));
@@ -68,6 +81,29 @@ class OriginalForm {
   }
 
  private:
+  // Takes unlocked variables.
+  absl::Status RunUnseen(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
+    const OriginalNodes* nodes = call.runtime->Original("", &OriginalNodes::Parse);
+    if (nodes == nullptr) return absl::UnavailableError("");
+    std::vector<tensorflow::Tensor> inputs = OriginalFunction::Inputs(call.ctx, call.num_inputs), outputs;
+    if (!nodes->written().empty()) {
+      call.variables->Lock(/*exclusive=*/false);
+      const absl::Status copied = CopyVariables(call.ctx, call.placement, call.runtime->context(), *call.variables,
+                                                nodes->written(), &inputs);
+      call.variables->Unlock();
+      TF_RETURN_IF_ERROR(copied);
+    }
+    bool ran = false;
+    slot.guard.Start(call.placement.stream, turn);
+    return function_.Run(call.ctx, inputs, *nodes, &outputs, &ran);
+  }
+
+  void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {
+    slot.guard.Decide(Form::kStitched);
+    function_.Release();
+    call.runtime->NotTimed(std::string(why.message()));
+  }
+
   OriginalFunction function_;
 };
 

@@ -13,8 +13,10 @@
 
 namespace tf_stitch {
 
-// An attribute of the FunctionDef: its nodes run side by side, as TensorFlow would run them, not in the op's thread.
+// Attributes of the FunctionDef. Its nodes run side by side, as TensorFlow would run them, not in the op's thread:
 constexpr char kParallel[] = "_tf_stitch_parallel";
+// A list of numbers: the arguments that are variables which its nodes write.
+constexpr char kWritten[] = "_tf_stitch_written";
 
 // Threads of their own run such nodes: the op waits for them in one of TensorFlow's, and the pool of those could be full
 // of ops that wait. Nothing in this pool waits for anything in it.
@@ -63,15 +65,21 @@ class OriginalNodes {
   }
 
   bool parallel() const { return parallel_; }
+  const std::vector<int>& written() const { return written_; }
 
  private:
   explicit OriginalNodes(const tensorflow::FunctionDefLibrary& functions)
       : name_(functions.function(0).signature().name()),
         parallel_(functions.function(0).attr().count(kParallel) != 0),
-        library_(tensorflow::OpRegistry::Global(), functions) {}
+        library_(tensorflow::OpRegistry::Global(), functions) {
+    const auto written = functions.function(0).attr().find(kWritten);
+    if (written == functions.function(0).attr().end()) return;
+    for (const std::int64_t argument : written->second.list().i()) written_.push_back(static_cast<int>(argument));
+  }
 
   std::string name_;
   bool parallel_;
+  std::vector<int> written_;
   mutable tensorflow::mutex instantiating_;
   tensorflow::FunctionLibraryDefinition library_;
 };
@@ -85,10 +93,29 @@ class OriginalFunction {
 
   ~OriginalFunction() { Release(); }
 
-  // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt. Variables are read
-  // and written by TensorFlow's own ops: the caller holds no lock. None of it in TensorFlow's pool: this thread may be one
-  // of the pool's, and waiting for another could wait for itself. `ran` says whether an error is the nodes' own.
+  // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt.
   absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const OriginalNodes& nodes, bool* ran) {
+    std::vector<tensorflow::Tensor> outputs;
+    TF_RETURN_IF_ERROR(Run(ctx, Inputs(ctx, num_inputs), nodes, &outputs, ran));
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      tensorflow::TensorValue stale = ctx->release_output(i);
+      delete stale.tensor;
+      ctx->set_output(i, std::move(outputs[i]));
+    }
+    return absl::OkStatus();
+  }
+
+  static std::vector<tensorflow::Tensor> Inputs(tensorflow::OpKernelContext* ctx, int count) {
+    std::vector<tensorflow::Tensor> inputs(count);
+    for (int i = 0; i < count; ++i) inputs[i] = ctx->input(i);
+    return inputs;
+  }
+
+  // Runs the nodes. Variables are read and written by TensorFlow's own ops: the caller holds no lock. None of it in
+  // TensorFlow's pool: this thread may be one of the pool's, and waiting for another could wait for itself. `ran` says
+  // whether an error is the nodes' own.
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
+                   const OriginalNodes& nodes, std::vector<tensorflow::Tensor>* outputs, bool* ran) {
     *ran = false;
     tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
     if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
@@ -97,7 +124,7 @@ class OriginalFunction {
         tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
         if (const Instance* instance = Find(library)) {
           *ran = true;
-          return Run(ctx, num_inputs, library, instance->handle, nodes.parallel());
+          return Run(ctx, inputs, library, instance->handle, nodes.parallel(), outputs);
         }
       }
       tensorflow::mutex_lock lock(mutex_);
@@ -128,8 +155,9 @@ class OriginalFunction {
     tensorflow::FunctionLibraryRuntime::Handle handle;
   };
 
-  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, tensorflow::FunctionLibraryRuntime* library,
-                   tensorflow::FunctionLibraryRuntime::Handle handle, bool parallel) const {
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
+                   tensorflow::FunctionLibraryRuntime* library, tensorflow::FunctionLibraryRuntime::Handle handle,
+                   bool parallel, std::vector<tensorflow::Tensor>* outputs) const {
     std::function<void(std::function<void()>)> runner = [](std::function<void()> work) { work(); };
     if (parallel) runner = [](std::function<void()> work) { ParallelNodes()->Schedule(std::move(work)); };
     tensorflow::FunctionLibraryRuntime::Options options(ctx->step_id());
@@ -145,19 +173,9 @@ class OriginalFunction {
     options.run_all_kernels_inline = !parallel;
     options.create_rendezvous = on_gpu_;  // for edges between its two memories
 
-    std::vector<tensorflow::Tensor> inputs(num_inputs);
-    for (int i = 0; i < num_inputs; ++i) inputs[i] = ctx->input(i);
-    std::vector<tensorflow::Tensor> outputs;
-    TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, &outputs));
-    if (static_cast<int>(outputs.size()) != ctx->num_outputs()) {
-      return absl::InternalError("tf_stitch: the region's own nodes have another number of outputs");
-    }
-    for (int i = 0; i < ctx->num_outputs(); ++i) {
-      tensorflow::TensorValue stale = ctx->release_output(i);
-      delete stale.tensor;
-      ctx->set_output(i, std::move(outputs[i]));
-    }
-    return absl::OkStatus();
+    TF_RETURN_IF_ERROR(library->RunSync(options, handle, inputs, outputs));
+    if (static_cast<int>(outputs->size()) == ctx->num_outputs()) return absl::OkStatus();
+    return absl::InternalError("tf_stitch: the region's own nodes have another number of outputs");
   }
 
   const Instance* Find(tensorflow::FunctionLibraryRuntime* library) const {

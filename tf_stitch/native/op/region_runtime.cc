@@ -67,9 +67,6 @@ void RegionRuntime::Leave() {
   std::shared_ptr<const Slot> last;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (--kernels_ != 0 || entry.get() == nullptr) return;
-  for (const auto& [key, slot] : slots_) {
-    if (const auto outcome = slot->guard.outcome()) decided_.insert_or_assign(key, *outcome);
-  }
   gone.swap(slots_);
   last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
 }
@@ -111,6 +108,9 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
     }
   }
   Build(*entry.get(), extents, slot.get());
+  if (slot->executable != nullptr) {
+    if (const std::optional<Form> form = Recalled(key)) slot->guard.Decide(*form);
+  }
   if (slot->updates_state) updates_state.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
   slot->built = true;
@@ -119,12 +119,53 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
 }
 
 std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>& key) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto known = slots_.find(key);
-  if (known != slots_.end()) return known->second;
+  const auto find = [&] {
+    const auto known = slots_.find(key);
+    return known == slots_.end() ? nullptr : known->second;
+  };
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const std::shared_ptr<Slot> known = find()) return known;
+  }
+  const std::optional<Form> form = Recalled(key);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (const std::shared_ptr<Slot> known = find()) return known;
   const std::shared_ptr<Slot> slot = NewSlot(key);
+  if (form) slot->guard.Decide(*form);
   slot->built = true;
   return slot;
+}
+
+std::optional<Form> RegionRuntime::Recalled(const std::vector<std::int64_t>& key) const {
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  if (!GuardWanted() || entry.get() == nullptr || entry.get()->recall == nullptr) return std::nullopt;
+  const auto n = static_cast<std::int64_t>(key.size());
+  switch (InItsOwnThread([&] { return entry.get()->recall(region_, device_, key.data(), n); })) {
+    case kStitchedVerdict:
+      return Form::kStitched;
+    case kOriginalVerdict:
+      return Form::kOriginal;
+    default:
+      return std::nullopt;
+  }
+}
+
+Form RegionRuntime::Verdict(const Slot& slot, const Guard::Outcome& found) const {
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  if (entry.get() == nullptr) return Form::kStitched;  // the program ends
+  if (entry.get()->settle == nullptr) return found.form;
+  const auto n = static_cast<std::int64_t>(slot.key.size());
+  const int verdict = InItsOwnThread([&] {
+    return entry.get()->settle(region_, device_, slot.key.data(), n, found.form == Form::kOriginal, found.stitched_us,
+                               found.original_us);
+  });
+  return verdict == kOriginalVerdict ? Form::kOriginal : Form::kStitched;
+}
+
+void RegionRuntime::NotTimed(const std::string& reason) const {
+  CallbackGate<Callbacks>::Entry entry(&Gate());
+  if (reason.empty() || entry.get() == nullptr || entry.get()->not_timed == nullptr) return;
+  InItsOwnThread([&] { return entry.get()->not_timed(region_, reason.c_str()), 0; });
 }
 
 std::shared_ptr<Slot> RegionRuntime::NewSlot(const std::vector<std::int64_t>& key) {
@@ -212,15 +253,6 @@ const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOri
   return record.through_python ? nullptr : original_;
 }
 
-void RegionRuntime::AddOutcomes(std::vector<GuardRecord>* records) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::map<std::vector<std::int64_t>, Guard::Outcome> outcomes = decided_;
-  for (const auto& [key, slot] : slots_) {
-    if (const auto outcome = slot->guard.outcome()) outcomes.insert_or_assign(key, *outcome);
-  }
-  for (const auto& [key, outcome] : outcomes) records->push_back({region_, device_, key, outcome});
-}
-
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [reason, record] : reasons_) {
@@ -249,8 +281,8 @@ RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
 std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
 std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
 std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
+std::int64_t SumShadows(std::int64_t region) { return Sum(region, &RegionRuntime::shadows); }
 
-std::vector<GuardRecord> AllOutcomes() { return Collect(&RegionRuntime::AddOutcomes); }
 std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }
 std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
 

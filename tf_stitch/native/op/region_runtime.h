@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,14 +40,6 @@ struct Slot {
   std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
 };
 
-// What the guard has measured of one slot.
-struct GuardRecord {
-  std::int64_t region;
-  int device;
-  std::vector<std::int64_t> key;
-  Guard::Outcome outcome;
-};
-
 // How often a region's own nodes ran natively for a reason.
 struct ReasonRecord {
   std::int64_t region;
@@ -69,7 +62,7 @@ class RegionRuntime {
       : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
 
   // A kernel that is to run the region, and one that never will again. With the last one go the executables: a function
-  // that was traced anew and freed leaves its region to nobody. Counts and what was measured stay, for the report.
+  // that was traced anew and freed leaves its region to nobody. Counts stay, for the report.
   void Enter();
   void Leave();
 
@@ -88,7 +81,13 @@ class RegionRuntime {
   using ParseOriginal = const OriginalNodes* (*)(const std::string& definition, bool on_gpu);
   const OriginalNodes* Original(const std::string& reason, ParseOriginal parse);
 
-  void AddOutcomes(std::vector<GuardRecord>* records);
+  // What the guard of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
+  // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
+  Form Verdict(const Slot& slot, const Guard::Outcome& found) const;
+
+  // Tells Python why the region's nodes are not timed. The caller holds no lock.
+  void NotTimed(const std::string& reason) const;
+
   void AddReasons(std::vector<ReasonRecord>* records);
   void AddGraphs(std::vector<GraphRecord>* records);
 
@@ -101,7 +100,8 @@ class RegionRuntime {
   std::atomic<bool> updates_state{false};
   alignas(64) std::atomic<std::int64_t> runs{0};
   std::atomic<std::int64_t> fallbacks{0};  // by the region's own nodes, for a reason
-  std::atomic<std::int64_t> originals{0};  // by the region's own nodes, because they are faster or to time them
+  std::atomic<std::int64_t> originals{0};  // by the region's own nodes, because they are faster
+  std::atomic<std::int64_t> shadows{0};    // runs of the region's own nodes beside its kernels, to time them
 
  private:
   struct Reason {
@@ -110,6 +110,7 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  std::optional<Form> Recalled(const std::vector<std::int64_t>& key) const;  // by an earlier guard, maybe process
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
@@ -125,8 +126,7 @@ class RegionRuntime {
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   const OriginalNodes* original_ = nullptr;  // lives for the process
   std::map<std::string, Reason> reasons_;
-  int kernels_ = 0;                                            // that are to run it
-  std::map<std::vector<std::int64_t>, Guard::Outcome> decided_;  // of slots that went with the last kernel
+  int kernels_ = 0;  // that are to run it
   mutable GraphCounters graphs_;
   mutable GraphPlaces places_;
 };
@@ -147,8 +147,8 @@ Counters& GlobalCounters();
 std::int64_t SumRuns(std::int64_t region);
 std::int64_t SumFallbacks(std::int64_t region);
 std::int64_t SumOriginals(std::int64_t region);
+std::int64_t SumShadows(std::int64_t region);
 
-std::vector<GuardRecord> AllOutcomes();
 std::vector<ReasonRecord> AllReasons();
 std::vector<GraphRecord> AllGraphs();
 

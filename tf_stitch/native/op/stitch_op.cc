@@ -72,11 +72,16 @@ class StitchOp final : public tensorflow::OpKernel {
       return original_.Fallback(call, "a variable that it updates is passed to it twice");
     }
 
-    const Guard::Turn turn = slot->guard.Begin(placement.stream);
+    Guard::Turn turn = slot->guard.Begin(placement.stream);
     if (turn.form == Form::kOriginal) {
-      const std::optional<absl::Status> status = original_.Run(call, *slot, turn);
+      const std::optional<absl::Status> status = original_.Run(call, *slot);
       return status ? *status : Run(ctx);
     }
+    if (turn.shadow || turn.found) {
+      original_.Shadow(call, *slot, &turn);
+      return Run(ctx);  // variables may have changed meanwhile
+    }
+    slot->guard.Start(placement.stream, &turn);
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
     return original_.AfterKernels(call, *slot, turn, status, can_fall_back);

@@ -108,11 +108,11 @@ class VariableSet {
   }
 
   static absl::Status AllocateLike(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& like,
-                                   tensorflow::Tensor* tensor) {
+                                   tensorflow::Tensor* tensor, const tensorflow::AllocationAttributes& allocation = {}) {
     tensorflow::AllocatorAttributes attributes;  // those of TensorFlow's own variable buffers
     attributes.set_gpu_compatible(true);
     attributes.set_nic_compatible(true);
-    return ctx->allocate_temp(like.dtype(), like.shape(), tensor, attributes);
+    return ctx->allocate_temp(like.dtype(), like.shape(), tensor, attributes, allocation);
   }
 
   int size() const { return static_cast<int>(variables_.size()); }

@@ -1,0 +1,81 @@
+"""The same call gives the same result, and the same program the same results, while regions are timed against the
+TensorFlow ops that they replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+
+TRAIN = PROGRAMS / "train_bits.py"
+STEPS = 150
+SAME_CALL = PROGRAMS / "distinct_results.py"
+
+
+def result(done: Run) -> Any:
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def settled(done: Run) -> list[tuple[int, str]]:
+    assert done.report is not None
+    return [(entry["region"], entry["chosen"]) for entry in done.report["guard"]]
+
+
+def test_the_form_changes_once_and_then_never(run: Runner, cache: Path) -> None:
+    first = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_VERBOSE="1")
+    assert first.report is not None
+    [entry] = first.report["guard"]
+    assert not entry["recalled"]
+    gave_way = entry["chosen"] == "original"
+    assert result(first)["changes"] == gave_way
+    assert result(first)["results"] == 1 + gave_way
+    assert ("TensorFlow's own ops run from now on" in first.said()) == gave_way
+    [region] = first.report["regions"]
+    assert region["shadow_runs"] == (42 if gave_way else 7)
+    assert region["runs"] + region["original_runs"] == result(first)["calls"]
+
+    second = run(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))
+    assert second.report is not None
+    [recalled] = second.report["guard"]
+    assert recalled == entry | {"recalled": True}
+    assert result(second)["results"] == 1
+    assert second.report["regions"][0]["shadow_runs"] == 0
+
+
+def test_a_damaged_verdict_is_measured_anew(run: Runner, cache: Path) -> None:
+    assert settled(run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache)))
+    [verdict] = (cache / "verdicts").iterdir()
+    verdict.write_bytes(b"\xff{")
+    second = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache))
+    assert second.report is not None
+    [entry] = second.report["guard"]
+    assert not entry["recalled"]
+    assert verdict.name in second.reasons()
+    assert json.loads(verdict.read_text())["original"] == (entry["chosen"] == "original")
+
+
+def test_a_warm_cache_makes_programs_repeatable(run: Runner, cache: Path) -> None:
+    cold = run(TRAIN, 20 * STEPS, TF_STITCH_CACHE=str(cache))
+    assert settled(cold)
+    warm = [run(TRAIN, STEPS, TF_STITCH_CACHE=str(cache)) for _ in range(2)]
+    assert settled(warm[0]) == settled(warm[1])
+    assert result(warm[0]) == result(warm[1])
+
+
+@pytest.mark.parametrize(("arguments", "guard"), [((), "0"), (("deterministic",), "1")])
+def test_programs_that_measure_nothing_are_repeatable(run: Runner, tmp_path: Path, native_folder: Path,
+                                                      arguments: tuple[str, ...], guard: str) -> None:
+    results = []
+    for name in ("a", "b"):
+        cache = tmp_path / name
+        cache.mkdir()
+        (cache / "native").symlink_to(native_folder)
+        done = run(TRAIN, STEPS, *arguments, TF_STITCH_CACHE=str(cache), TF_STITCH_GUARD=guard)
+        assert settled(done) == []
+        results.append(result(done))
+    assert results[0] == results[1]
