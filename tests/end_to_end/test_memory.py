@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -14,8 +15,8 @@ BEFORE_THE_GUARD = 20
 MIB = 1 << 20
 
 
-def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner) -> None:
-    options = {"TF_STITCH_SCOPE": "region", "TF_CPU_ALLOCATOR_USE_BFC": "1"}
+def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) -> None:
+    options = {"TF_STITCH_SCOPE": "region", "TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_STITCH_CACHE": str(cache)}
     plain, stitched = (run(PROGRAMS / "peak_memory.py", CALLS, stitch=stitch, **options) for stitch in ("", "1"))
     assert plain.returncode == stitched.returncode == 0, stitched.stderr[-3000:]
     assert stitched.report is not None
@@ -24,12 +25,13 @@ def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner) -> None:
     assert region["shadow_runs"] > 0, "the guard's runs count, too"
     [build] = stitched.report["builds"]
     assert 0 < build["live_bytes"] <= build["arena_bytes"] <= 1.02 * build["live_bytes"]
-    wanted, peaks = json.loads(plain.stdout), json.loads(stitched.stdout)
+    [wanted, peaks] = (json.loads(done.stdout)["peaks"] for done in (plain, stitched))
+    copies = json.loads(stitched.stdout)["written"]
     print(f"MiB: {max(wanted) / MIB:.1f} by TensorFlow, {max(peaks) / MIB:.1f} stitched, "
           f"arena {build['arena_bytes'] / MIB:.1f} of at least {build['live_bytes'] / MIB:.1f}")
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     assert max(peaks[:BEFORE_THE_GUARD]) <= max(wanted)
-    assert max(peaks) <= 1.05 * max(wanted), "calls that the guard times find the memory in pieces, as TensorFlow's do"
+    assert max(peaks) <= 1.05 * max(wanted) + copies, "TensorFlow's ops are timed on copies of the variables"
     graphs = region["cuda_graphs"]
     if on_gpu:
         assert graphs["failures"] == 0, graphs["error"]

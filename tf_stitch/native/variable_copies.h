@@ -16,10 +16,10 @@ namespace tf_stitch {
 // Bytes of all copies of a call, at most: nodes that write more are not timed.
 constexpr std::int64_t kMostCopied = std::int64_t{256} << 20;
 
-// Whether so many bytes of the device are there that a few more do not matter: of allocators that know.
+// Whether so many bytes more than the program has ever had are a quarter of what is left at most: of allocators that know.
 inline bool HasRoomFor(tensorflow::OpKernelContext* ctx, std::int64_t bytes) {
   const auto stats = ctx->device()->GetAllocator({})->GetStats();
-  return !stats || !stats->bytes_limit || 4 * bytes <= *stats->bytes_limit - stats->bytes_in_use;
+  return !stats || !stats->bytes_limit || 4 * bytes <= *stats->bytes_limit - stats->peak_bytes_in_use;
 }
 
 // Replaces the handles among `inputs`, those of the op, that have these numbers by handles of copies. The variables are
