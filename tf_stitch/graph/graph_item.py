@@ -52,6 +52,8 @@ class GraphItem:
         device_type: "GPU" when any node is placed on one, else "CPU".
         is_tf_data: a function of an input pipeline (a guess from names): runs on the CPU, element by element.
         feeds: names of the preserved nodes whose result the caller gives.
+        is_called: a function that another graph calls, and that TensorFlow does not inline there: each call may make
+            kernels of it anew.
     """
 
     graph_def: GraphDef
@@ -61,6 +63,7 @@ class GraphItem:
     is_tf_data: bool
     types: TypeSource
     feeds: frozenset[str] = frozenset()
+    is_called: bool = False
 
     def output_types(self, node_name: str) -> list[OutputType]:
         """(DataType, dimensions) of each output; None for unknown rank, and for an unknown node an empty list.
@@ -90,6 +93,28 @@ class PipelineNames:
             else:
                 self._called -= callees  # shared with a computation: its next graph is that one's
         return is_pipeline
+
+
+class CalledFunctions:
+    """Tells functions that graphs call by having seen the caller, which comes before them. Thread-safe."""
+
+    _MOST = 1 << 14
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def visit(self, graph_id: str, graph_def: GraphDef) -> bool:
+        """Whether another graph calls this one; remembers the functions that it calls, and forgets the oldest."""
+        with self._lock:
+            is_called = graph_id in self._names
+            for function in graph_def.library.function:
+                if function.signature.name != graph_id:
+                    self._names.pop(function.signature.name, None)
+                    self._names[function.signature.name] = None
+            while len(self._names) > self._MOST:
+                del self._names[next(iter(self._names))]
+        return is_called
 
 
 class _TfBuffer(ctypes.Structure):

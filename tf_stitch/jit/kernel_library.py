@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import join_cpu
@@ -22,14 +23,25 @@ from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 Rendering = Mapping[str, Rendered]
 
 
+class Image:
+    """A binary in memory, at an address, of so many bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(data, len(data) + 1)
+        self.address, self.size = ctypes.addressof(self._buffer), len(data)
+
+
+Images = tuple[Image, ...]
+
+
 class KernelLibrary:
     """Built kernels of this process by device and symbol. Thread-safe; two threads may build one kernel twice."""
 
     def __init__(self, cache: KernelCache) -> None:
         self._cache = cache
         self._binaries: dict[tuple[str, str, str], Path] = {}
-        self._images: dict[Path, tuple[int, int]] = {}
-        self._keep: list[Any] = []  # images and symbol names that the native op points to
+        self._images: WeakValueDictionary[Path, Image] = WeakValueDictionary()
+        self._keep: list[Any] = []  # symbol names that the native op points to
         self._names: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -62,31 +74,31 @@ class KernelLibrary:
         symbols = {s.symbol for s in executable.steps if isinstance(s, HostLaunch)}
         return HostExecutable(executable, *sorted({self._binaries[_key(device, s)] for s in symbols}))
 
-    def device_words(self, executable: Executable, device: DeviceSpec) -> list[int]:
-        """A GPU executable for the native op, of kernels that were built here."""
+    def device_words(self, executable: Executable, device: DeviceSpec) -> tuple[list[int], Images]:
+        """A GPU executable for the native op, of kernels that were built here, and what has to live as long."""
         with self._lock:
             cubins = {s: self._binaries[_key(device, s)] for s in _symbols(executable)}
         return self._words(executable, cubins)
 
-    def words_of(self, executable: Executable, cubin: Path) -> list[int]:
-        """A GPU executable for the native op, all of whose kernels are in one cubin."""
+    def words_of(self, executable: Executable, cubin: Path) -> tuple[list[int], Images]:
+        """A GPU executable for the native op, all of whose kernels are in one cubin, and what has to live as long."""
         return self._words(executable, dict.fromkeys(_symbols(executable), cubin))
 
-    def _words(self, executable: Executable, cubins: Mapping[str, Path]) -> list[int]:
-        """Words with addresses of images and names, which stay in memory."""
-        symbols: dict[tuple[int, int], list[str]] = {}
+    def _words(self, executable: Executable, cubins: Mapping[str, Path]) -> tuple[list[int], Images]:
+        """Words with addresses of images, and of names, which stay in memory."""
+        symbols: dict[Image, list[str]] = {}
         with self._lock:
             for symbol, cubin in cubins.items():
                 self._name(symbol)
                 symbols.setdefault(self._image(cubin), []).append(symbol)
-            return encode(executable, self._names, symbols)
+            places = {(image.address, image.size): names for image, names in symbols.items()}
+            return encode(executable, self._names, places), tuple(symbols)
 
-    def _image(self, cubin: Path) -> tuple[int, int]:
-        if cubin not in self._images:
-            data = cubin.read_bytes()
-            self._keep.append(ctypes.create_string_buffer(data, len(data) + 1))
-            self._images[cubin] = ctypes.addressof(self._keep[-1]), len(data)
-        return self._images[cubin]
+    def _image(self, cubin: Path) -> Image:
+        image = self._images.get(cubin)
+        if image is None:
+            image = self._images[cubin] = Image(cubin.read_bytes())
+        return image
 
     def _name(self, symbol: str) -> None:
         if symbol not in self._names:

@@ -46,6 +46,17 @@ class Prebuilder:
             self._groups.setdefault(group, {})[number] = region
             self._group_of[number] = group
 
+    def drop(self, number: int) -> None:
+        """A region that will not run any more."""
+        with self._lock:
+            group = self._group_of.pop(number, None)
+            if group is None:
+                return
+            del self._groups[group][number]
+            if not self._groups[group]:
+                del self._groups[group]
+                self._seen = {key for key in self._seen if key[0] != group}
+
     def runs(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
         """A region is about to run with these shapes: the others of its graph whose sizes follow are built."""
         with self._lock:

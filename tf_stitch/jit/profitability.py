@@ -1,5 +1,5 @@
-"""Which of a region's two forms is faster, its kernels or its fallback subgraph: the native op measures, here verdicts are
-kept, recalled and reported.
+"""Which of a region's two forms is faster, its kernels or its fallback subgraph: the native op measures, here verdicts
+are kept, recalled and reported.
 
 Verdicts are about a structure and its shapes: regions of one structure share them in a process, and later processes on
 the same machine, with the same versions, begin with them.

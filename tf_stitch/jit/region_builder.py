@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
@@ -21,7 +22,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_format import anonymous_text, format_graph
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.expected_kernels import Expecting, expected_kernels
-from tf_stitch.jit.kernel_library import KernelLibrary
+from tf_stitch.jit.kernel_library import Images, KernelLibrary
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
@@ -46,6 +47,13 @@ MOST_KERNELS = 48
 """That a compiler builds in one run, where nobody waits for all of them: NVRTC takes some 40 ms for each."""
 
 
+class _BuildLock:
+    """Of builds of one thing: lives as long as one of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 @dataclass
 class Built:
     """An executable with its binary loaded or at hand.
@@ -53,6 +61,7 @@ class Built:
     Attributes:
         compiled: None where nothing had to be built: the kernels of other sizes serve.
         host: None on a GPU.
+        images: what addresses in the words point to.
     """
 
     compiled: CompiledRegion | None
@@ -66,6 +75,7 @@ class Built:
     names: tuple[str, ...]  # of the nodes it was compiled for, operands first, if it was
     stem: str  # of its dumps, "" if nothing was built
     seconds: dict[str, float]
+    images: Images = ()
 
 
 class RegionBuilder:
@@ -82,8 +92,8 @@ class RegionBuilder:
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
         self._library = KernelLibrary(cache)
-        self._built: dict[tuple[object, ...], Built] = {}
-        self._locks: dict[tuple[object, ...], threading.Lock] = {}
+        self._built: WeakValueDictionary[tuple[object, ...], Built] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[object, ...], _BuildLock] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._compiled: Counter[int] = Counter()
         self._prepared: Counter[int] = Counter()
@@ -97,6 +107,12 @@ class RegionBuilder:
         """Times that a compiler has been asked for kernels for other sizes of a region."""
         return self._prepared[number]
 
+    def drop(self, number: int) -> None:
+        """Forgets a region's counts."""
+        with self._lock:
+            self._compiled.pop(number, None)
+            self._prepared.pop(number, None)
+
     def text(self, graph: TensorGraph) -> str:
         """Text equal for graphs that may share kernels: of equal structure, and of equal names where templates are
         forced by names."""
@@ -106,12 +122,13 @@ class RegionBuilder:
         """An executable for a graph without symbols, and whether one of its equals had it (F13)."""
         identity = (self.text(graph), place.device, place.aligned, place.tf32, place.patterns)
         with self._lock:
-            lock = self._locks.setdefault(identity, threading.Lock())
-        with lock:
-            known = identity in self._built
-            if not known:
-                self._built[identity] = self._compile(place, graph)
-            return self._built[identity], known
+            lock = self._locks.setdefault(identity, _BuildLock())
+        with lock.lock:
+            built = self._built.get(identity)
+            known = built is not None
+            if built is None:
+                built = self._built[identity] = self._compile(place, graph)
+            return built, known
 
     def as_before(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> Built | None:
         """An executable for sizes that are like others before, of kernels that are built; None where there is none."""
@@ -198,13 +215,14 @@ class RegionBuilder:
     def _shared(self, place: PlacedRegion, compiled: CompiledRegion, options: CompileOptions) -> Built:
         """An executable of kernels that are built."""
         executable, device, host = compiled.executable, options.device, None
+        images: Images = ()
         if device.is_gpu:
-            words = self._library.device_words(executable, device)
+            words, images = self._library.device_words(executable, device)
         else:
             host = self._library.host(executable, device)
             words = encode(executable, host.addresses())
         return Built(None, executable, words, host, device, place.aligned, self._times(place.device),
-                     self._templates(place.device), (), "", compiled.seconds)
+                     self._templates(place.device), (), "", compiled.seconds, images)
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
@@ -274,11 +292,12 @@ class RegionBuilder:
         dump.compiled(compiled, options.device)
         start = time.perf_counter()
         host = None
+        images: Images = ()
         if not compiled.source:
             words = encode(compiled.executable, {})
         elif options.device.is_gpu:
             cubin = build_cuda(compiled.source, options.device.architecture, self._cache)
-            words = self._library.words_of(compiled.executable, cubin)
+            words, images = self._library.words_of(compiled.executable, cubin)
             self._took(place, compiled, resources_of(cubin))
         else:
             host = HostExecutable(compiled.executable,
@@ -287,4 +306,4 @@ class RegionBuilder:
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
                      self._times(place.device), self._templates(place.device), names_of(graph), stem,
-                     compiled.seconds)
+                     compiled.seconds, images)

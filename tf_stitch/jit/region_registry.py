@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BindError, BuildPending
+from tf_stitch.errors import BindError, BuildPending, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
@@ -32,6 +34,8 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 MOST_BUILDERS = 4
 """Threads that build regions ahead. Planning holds Python's lock, so more of them gain little. Not measured: there were
 fifteen in a program of many regions whose first step had not ended after 50 s."""
+RECENT = 8
+"""Signatures met last whose kernels outlive their regions for a while: programs make a model like the one before."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,17 @@ class RegionRegistry:
     def __init__(self, config: StitchConfig, report: Report, dump: Dump) -> None:
         self._config, self._report, self._dump = config, report, dump
         self._fuel = PatternFuel(config.fuel)
-        self._regions: list[RegionGraph] = []
+        self._regions: dict[int, RegionGraph] = {}
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._families: dict[tuple[object, ...], ShapeFamily[Built]] = {}
+        self._families: WeakValueDictionary[tuple[object, ...], ShapeFamily[Built]] = WeakValueDictionary()
+        self._family_of: dict[int, set[ShapeFamily[Built]]] = {}  # what keeps those of each region
+        self._recent: deque[ShapeFamily[Built]] = deque(maxlen=RECENT)
         self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._loops: dict[int, str] = {}
         self._executables: Counter[int] = Counter()
-        self._recorded: set[tuple[int, int, Key]] = set()
+        self._recorded: dict[int, set[tuple[int, Key]]] = {}
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
@@ -85,8 +92,10 @@ class RegionRegistry:
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""
         with self._lock:
-            self._regions.append(region)
-            number = len(self._regions) - 1
+            number = next(self._numbers)
+            self._regions[number] = region
+            self._family_of[number] = set()
+            self._recorded[number] = set()
         if group >= 0 and not self._fuel.in_order:
             self._prebuilder.add(number, region, group)
         return number
@@ -101,7 +110,28 @@ class RegionRegistry:
                 self._report.note("cache", str(cache.folder), cache.problem)
 
     def region(self, number: int) -> RegionGraph:
-        return self._regions[number]
+        """A region that was registered.
+
+        Raises:
+            StitchError: it was dropped.
+        """
+        region = self._regions.get(number)
+        if region is None:
+            raise StitchError(f"region {number} is gone: TensorFlow had freed all that ran it")
+        return region
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._regions
+
+    def drop(self, number: int) -> None:
+        """Frees what is kept for a region that will not run any more, but for what regions of equal structure share."""
+        self._prebuilder.drop(number)
+        self._builder.drop(number)
+        with self._lock:
+            for kept in (self._regions, self._family_of, self._recorded, self._forms, self._loops, self._executables):
+                kept.pop(number, None)
+            for waiting in [key for key in self._pending if key[0] == number]:
+                del self._pending[waiting]
 
     def describe(self, number: int, parts: Iterable[RegionGraph], roles: str) -> None:
         """Says what a loop consists of that runs as one op: its own graph does not."""
@@ -193,6 +223,8 @@ class RegionRegistry:
         place = PlacedRegion(number, region, device, key.aligned or device == CPU_ORDINAL, patterns, key.tf32)
         with self._lock:
             family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
+            self._family_of.get(number, set()).add(family)
+            self._recent.append(family)
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:
@@ -230,9 +262,10 @@ class RegionRegistry:
 
     def _record(self, number: int, device: int, key: Key, built: Built, cached: bool) -> None:
         with self._lock:
-            if (number, device, key) in self._recorded:  # py_function asks at every run
+            recorded = self._recorded.get(number)
+            if recorded is None or (device, key) in recorded:  # py_function asks at every run
                 return
-            self._recorded.add((number, device, key))
+            recorded.add((device, key))
             build = self._executables[number]
             self._executables[number] += 1
         if built.stem and not built.stem.startswith(f"region_{number}_"):
@@ -241,7 +274,9 @@ class RegionRegistry:
             self._report.add(_shared_entry(number, key, built))
             return
         compiled = built.compiled
-        self._report.add_later(lambda: self._entries(Place(number, build), key, built, compiled, cached))
+        place = PlacedRegion(number, self.region(number), CPU_ORDINAL, True)
+        self._report.add_later(number, len(compiled.kernels),
+                               lambda: self._entries(place, build, key, built, compiled, cached))
         if compiled.source:
             self._report.add_source(_source_of(built), compiled.source)
         if not cached and not compiled.rendered:
@@ -249,12 +284,12 @@ class RegionRegistry:
                                 compiled.kernels))
 
     @collector_paused()
-    def _entries(self, place: Place, key: Key, built: Built, compiled: CompiledRegion, cached: bool
+    def _entries(self, region: PlacedRegion, build: int, key: Key, built: Built, compiled: CompiledRegion, cached: bool
                  ) -> list[BuildEntry | KernelEntry]:
         """What the report says of an executable that was compiled."""
-        graph = self.bound(place.region, key.shapes)
+        graph = region.bound(key.shapes)
         own_names = dict(zip(built.names, names_of(graph), strict=True))
-        return list(build_entries(place, graph, key.shapes, compiled, built.device, cached,
+        return list(build_entries(Place(region.number, build), graph, key.shapes, compiled, built.device, cached,
                                   _source_of(built) if compiled.source else None, own_names,
                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
 

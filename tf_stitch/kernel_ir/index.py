@@ -226,6 +226,12 @@ def _variables(index: Index) -> frozenset[Var]:
     return frozenset(found)
 
 
+def forget() -> None:
+    """Frees what is kept of indices that were worked with."""
+    for kept in (_bounds, reach, _variables, _floordiv, _mod):
+        kept.cache_clear()
+
+
 def _collect(terms: Sequence[tuple[Atom, int]], offset: int) -> Index:
     total: dict[Atom, int] = {}
     for atom, coefficient in terms:

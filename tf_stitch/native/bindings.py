@@ -75,6 +75,7 @@ eight that are faster by a tenth was given up after 30 pairs in a row, one of a 
 BuildFunction = Callable[[int, int, tuple[int, ...]], Sequence[int] | None]
 FallbackSubgraphFunction = Callable[[int, str], bytes | None]
 FallbackFunction = Callable[[int, FallbackCall], None]
+LeftFunction = Callable[[int], None]
 
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
@@ -89,6 +90,7 @@ _RECALL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DI
 _SETTLE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
                                 ctypes.c_double, ctypes.c_double)
 _NOT_TIMED_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p)
+_LEFT_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 _GRAPHS_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_char_p)
 _REASON_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
 
@@ -172,7 +174,7 @@ class OpLibrary:
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
     def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction,
-                      verdicts: Verdicts | None = None) -> None:
+                      verdicts: Verdicts | None = None, left: LeftFunction | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
@@ -186,7 +188,8 @@ class OpLibrary:
         An exception in `fallback` fails the user's step with its message.
 
         `verdicts` is asked for each signature that is built, and told what was measured; without it each region of
-        each process measures for itself.
+        each process measures for itself. `left(region)` is told, a little later, that on some device the last kernel is
+        gone that ran a region.
         """
         library = self._library
 
@@ -226,13 +229,14 @@ class OpLibrary:
                 return 1
 
         callbacks = (_BUILD_TYPE(on_build), _ORIGINAL_TYPE(on_original), _FALLBACK_TYPE(on_fallback),
-                     *_verdict_callbacks(verdicts))
+                     *_verdict_callbacks(verdicts), _LEFT_TYPE() if left is None else _LEFT_TYPE(left))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
-        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE(), *_verdict_callbacks(None))
+        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE(), *_verdict_callbacks(None),
+                                        _LEFT_TYPE())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -274,6 +278,10 @@ class OpLibrary:
     def region_originals(self, region: int) -> int:
         """How often `region` ran by its own TensorFlow nodes because they are faster."""
         return int(self._library.tfs_region_originals(region))
+
+    def region_kernels(self, region: int) -> int:
+        """How many kernels run `region`, over all devices, of those that ever did."""
+        return int(self._library.tfs_region_kernels(region))
 
     def region_shadows(self, region: int) -> int:
         """How often the TensorFlow nodes of `region` ran beside its kernels, to time them; results were dropped."""
@@ -363,7 +371,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
-                                     _NOT_TIMED_TYPE]),
+                                     _NOT_TIMED_TYPE, _LEFT_TYPE]),
+        "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
         "tfs_enable_guard": (None, [c.c_int32, c.c_int64]),
         "tfs_visit_reasons": (None, [_REASON_TYPE]),

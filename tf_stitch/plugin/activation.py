@@ -38,7 +38,8 @@ def enable(config: StitchConfig | None = None) -> None:
         _session = session
         if native is not None:
             native.enable_guard(config.guard)
-            native.set_callbacks(session.build, session.original, session.fallback, session.profitability)
+            native.set_callbacks(session.build, session.original, session.fallback, session.profitability,
+                                 session.lifetimes.left)
             at_exit.callbacks.callback(native.clear_callbacks)
         keras_jit.resolve_auto_to_false()
         partial_runs.leave_alone()

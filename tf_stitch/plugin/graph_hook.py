@@ -22,7 +22,7 @@ from typing import Any
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.errors import NativeError
-from tf_stitch.graph.graph_item import GraphItem, GrapplerApi, PipelineNames
+from tf_stitch.graph.graph_item import CalledFunctions, GraphItem, GrapplerApi, PipelineNames
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import at_exit
@@ -77,7 +77,7 @@ class _Hook:
     on_error: OnError
 
     def __init__(self, path: Path) -> None:
-        self._pipelines = PipelineNames()
+        self._pipelines, self._functions = PipelineNames(), CalledFunctions()
         self._library = _load(path)
         self._api = GrapplerApi()
         self._callback = _CALLBACK(self._on_graph)
@@ -110,7 +110,8 @@ class _Hook:
             return None  # a mixed graph comes once for each registered type
         with self._api.open(handle) as view:
             is_tf_data = self._pipelines.visit(graph_id, graph_def)
-            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view, feeds)
+            is_called = self._functions.visit(graph_id, graph_def)
+            item = GraphItem(graph_def, view.preserved(), graph_id, device_type, is_tf_data, view, feeds, is_called)
             after = self.optimize(item)
         if after is None:
             return None

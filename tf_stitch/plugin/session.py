@@ -33,9 +33,11 @@ from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState, ImportCount
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
+from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.kernel_ir import index
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.pass_manager import Instrument
@@ -43,7 +45,7 @@ from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import CudaGraphs, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
-from tf_stitch.report.report import Report, write_report
+from tf_stitch.report.report import FEW_GONE, MOST_GONE, Report, write_report
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
@@ -77,7 +79,7 @@ class Session:
 
     def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
         self._config, self._native = config, native
-        self.report = Report()
+        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else FEW_GONE)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where)
@@ -87,6 +89,7 @@ class Session:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
         self._fallback_subgraphs: dict[int, FallbackSubgraph] = {}
+        self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1, self._end)
         self._graphs = itertools.count()
         self._process = os.getpid()
 
@@ -142,6 +145,8 @@ class Session:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
                                    for loop in state.native)]
+        if not item.is_called:
+            self.lifetimes.begin(sorted({*region_of.values(), *(n for own in numbers.values() for n in own.values())}))
         self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
         return rewritten
 
@@ -289,7 +294,25 @@ class Session:
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(error.message) from error  # PyFunc makes an InvalidArgumentError of that
 
+    def _end(self, regions: Sequence[int]) -> None:
+        """Frees what was kept for a graph that is gone."""
+        for entry in self.report.regions_of(regions):
+            self._count(entry)
+        self.report.end(regions)
+        for region in regions:
+            self._fallback_subgraphs.pop(region, None)
+            self.registry.drop(region)
+        index.forget()
+
+    def _count(self, entry: RegionEntry) -> None:
+        if entry.id in self.registry:
+            entry.executables = self.registry.executables(entry.id)
+            entry.builds = self.registry.builds(entry.id)
+            entry.builds_behind = self.registry.builds_behind(entry.id)
+
     def _where(self, region: int) -> str:
+        if region not in self.registry:
+            return f"region {region}"
         members = self.registry.region(region).members
         return f"region {region} ({members[0]} ... {members[-1]})" if len(members) > 1 else f"region {region}"
 
@@ -301,9 +324,7 @@ class Session:
         """Says what was done, and writes the report."""
         self.registry.close()
         for entry in self.report.regions:
-            entry.executables = self.registry.executables(entry.id)
-            entry.builds = self.registry.builds(entry.id)
-            entry.builds_behind = self.registry.builds_behind(entry.id)
+            self._count(entry)
         native = self._native
         if native is not None:
             self._record_native(native)

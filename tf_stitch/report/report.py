@@ -7,8 +7,8 @@ import platform
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,39 @@ SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
 
 
+MOST_GONE, FEW_GONE = 100, 4
+"""Graphs that are gone whose entries are kept, the latest: for a report, or where nobody asks for one."""
+MOST_COUNTED = 1000
+"""Different fallbacks, and remarks, that are counted each by itself."""
+OTHERS = "others"
+
+
+@dataclass
+class Dropped:
+    """What the report does not hold any more: numbers of entries, summed over graphs that were dropped for good."""
+
+    graphs: int = 0
+    nodes: int = 0
+    stitched_nodes: int = 0
+    regions: int = 0
+    kernels: int = 0
+    given_back: int = 0
+
+
 @dataclass
 class Report:
     """Collects entries from any thread.
 
+    Of graphs that TensorFlow has freed, or in which nothing was stitched, it keeps the latest.
+
     Attributes:
+        most_gone: how many of each.
+        dropped: of those it does not hold any more.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
+    most_gone: int = MOST_GONE
+    dropped: Dropped = field(default_factory=Dropped)
     graphs: list[GraphEntry] = field(default_factory=list)
     regions: list[RegionEntry] = field(default_factory=list)
     guard: list[GuardEntry] = field(default_factory=list)
@@ -36,7 +61,8 @@ class Report:
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
     _builds: list[BuildEntry] = field(default_factory=list)
-    _later: list[Callable[[], Iterable[BuildEntry | KernelEntry]]] = field(default_factory=list)
+    _later: list[tuple[int, int, Callable[[], Iterable[BuildEntry | KernelEntry]]]] = field(default_factory=list)
+    _gone: deque[frozenset[int]] = field(default_factory=deque)
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _remarks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -48,11 +74,58 @@ class Report:
                                   BuildEntry: self._builds, GuardEntry: self.guard, TuneEntry: self.tuned}
         with self._lock:
             lists[type(entry)].append(entry)
+            if isinstance(entry, GraphEntry) and not entry.regions:
+                self._drop_plain_graphs()
 
-    def add_later(self, entries: Callable[[], Iterable[BuildEntry | KernelEntry]]) -> None:
-        """Adds what `entries` gives as soon as somebody asks: no run of a region should wait for its report."""
+    def add_later(self, region: int, kernels: int, entries: Callable[[], Iterable[BuildEntry | KernelEntry]]) -> None:
+        """Adds what `entries` gives of a region and its kernels as soon as somebody asks: no run should wait for
+        its report."""
         with self._lock:
-            self._later.append(entries)
+            self._later.append((region, kernels, entries))
+
+    def regions_of(self, numbers: Iterable[int]) -> list[RegionEntry]:
+        """Entries of these regions."""
+        wanted = frozenset(numbers)
+        with self._lock:
+            return [entry for entry in self.regions if entry.id in wanted]
+
+    def end(self, regions: Iterable[int]) -> None:
+        """A graph with these regions is gone: the entries of one that went before it may go."""
+        with self._lock:
+            self._gone.append(frozenset(regions))
+            while len(self._gone) > self.most_gone:
+                self._drop(self._gone.popleft())
+
+    def _drop(self, regions: frozenset[int]) -> None:
+        """Takes out the entries of regions, and of their graph. The lock is held."""
+        graphs = [g for g in self.graphs if not regions.isdisjoint(g.regions)]
+        self._count_dropped(graphs)
+        self.dropped.regions += len(regions)
+        self.dropped.given_back += len({g.region for g in self.guard if g.region in regions and g.chosen == "original"})
+        self.dropped.kernels += sum(kernel.region in regions for kernel in self._kernels)
+        self.dropped.kernels += sum(kernels for region, kernels, _ in self._later if region in regions)
+        self.graphs[:] = [g for g in self.graphs if regions.isdisjoint(g.regions)]
+        self.regions[:] = [r for r in self.regions if r.id not in regions]
+        self._kernels[:] = [k for k in self._kernels if k.region not in regions]
+        self._builds[:] = [b for b in self._builds if b.region not in regions]
+        self.guard[:] = [g for g in self.guard if g.region not in regions]
+        self._later[:] = [later for later in self._later if later[0] not in regions]
+        stems = tuple(f"region_{number}_" for number in regions)
+        self._sources = {name: text for name, text in self._sources.items() if not name.startswith(stems)}
+
+    def _drop_plain_graphs(self) -> None:
+        """Takes out the oldest graphs that have no regions. The lock is held."""
+        plain = [g for g in self.graphs if not g.regions]
+        if len(plain) <= 2 * self.most_gone:
+            return
+        gone = {id(g) for g in plain[:len(plain) - self.most_gone]}
+        self._count_dropped([g for g in plain if id(g) in gone])
+        self.graphs[:] = [g for g in self.graphs if id(g) not in gone]
+
+    def _count_dropped(self, graphs: Sequence[GraphEntry]) -> None:
+        self.dropped.graphs += len(graphs)
+        self.dropped.nodes += sum(len(g.nodes) for g in graphs)
+        self.dropped.stitched_nodes += sum(g.stitched_nodes for g in graphs)
 
     @property
     def kernels(self) -> list[KernelEntry]:
@@ -67,7 +140,7 @@ class Report:
     def _make(self) -> None:
         with self._lock:
             later, self._later = self._later, []
-        for entries in later:
+        for _, _, entries in later:
             for entry in entries():
                 self.add(entry)
 
@@ -75,8 +148,9 @@ class Report:
         """Counts something that had to be done another way, and says it on stderr the first time."""
         self.note(stage, where, reason)
         with self._lock:
-            first = reason not in self._said
-            self._said.add(reason)
+            first = reason not in self._said and len(self._said) < MOST_COUNTED
+            if first:
+                self._said.add(reason)
         if first:
             print(f"[tf_stitch] {stage}: {where}: {reason}; {instead}", file=sys.stderr)
 
@@ -93,12 +167,12 @@ class Report:
     def note(self, stage: str, where: str, reason: str, times: int = 1) -> None:
         """Counts something that tf_stitch could not do."""
         with self._lock:
-            self._fallbacks[stage, where, reason] += times
+            _count(self._fallbacks, (stage, where, reason), times)
 
     def remark(self, stage: str, where: str, text: str) -> None:
         """Counts something that works, but not as well as it could."""
         with self._lock:
-            self._remarks[stage, where, text] += 1
+            _count(self._remarks, (stage, where, text))
 
     def document(self, region_counts: Callable[[int], tuple[int, int, int, int]] | None) -> dict[str, Any]:
         """report.json as a dict.
@@ -117,7 +191,7 @@ class Report:
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "guard": [asdict(g) for g in self.guard], "tuned": [asdict(t) for t in self.tuned],
-                    "caches": self.caches,
+                    "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self, kept: bool) -> str:
@@ -128,13 +202,15 @@ class Report:
         """
         self._make()
         with self._lock:
-            nodes = sum(len(g.nodes) for g in self.graphs)
-            stitched = sum(g.stitched_nodes for g in self.graphs)
+            gone = self.dropped
+            nodes = gone.nodes + sum(len(g.nodes) for g in self.graphs)
+            stitched = gone.stitched_nodes + sum(g.stitched_nodes for g in self.graphs)
             launches, host = self._graph_launches()
-            given_back = len({g.region for g in self.guard if g.chosen == "original"})
+            given_back = gone.given_back + len({g.region for g in self.guard if g.chosen == "original"})
             remarks = sum(self._remarks.values())
-            return (f"[tf_stitch] {len(self.graphs)} graphs, {stitched} of {nodes} nodes in {len(self.regions)} "
-                    f"regions, {len(self._kernels)} kernels, {sum(self._fallbacks.values())} fallbacks"
+            return (f"[tf_stitch] {gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
+                    f"{gone.regions + len(self.regions)} regions, {gone.kernels + len(self._kernels)} kernels, "
+                    f"{sum(self._fallbacks.values())} fallbacks"
                     + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
                     + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
@@ -143,6 +219,13 @@ class Report:
         """Launches of CUDA graphs, and microseconds of the host for all of them."""
         found = [region.cuda_graphs for region in self.regions if region.cuda_graphs is not None]
         return sum(g.launches for g in found), sum(g.launches * g.host_us for g in found)
+
+
+def _count(entries: Counter[tuple[str, str, str]], entry: tuple[str, str, str], times: int = 1) -> None:
+    """Counts an entry; one more than can be told apart under its stage alone."""
+    if entry not in entries and len(entries) >= MOST_COUNTED:
+        entry = (entry[0], OTHERS, f"more than {MOST_COUNTED} different ones")
+    entries[entry] += times
 
 
 def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ _ENV = _Env(None, 1, _SERIAL_FOR)
 
 
 class HostExecutable:
-    """A CPU executable with its libraries loaded."""
+    """A CPU executable with its libraries loaded, as long as it lives."""
 
     def __init__(self, executable: Executable, *libraries: Path) -> None:
         self.executable = executable
@@ -43,6 +45,7 @@ class HostExecutable:
                 library = ctypes.CDLL(str(path))
             except OSError as error:
                 raise BuildError(f"cannot load {path}: {error}") from None
+            weakref.finalize(self, _ctypes.dlclose, library._handle).atexit = False
             self._functions |= {n: getattr(library, n) for n in names if hasattr(library, n)}
 
     def addresses(self) -> dict[str, int]:

@@ -73,7 +73,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   }
 
   ~StitchWhileOp() override {
-    if (!regions_) return;
+    if (!entered_) return;
     for (RegionRuntime* region : regions_->All()) region->Leave();
   }
 
@@ -111,8 +111,17 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     if (spec_.host >= 0) {
       TF_ASSIGN_OR_RETURN(found.host, part(spec_.host, true, spec_.beside.roles.body, spec_.beside.results));
     }
-    for (RegionRuntime* region : found.All()) region->Enter();
     return &regions_.emplace(found);
+  }
+
+  // With the first run: TensorFlow makes kernels that never run, of executors that it gives up, and a region whose last
+  // kernel leaves is given up, too.
+  void Enter() {
+    if (entered_.load(std::memory_order_acquire)) return;
+    const std::lock_guard<std::mutex> lock(regions_mutex_);
+    if (entered_) return;
+    for (RegionRuntime* region : regions_->All()) region->Enter();
+    entered_.store(true, std::memory_order_release);
   }
 
   absl::StatusOr<RegionRuntime*> Find(std::int64_t region, int device, CUcontext context, int num_inputs,
@@ -127,6 +136,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   absl::Status Run(OpKernelContext* ctx) {
     TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
     TF_ASSIGN_OR_RETURN(const LoopRegions* regions, FindRegions(placement));
+    Enter();
     VariableSet none;
     const RegionCall call{ctx, placement, regions->loop, &none, spec_.num_inputs};
     if (!spec_.RanksAgree(ctx)) {
@@ -256,6 +266,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   bool ahead_ = false;  // the body begins an iteration while the host waits for the condition
   std::mutex regions_mutex_;
   std::optional<LoopRegions> regions_;
+  std::atomic<bool> entered_{false};
   std::atomic<std::int64_t> expected_{0};  // iterations: as many as last time
   OriginalForm original_;
 };

@@ -62,6 +62,8 @@ typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std
                              std::int32_t original, double stitched_us, double original_us);
 // The region's own nodes could not be timed.
 typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
+// No kernel runs the region any more, on one of its devices.
+typedef void (*tfs_left_fn)(std::int64_t region);
 }
 
 constexpr int kStitchedVerdict = 101, kOriginalVerdict = 102;  // not kNoThread
@@ -74,6 +76,7 @@ struct Callbacks {
   tfs_recall_fn recall;
   tfs_settle_fn settle;
   tfs_not_timed_fn not_timed;
+  tfs_left_fn left;  // null: nobody wants to know
 };
 
 // Calls Python in a thread of its own, and waits. The calling thread may be the program's (callers_executor.cc): what is

@@ -22,11 +22,12 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 
 TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_original_fn original,
                                   tf_stitch::tfs_fallback_fn fallback, tf_stitch::tfs_recall_fn recall,
-                                  tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed) {
+                                  tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed,
+                                  tf_stitch::tfs_left_fn left) {
   if (build == nullptr || original == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, original, fallback, recall, settle, not_timed});
+    tf_stitch::Gate().Set({build, original, fallback, recall, settle, not_timed, left});
   }
 }
 
@@ -64,6 +65,7 @@ TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch:
 TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
 
 TFS_EXPORT std::int64_t tfs_region_originals(std::int64_t region) { return tf_stitch::SumOriginals(region); }
+TFS_EXPORT std::int32_t tfs_region_kernels(std::int64_t region) { return tf_stitch::KernelsOf(region); }
 TFS_EXPORT std::int64_t tfs_region_shadows(std::int64_t region) { return tf_stitch::SumShadows(region); }
 
 using tfs_reason_fn = void (*)(std::int64_t region, const char* reason, std::int64_t count);

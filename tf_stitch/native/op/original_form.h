@@ -28,10 +28,10 @@ class OriginalForm {
   // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
   std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
     call.variables->Unlock();
-    const OriginalNodes* nodes = call.runtime->Original("", &OriginalNodes::Parse);
+    const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original("", &OriginalNodes::Parse);
     bool ran = false;
     absl::Status status = absl::UnavailableError("no nodes");
-    if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
+    if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
     if (status.ok()) call.runtime->originals.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || ran) return status;
     KeepKernels(call, slot, status);
@@ -70,9 +70,9 @@ class OriginalForm {
   // `reason`: why the kernels cannot run; "": they are not built yet.
   absl::Status Fallback(const RegionCall& call, std::string reason) {
     call.variables->Unlock();
-    if (const OriginalNodes* nodes = call.runtime->Original(reason, &OriginalNodes::Parse)) {
+    if (const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original(reason, &OriginalNodes::Parse)) {
       bool ran = false;
-      const absl::Status status = function_.Run(call.ctx, call.num_inputs, *nodes, &ran);
+      const absl::Status status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
       if (status.ok()) call.runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
       if (ran) return status;
       reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
@@ -83,7 +83,7 @@ class OriginalForm {
  private:
   // Takes unlocked variables.
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
-    const OriginalNodes* nodes = call.runtime->Original("", &OriginalNodes::Parse);
+    const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original("", &OriginalNodes::Parse);
     if (nodes == nullptr) return absl::UnavailableError("");
     std::vector<tensorflow::Tensor> inputs = OriginalFunction::Inputs(call.ctx, call.num_inputs), outputs;
     if (!nodes->written().empty()) {
@@ -95,7 +95,7 @@ class OriginalForm {
     }
     bool ran = false;
     slot.guard.Start(call.placement.stream, turn);
-    return function_.Run(call.ctx, inputs, *nodes, &outputs, &ran);
+    return function_.Run(call.ctx, inputs, nodes, &outputs, &ran);
   }
 
   void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {

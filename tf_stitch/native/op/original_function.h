@@ -1,6 +1,7 @@
 // A region's own TensorFlow nodes as a function that runs inside the op, on its device.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,9 +30,8 @@ inline tensorflow::thread::ThreadPool* ParallelNodes() {
 // The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
 class OriginalNodes {
  public:
-  // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none. Lives for the process, for
-  // TensorFlow holds on to the library of what it instantiates.
-  static const OriginalNodes* Parse(const std::string& definition, bool on_gpu) {
+  // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none.
+  static std::shared_ptr<const OriginalNodes> Parse(const std::string& definition, bool on_gpu) {
     tensorflow::FunctionDefLibrary functions;
     tensorflow::FunctionDef* function = functions.add_function();
     if (!function->ParseFromString(definition)) return nullptr;
@@ -39,7 +39,7 @@ class OriginalNodes {
     if (on_gpu) {
       (*function->mutable_attr())[tensorflow::FunctionLibraryDefinition::kIntsOnDeviceAttr].set_b(true);
     }
-    return new OriginalNodes(functions);
+    return std::shared_ptr<const OriginalNodes>(new OriginalNodes(functions));
   }
 
   absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library,
@@ -94,7 +94,8 @@ class OriginalFunction {
   ~OriginalFunction() { Release(); }
 
   // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt.
-  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const OriginalNodes& nodes, bool* ran) {
+  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const std::shared_ptr<const OriginalNodes>& nodes,
+                   bool* ran) {
     std::vector<tensorflow::Tensor> outputs;
     TF_RETURN_IF_ERROR(Run(ctx, Inputs(ctx, num_inputs), nodes, &outputs, ran));
     for (int i = 0; i < ctx->num_outputs(); ++i) {
@@ -115,7 +116,8 @@ class OriginalFunction {
   // TensorFlow's pool: this thread may be one of the pool's, and waiting for another could wait for itself. `ran` says
   // whether an error is the nodes' own.
   absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
-                   const OriginalNodes& nodes, std::vector<tensorflow::Tensor>* outputs, bool* ran) {
+                   const std::shared_ptr<const OriginalNodes>& nodes, std::vector<tensorflow::Tensor>* outputs,
+                   bool* ran) {
     *ran = false;
     tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
     if (library == nullptr) return absl::FailedPreconditionError("TensorFlow runs this op without a function library");
@@ -124,17 +126,18 @@ class OriginalFunction {
         tensorflow::tf_shared_lock lock(mutex_);  // until the end: Release must not take away what runs
         if (const Instance* instance = Find(library)) {
           *ran = true;
-          return Run(ctx, inputs, library, instance->handle, nodes.parallel(), outputs);
+          return Run(ctx, inputs, library, instance->handle, nodes->parallel(), outputs);
         }
       }
       tensorflow::mutex_lock lock(mutex_);
       if (Find(library) != nullptr) continue;
       tensorflow::FunctionLibraryRuntime::Handle handle;
-      TF_RETURN_IF_ERROR(nodes.Instantiate(library, &handle));
+      TF_RETURN_IF_ERROR(nodes->Instantiate(library, &handle));
       instances_.erase(std::remove_if(instances_.begin(), instances_.end(), [](const Instance& instance) {
         return instance.alive.GetNewRef() == nullptr;
       }), instances_.end());
-      instances_.push_back({library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle});
+      instances_.push_back(
+          {library, tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime>(library), handle, nodes});
     }
   }
 
@@ -153,6 +156,7 @@ class OriginalFunction {
     tensorflow::FunctionLibraryRuntime* library;
     tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime> alive;
     tensorflow::FunctionLibraryRuntime::Handle handle;
+    std::shared_ptr<const OriginalNodes> nodes;  // TensorFlow reads the library of what is instantiated
   };
 
   absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,

@@ -44,6 +44,45 @@ std::vector<Record> Collect(void (RegionRuntime::*add)(std::vector<Record>*)) {
   return records;
 }
 
+// Regions that lost their last kernel, and have not been told to Python.
+struct LeftRegions {
+  std::mutex mutex;
+  std::vector<std::int64_t> regions;
+  bool telling = false;  // a thread is at it
+};
+
+void TellLeft(std::int64_t region) {
+  static auto* left = new LeftRegions;
+  {
+    const std::lock_guard<std::mutex> lock(left->mutex);
+    left->regions.push_back(region);
+    if (left->telling) return;
+    left->telling = true;
+  }
+  const auto tell = [] {
+    while (true) {
+      std::vector<std::int64_t> regions;
+      {
+        const std::lock_guard<std::mutex> lock(left->mutex);
+        if (left->regions.empty()) {
+          left->telling = false;
+          return;
+        }
+        regions.swap(left->regions);
+      }
+      const CallbackGate<Callbacks>::Entry entry(&Gate());
+      if (entry.get() == nullptr || entry.get()->left == nullptr) continue;
+      for (const std::int64_t one : regions) entry.get()->left(one);
+    }
+  };
+  try {
+    std::thread(tell).detach();
+  } catch (const std::system_error&) {  // the next region to leave tries again
+    const std::lock_guard<std::mutex> lock(left->mutex);
+    left->telling = false;
+  }
+}
+
 bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
   return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
 }
@@ -65,10 +104,22 @@ void RegionRuntime::Leave() {
   const CallbackGate<Callbacks>::Entry entry(&Gate());
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
   std::shared_ptr<const Slot> last;
+  std::shared_ptr<const OriginalNodes> original;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--kernels_ != 0 || entry.get() == nullptr) return;
+    gone.swap(slots_);
+    last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
+    original.swap(original_);
+  }
+  gone.clear();  // before Python frees the kernels' code
+  last.reset();
+  TellLeft(region_);
+}
+
+int RegionRuntime::kernels() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (--kernels_ != 0 || entry.get() == nullptr) return;
-  gone.swap(slots_);
-  last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
+  return kernels_;
 }
 
 std::shared_ptr<const Slot> RegionRuntime::Find(const std::int64_t* key, std::size_t n) {
@@ -228,11 +279,11 @@ void RegionRuntime::TryLater(Slot* slot) {
   slot->ask_again = std::chrono::steady_clock::now() + wait;
 }
 
-const OriginalNodes* RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
+std::shared_ptr<const OriginalNodes> RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto known = reasons_.find(reason);
-    if (known != reasons_.end()) {
+    if (known != reasons_.end() && (known->second.through_python || original_ != nullptr)) {
       ++known->second.count;
       return known->second.through_python ? nullptr : original_;
     }
@@ -281,6 +332,16 @@ RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
 std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
 std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
 std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
+int KernelsOf(std::int64_t region) {
+  Registry& registry = Runtimes();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  int kernels = 0;
+  for (const auto& [key, runtime] : registry.runtimes) {
+    if (std::get<0>(key) == region) kernels += runtime->kernels();
+  }
+  return kernels;
+}
+
 std::int64_t SumShadows(std::int64_t region) { return Sum(region, &RegionRuntime::shadows); }
 
 std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }

@@ -61,10 +61,12 @@ class RegionRuntime {
   RegionRuntime(std::int64_t region, int device, CUcontext context, std::vector<std::int32_t> signature)
       : region_(region), device_(device), context_(context), signature_(std::move(signature)) {}
 
-  // A kernel that is to run the region, and one that never will again. With the last one go the executables: a function
-  // that was traced anew and freed leaves its region to nobody. Counts stay, for the report.
+  // A kernel that is to run the region, and one that never will again. With the last one go the executables and the
+  // fallback subgraph: a function that was traced anew and freed leaves its region to nobody. Python is told, later and in
+  // another thread, for who frees a function may hold Python's lock. Counts stay, for the report.
   void Enter();
   void Leave();
+  int kernels();
 
   // The slot of `key` if it is built, or pending and not yet to be asked for again.
   std::shared_ptr<const Slot> Find(const std::int64_t* key, std::size_t n);
@@ -78,8 +80,8 @@ class RegionRuntime {
 
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
-  using ParseOriginal = const OriginalNodes* (*)(const std::string& definition, bool on_gpu);
-  const OriginalNodes* Original(const std::string& reason, ParseOriginal parse);
+  using ParseOriginal = std::shared_ptr<const OriginalNodes> (*)(const std::string& definition, bool on_gpu);
+  std::shared_ptr<const OriginalNodes> Original(const std::string& reason, ParseOriginal parse);
 
   // What the guard of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
@@ -124,7 +126,7 @@ class RegionRuntime {
   std::condition_variable built_;
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
-  const OriginalNodes* original_ = nullptr;  // lives for the process
+  std::shared_ptr<const OriginalNodes> original_;
   std::map<std::string, Reason> reasons_;
   int kernels_ = 0;  // that are to run it
   mutable GraphCounters graphs_;
@@ -148,6 +150,7 @@ std::int64_t SumRuns(std::int64_t region);
 std::int64_t SumFallbacks(std::int64_t region);
 std::int64_t SumOriginals(std::int64_t region);
 std::int64_t SumShadows(std::int64_t region);
+int KernelsOf(std::int64_t region);
 
 std::vector<ReasonRecord> AllReasons();
 std::vector<GraphRecord> AllGraphs();
