@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -34,8 +34,6 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 MOST_BUILDERS = 4
 """Threads that build regions ahead. Planning holds Python's lock, so more of them gain little. Not measured: there were
 fifteen in a program of many regions whose first step had not ended after 50 s."""
-RECENT = 8
-"""Signatures met last whose kernels outlive their regions for a while: programs make a model like the one before."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,6 @@ class RegionRegistry:
         self._lock = threading.Lock()
         self._families: WeakValueDictionary[tuple[object, ...], ShapeFamily[Built]] = WeakValueDictionary()
         self._family_of: dict[int, set[ShapeFamily[Built]]] = {}  # what keeps those of each region
-        self._recent: deque[ShapeFamily[Built]] = deque(maxlen=RECENT)
         self._pending: dict[tuple[int, int, Key], Future[tuple[Built, bool]]] = {}
         self._forms: dict[int, tuple[RegionGraph, str]] = {}  # each region with canonical symbols, and its text
         self._loops: dict[int, str] = {}
@@ -122,6 +119,9 @@ class RegionRegistry:
 
     def __contains__(self, number: int) -> bool:
         return number in self._regions
+
+    def __len__(self) -> int:
+        return len(self._regions)
 
     def drop(self, number: int) -> None:
         """Frees what is kept for a region that will not run any more, but for what regions of equal structure share."""
@@ -224,7 +224,6 @@ class RegionRegistry:
         with self._lock:
             family = self._families.setdefault((text, device, place.aligned, place.tf32, patterns), ShapeFamily())
             self._family_of.get(number, set()).add(family)
-            self._recent.append(family)
         with family.lock:
             built = family.find(key.shapes)
             if built is not None:

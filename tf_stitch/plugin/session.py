@@ -45,7 +45,7 @@ from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import CudaGraphs, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
-from tf_stitch.report.report import FEW_GONE, MOST_GONE, Report, write_report
+from tf_stitch.report.report import MOST_GONE, Report, write_report
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
@@ -79,7 +79,7 @@ class Session:
 
     def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
         self._config, self._native = config, native
-        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else FEW_GONE)
+        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where)

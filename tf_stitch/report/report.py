@@ -21,8 +21,10 @@ SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
 
 
-MOST_GONE, FEW_GONE = 100, 4
-"""Graphs that are gone whose entries are kept, the latest: for a report, or where nobody asks for one."""
+MOST_GONE = 100
+"""Graphs that are gone whose entries are kept for a report, the latest."""
+FEW_PLAIN = 4
+"""Graphs without regions whose entries are kept at least."""
 MOST_COUNTED = 1000
 """Different fallbacks, and remarks, that are counted each by itself."""
 OTHERS = "others"
@@ -89,6 +91,11 @@ class Report:
         with self._lock:
             return [entry for entry in self.regions if entry.id in wanted]
 
+    @property
+    def regions_seen(self) -> int:
+        """All regions so far."""
+        return self.dropped.regions + len(self.regions)
+
     def end(self, regions: Iterable[int]) -> None:
         """A graph with these regions is gone: the entries of one that went before it may go."""
         with self._lock:
@@ -115,10 +122,10 @@ class Report:
 
     def _drop_plain_graphs(self) -> None:
         """Takes out the oldest graphs that have no regions. The lock is held."""
-        plain = [g for g in self.graphs if not g.regions]
-        if len(plain) <= 2 * self.most_gone:
+        plain, most = [g for g in self.graphs if not g.regions], max(self.most_gone, FEW_PLAIN)
+        if len(plain) <= 2 * most:
             return
-        gone = {id(g) for g in plain[:len(plain) - self.most_gone]}
+        gone = {id(g) for g in plain[:len(plain) - most]}
         self._count_dropped([g for g in plain if id(g) in gone])
         self.graphs[:] = [g for g in self.graphs if id(g) not in gone]
 
@@ -209,7 +216,7 @@ class Report:
             given_back = gone.given_back + len({g.region for g in self.guard if g.chosen == "original"})
             remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
-                    f"{gone.regions + len(self.regions)} regions, {gone.kernels + len(self._kernels)} kernels, "
+                    f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels, "
                     f"{sum(self._fallbacks.values())} fallbacks"
                     + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
                     + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")

@@ -1,5 +1,5 @@
-"""Traces, runs and drops functions that share nothing. Prints JSON: kB by which the process has grown for each, after a
-first lot; kB of Python objects among these, with "trace"; and how many regions ran."""
+"""Traces, runs and drops functions that share nothing. Prints JSON: kB by which each, after a first lot, has made grow
+the process, what malloc has given out, and Python's objects (with "trace")."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import gc
 import json
 import sys
+import time
 import tracemalloc
 
 import numpy as np
@@ -32,23 +33,35 @@ def run(number: int) -> None:
         function(tf.ones([rows, columns]))
 
 
-def resident() -> float:
-    """kB, after everything was given back that can be."""
+class Mallinfo2(ctypes.Structure):
+    """See malloc.h."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
+                                                     "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+def memory() -> tuple[float, float]:
+    """kB of the process, and of what malloc has given out, after everything was given back that can be."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    time.sleep(1)
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = Mallinfo2
+    info = libc.mallinfo2()
+    libc.malloc_trim(0)
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4.0
+        return int(file.read().split()[1]) * 4.0, (info.uordblks + info.hblkhd) / 1024
 
 
 for i in range(first):
     run(i)
-before = resident()
+before = memory()
 if traced:
     tracemalloc.start()
     start = tracemalloc.take_snapshot()
 for i in range(first, first + count):
     run(i)
-grown = (resident() - before) / count
+resident, given_out = ((now - then) / count for now, then in zip(memory(), before, strict=True))
 python = 0.0
 if traced:
     end = tracemalloc.take_snapshot()
@@ -56,4 +69,4 @@ if traced:
     python = sum(d.size_diff for d in differences) / 1024 / count
     for difference in differences[:25]:
         print(difference, file=sys.stderr)
-print(json.dumps({"kB": round(grown, 2), "python_kB": round(python, 2)}))
+print(json.dumps({"resident": round(resident, 2), "malloc": round(given_out, 2), "python": round(python, 2)}))

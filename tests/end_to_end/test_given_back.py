@@ -1,0 +1,45 @@
+"""What was kept for functions and models is given back when the program drops them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Run, Runner
+
+FUNCTIONS = PROGRAMS / "dropped_functions.py"
+MODELS = PROGRAMS / "dropped_models.py"
+FIRST, COUNT = 20, 40
+MORE = 10.0
+"""kB that a dropped function may cost beside what it costs TensorFlow."""
+PAGES = 60.0
+"""As MORE, of whole pages: how much of them is in use differs that much from run to run. Everything kept was 200."""
+
+
+def measured(done: Run) -> dict[str, float]:
+    assert done.returncode == 0, done.stderr[-3000:]
+    values: dict[str, float] = json.loads(done.stdout)
+    return values
+
+
+@pytest.mark.timeout(900)
+def test_functions_that_are_dropped_leave_nothing(run: Runner, cache: Path) -> None:
+    """They share nothing: of each the sizes and constants differ."""
+    plain = measured(run(FUNCTIONS, FIRST, COUNT, stitch=""))
+    options = {"TF_STITCH_CACHE": str(cache), "TF_STITCH_REPORT": ""}
+    done = run(FUNCTIONS, FIRST, COUNT, **options)
+    stitched, traced = measured(done), measured(run(FUNCTIONS, FIRST, COUNT, "trace", **options))
+    print(f"kB each: {plain} in TensorFlow, {stitched} stitched, {traced['python']} of Python's")
+    assert f"in {FIRST + COUNT} regions, {2 * (FIRST + COUNT)} kernels" in done.said()
+    assert stitched["malloc"] <= plain["malloc"] + MORE
+    assert traced["python"] <= MORE
+    assert stitched["resident"] <= plain["resident"] + PAGES
+
+
+def test_models_that_are_dropped_leave_nothing(run: Runner) -> None:
+    done = run(MODELS, 1, 2)
+    assert done.report is not None
+    assert len(done.report["regions"]) >= 6
+    assert measured(done)["regions"] == 0
