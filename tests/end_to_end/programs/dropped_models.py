@@ -1,5 +1,5 @@
-"""Trains, uses and drops Keras models. Prints JSON: kB by which the process has grown for each, after the first ones, and
-regions that are kept at the end."""
+"""Trains, uses and drops Keras models. Prints JSON: kB by which each, after the first ones, has made the process grow,
+and regions that are kept at the end."""
 
 from __future__ import annotations
 
