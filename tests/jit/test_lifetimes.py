@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tf_stitch.graph.graph_item import CalledFunctions
-from tf_stitch.integration.lifetimes import Lifetimes
+from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.report.entries import GraphEntry, NodeEntry, RegionEntry
 from tf_stitch.report.report import Report
 
