@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tf_stitch.private_folder import make_private, temporary_folder
+import pytest
+
+from tf_stitch.private_folder import Access, make_private, temporary_folder
 
 
 def test_a_new_folder(tmp_path: Path) -> None:
@@ -21,6 +23,44 @@ def test_what_others_can_write_is_not_read(tmp_path: Path) -> None:
     access = make_private(tmp_path)
     assert not access.reading
     assert "other users" in access.problem
+
+
+def test_nobody_else_may_put_another_folder_in_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "open" / "mine" / "cache"
+    folder.mkdir(parents=True, mode=0o700)
+    (tmp_path / "open").chmod(0o777)
+    access = make_private(folder)
+    assert not access.reading
+    assert access.problem == f"its parent {tmp_path / 'open'} can be written by other users"
+    (tmp_path / "open").chmod(0o1777)
+    assert make_private(folder) == Access(True, ""), "as /tmp: others cannot rename what is not theirs"
+
+
+def test_a_parent_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "theirs" / "cache"
+    make_private(folder)
+    if os.getuid() != 0:
+        pytest.skip("needs root to give a folder away")
+    os.chown(tmp_path / "theirs", 4712, -1)
+    access = make_private(folder)
+    assert not access.reading
+    assert access.problem == f"its parent {tmp_path / 'theirs'} belongs to another user"
+
+
+def test_a_link_is_followed_to_where_the_folder_is(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    assert "open can be written by other users" in make_private(tmp_path / "link" / "cache").problem
+
+
+def test_parents_are_made_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert make_private(tmp_path / "a" / "b") == Access(True, "")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o077 == 0
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:

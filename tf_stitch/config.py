@@ -260,3 +260,8 @@ def load_config(environ: Mapping[str, str] | None = None) -> StitchConfig:
 def _default_cache(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "tf_stitch"
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment for a process that runs without tf_stitch."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}

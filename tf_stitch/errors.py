@@ -41,6 +41,10 @@ class ProfileError(StitchError):
     """A file is no device profile; the message names the file and the field."""
 
 
+class DamagedFileError(StitchError):
+    """A file of the cache folder is not what was written; the message names it."""
+
+
 class UnsupportedError(StitchError):
     """A node cannot be expressed in the tensor IR; it stays a TensorFlow op."""
 

@@ -84,22 +84,36 @@ def test_cache_that_cannot_be_written(run: Runner, expected: list[float], tmp_pa
 
 def test_corrupt_kernels_are_built_anew(run: Runner, expected: list[float], cache: Path) -> None:
     check(run(SMALL, TF_STITCH_CACHE=str(cache)), expected)
-    kernels = list((cache / "kernels").glob("*.so"))
+    kernels, plans = list((cache / "kernels").glob("*.so")), list((cache / "plans").iterdir())
     assert kernels
+    assert plans
     for kernel in kernels:
         kernel.write_bytes(b"\x7fELF" + kernel.read_bytes()[:100])
+    for plan in plans:
+        plan.write_bytes(plan.read_bytes()[:-64] + b"\xff" * 64)
     done = run(SMALL, TF_STITCH_CACHE=str(cache))
     check(done, expected)
     assert done.reasons() == ""
-    assert all(kernel.stat().st_size > 1000 for kernel in kernels)
+    assert done.report is not None
+    for name, entries in (("kernels", kernels), ("plans", plans)):
+        assert done.report["caches"][name] == {"hits": 0, "misses": len(entries), "corrupt": len(entries)}
+    healed = run(SMALL, TF_STITCH_CACHE=str(cache))
+    assert healed.report is not None
+    assert healed.report["caches"]["kernels"] == {"hits": len(kernels), "misses": 0, "corrupt": 0}
 
 
-def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path) -> None:
-    for library in (cache / "native").glob("*.so"):
-        library.write_bytes(b"\x7fELF" + bytes(100))
+@pytest.mark.parametrize("what", ["truncated", "digest"])
+def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path, what: str) -> None:
+    """The hook, of one file, is built again in the test, the op would take minutes."""
+    [hook] = (cache / "native").glob("graph_hook*.so")
+    whole = hook.read_bytes()
+    hook.write_bytes(whole[:len(whole) // 2] if what == "truncated" else whole[:-64] + b"\xff" * 64)
     done = run(SMALL, TF_STITCH_CACHE=str(cache))
     check(done, expected)
-    assert "remove it to build it anew" in done.said()
+    assert "building graph_hook" in done.said()
+    assert done.report is not None
+    assert done.report["caches"]["native"] == {"hits": 1, "misses": 1, "corrupt": 1}
+    assert hook.read_bytes() == whole
 
 
 def test_report_folder_that_cannot_be_written(run: Runner, expected: list[float], tmp_path: Path) -> None:

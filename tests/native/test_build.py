@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 import stat
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -60,7 +63,7 @@ def test_concurrent_builds_compile_once(
 ) -> None:
     compiled = []
     compile_library = build._compile
-    monkeypatch.setattr(build, "_compile", lambda *arguments: (compiled.append(1), compile_library(*arguments)))
+    monkeypatch.setattr(build, "_compile", lambda *arguments: compiled.append(1) or compile_library(*arguments))
     threads = [threading.Thread(target=build_library, args=(TINY, tmp_path)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -68,6 +71,63 @@ def test_concurrent_builds_compile_once(
         thread.join()
     assert len(compiled) == 1
     assert len(list((tmp_path / "native").glob("*.so*"))) == 1
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.0])
+def test_a_damaged_library_is_made_anew(source: Path, tmp_path: Path, keep: float) -> None:
+    """The loader of a truncated one would end the process."""
+    path = build_library(TINY, tmp_path)
+    whole = path.read_bytes()
+    os.truncate(path, int(len(whole) * keep))
+    counted = build.native_cache(tmp_path).counts()["corrupt"]
+    assert build_library(TINY, tmp_path) == path
+    assert len(path.read_bytes()) == len(whole)
+    assert build.native_cache(tmp_path).counts()["corrupt"] == counted + 1
+
+
+GARBAGE = {"nothing": "true", "text": 'echo out of luck > "$out"',
+           "a part": f'{shutil.which("g++")} "$@"; size=$(stat -c %s "$out"); truncate -s $((size / 2)) "$out"'}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_library_is_tried_before_it_is_kept(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                              garbage: str) -> None:
+    fake_compiler(tmp_path, monkeypatch, f'case "$*" in *-shared*) {GARBAGE[garbage]}; exit 0;; esac')
+    with pytest.raises(NativeError, match="what it wrote"):
+        build_library(TINY, tmp_path)
+    assert not list((tmp_path / "native").glob("*.so*"))
+
+
+def test_a_library_that_ends_the_process_that_loads_it_is_not_kept(source: Path, tmp_path: Path) -> None:
+    source.write_text("#include <stdlib.h>\n__attribute__((constructor)) void fail() { abort(); }\n")
+    with pytest.raises(NativeError, match="cannot be loaded"):
+        build_library(TINY, tmp_path)
+    assert not list((tmp_path / "native").glob("*.so*"))
+
+
+def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, commands: str) -> None:
+    """A g++ that runs shell commands before it compiles; $out is the file that it should write."""
+    script = folder / "fake_g++"
+    script.write_text('#!/bin/sh\nout=$(echo "$*" | sed "s/.*-o \\([^ ]*\\).*/\\1/")\n'
+                      f'{commands}\nexec {shutil.which("g++")} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(build, "COMPILERS", (str(script),))
+
+
+def test_a_compiler_that_hangs(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compiler(tmp_path, monkeypatch, "sleep 300")
+    monkeypatch.setattr(build, "COMPILE_SECONDS", 1)
+    with pytest.raises(NativeError, match="did not finish within 1 s, and was ended"):
+        build_library(TINY, tmp_path)
+
+
+def test_a_rejected_source_ends_the_others(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source.parent / "other.cc").write_text("int other() { return nothing_here; }\n")
+    fake_compiler(tmp_path, monkeypatch, 'case "$*" in *-c*tiny.cc*) sleep 300;; esac')
+    start = time.monotonic()
+    with pytest.raises(NativeError, match=r"(?s)could not build two.*nothing_here"):
+        build_library(Library("two", ("other.cc", "tiny.cc"), links_tensorflow=False), tmp_path)
+    assert time.monotonic() - start < 60
 
 
 def test_compiler_message(source: Path, tmp_path: Path) -> None:
@@ -104,6 +164,7 @@ def test_a_folder_that_is_only_read(source: Path, tmp_path: Path, monkeypatch: p
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    build.native_cache.cache_clear()
     monkeypatch.setattr(build, "COMPILERS", ("no-such-compiler",))
     assert build_library(TINY, tmp_path) == path
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,20 +47,59 @@ def test_a_rejected_source_names_the_compiler_and_leaves_nothing(tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_compiler_that_hangs_or_is_killed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, before = compiled(EXP, CPU).source, subprocess.run
+def fake_gcc(folder: Path, monkeypatch: pytest.MonkeyPatch, commands: str) -> None:
+    """A gcc that runs shell commands rather than compile; $out is the file that it should write."""
+    fake = folder / "bin" / "gcc"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo fake && exit 0\n'
+                    f'out=$(echo "$*" | sed "s/.*-o \\([^ ]*\\).*/\\1/")\n{commands}\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
 
-    def hang(command: list[str], **kwargs: object) -> object:
-        if "-o" in command:
-            raise subprocess.TimeoutExpired(command, 1)
-        return before(command, **kwargs)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(host_builder.subprocess, "run", hang)
-    with pytest.raises(BuildError, match="did not finish"):
-        build_host(source, "native", KernelCache(tmp_path))
-    monkeypatch.undo()
-    assert not list(tmp_path.iterdir())
-    assert build_host(source, "native", KernelCache(tmp_path)).exists(), "the next try works"
+def test_a_compiler_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_gcc(tmp_path, monkeypatch, f"sleep 300 & echo $! > {tmp_path}/child; sleep 300")
+    monkeypatch.setattr(host_builder, "TIMEOUT_SECONDS", 1)
+    start = time.monotonic()
+    with pytest.raises(BuildError, match="did not finish within 1 s, and was ended") as error:
+        build_host("int f;", "native", KernelCache(tmp_path / "cache"))
+    assert not isinstance(error.value, BuildInterruptedError), "it would hang again"
+    assert time.monotonic() - start < 10
+    assert not list((tmp_path / "cache").iterdir())
+    assert_ends(int((tmp_path / "child").read_text()))
+
+
+def assert_ends(process: int) -> None:
+    """A process that was killed is gone, or waits for init."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {process} runs on")
+
+
+GARBAGE = {"nothing": "true", "an empty file": ': > "$out"', "text": 'echo out of luck > "$out"',
+           "zeros": 'head -c 9000 /dev/zero > "$out"',
+           "a part": f'{shutil.which("gcc")} "$@"; size=$(stat -c %s "$out"); truncate -s $((size / 2)) "$out"',
+           "less than a header": f'{shutil.which("gcc")} "$@"; truncate -s 40 "$out"',
+           "a hole": f'{shutil.which("gcc")} "$@"; head -c 4000 /dev/zero | dd of="$out" bs=1 seek=64 conv=notrunc'}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_what_a_compiler_wrote_is_loaded_before_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                           garbage: str) -> None:
+    source, cache = compiled(EXP, CPU).source, KernelCache(tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        fake_gcc(tmp_path, patch, f"{GARBAGE[garbage]}; exit 0")
+        with pytest.raises(BuildInterruptedError, match="said that all went well, but what it wrote"):
+            build_host(source, "native", cache)
+    assert not list((tmp_path / "cache").iterdir())
+    host_builder.compiler.cache_clear()
+    assert build_host(source, "native", cache).exists(), "the next try works"
 
 
 @pytest.mark.parametrize("end", [
@@ -70,25 +110,21 @@ def test_a_compiler_that_hangs_or_is_killed_leaves_nothing(tmp_path: Path, monke
 ])  # fmt: skip
 def test_a_compiler_that_lacks_something_may_be_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
                                                             ) -> None:
-    fake = tmp_path / "bin" / "gcc"
-    fake.parent.mkdir()
-    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo fake && exit 0\n{end}\n')
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    fake_gcc(tmp_path, monkeypatch, end)
     with pytest.raises(BuildInterruptedError, match="did not finish"):
         build_host("int f;", "native", KernelCache(tmp_path / "cache"))
     assert not list((tmp_path / "cache").iterdir())
 
 
 def test_no_process_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, before = compiled(EXP, CPU).source, subprocess.run
+    source, before = compiled(EXP, CPU).source, host_builder.run_compiler
 
-    def no_memory(command: list[str], **kwargs: object) -> object:
+    def no_memory(command: list[str], seconds: float) -> object:
         if "-o" in command:
             raise OSError(errno.ENOMEM, "Cannot allocate memory")
-        return before(command, **kwargs)  # type: ignore[call-overload]
+        return before(command, seconds)
 
-    monkeypatch.setattr(host_builder.subprocess, "run", no_memory)
+    monkeypatch.setattr(host_builder, "run_compiler", no_memory)
     with pytest.raises(BuildInterruptedError, match=r"could not run.*Cannot allocate memory"):
         build_host(source, "native", KernelCache(tmp_path))
 

@@ -6,11 +6,13 @@ import errno
 import os
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tf_stitch.atomic_file import read_verified
 from tf_stitch.errors import BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -25,7 +27,7 @@ def test_what_is_put_is_got(tmp_path: Path) -> None:
     assert cache.get("k", ".so") is None
     path = cache.put("k", ".so", b"binary")
     assert cache.get("k", ".so") == path
-    assert path.read_bytes() == b"binary"
+    assert read_verified(path) == b"binary"
     assert KernelCache(tmp_path / "new" / "folder").get("k", ".so") == path, "another process sees it"
     assert cache.counts() == {"hits": 1, "misses": 1, "corrupt": 0}
 
@@ -41,10 +43,46 @@ def test_a_damaged_entry_is_a_miss_and_is_rebuilt(tmp_path: Path, damage: bytes)
     assert cache.get("k", ".so") == path
 
 
-def test_an_entry_without_its_digest_is_a_miss(tmp_path: Path) -> None:
+def test_an_entry_without_its_digest_is_damaged(tmp_path: Path) -> None:
     cache = KernelCache(tmp_path)
-    cache.put("k", ".so", b"binary").with_suffix(".sha256").unlink()
+    cache.put("k", ".so", b"binary").write_bytes(b"binary")
     assert cache.get("k", ".so") is None
+    assert cache.counts()["corrupt"] == 1
+
+
+@pytest.mark.parametrize("at", [0, 6, 7, 20, -2, -1])
+def test_no_byte_of_an_entry_may_change(tmp_path: Path, at: int) -> None:
+    """Not in its digest, either: no byte of that has to be UTF-8."""
+    cache = KernelCache(tmp_path)
+    path = cache.put("k", ".so", b"binary")
+    data = bytearray(path.read_bytes())
+    data[at] = 0xFF
+    path.write_bytes(data)
+    assert cache.get("k", ".so") is None
+    assert cache.counts()["corrupt"] == 1
+    assert not path.exists()
+    assert cache.get("k", ".so") is None, "it is gone"
+    assert cache.put("k", ".so", b"binary") == cache.get("k", ".so") == path
+
+
+def test_what_fails_its_check_is_not_kept(tmp_path: Path) -> None:
+    def check(path: Path) -> None:
+        assert path.parent == tmp_path
+        assert path.read_bytes().startswith(b"binary"), "the file is finished"
+        raise BuildInterruptedError("cannot be loaded")
+
+    cache = KernelCache(tmp_path)
+    with pytest.raises(BuildInterruptedError, match="cannot be loaded"):
+        cache.put("k", ".so", b"binary", check)
+    assert files(tmp_path) == []
+
+
+def test_what_killed_processes_left_goes_after_a_day(tmp_path: Path) -> None:
+    for name, age in ((".tmp_old", 2 * 24 * 3600), (".tmp_new", 60), ("old.so", 2 * 24 * 3600)):
+        (tmp_path / name).write_bytes(b"part")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    KernelCache(tmp_path)
+    assert files(tmp_path) == [".tmp_new", "old.so"]
 
 
 def test_the_folder_is_private(tmp_path: Path) -> None:
@@ -71,7 +109,7 @@ def test_a_folder_that_cannot_be_written_is_replaced(tmp_path: Path) -> None:
     cache = KernelCache(tmp_path / "file" / "cache")
     assert cache.problem is not None
     assert str(tmp_path / "file") in cache.problem
-    assert cache.put("k", ".so", b"x").read_bytes() == b"x"
+    assert read_verified(cache.put("k", ".so", b"x")) == b"x"
 
 
 def test_a_read_only_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,22 +174,37 @@ def test_disks_that_are_full_everywhere_may_not_be_for_long(tmp_path: Path, monk
     assert cache.problem is None
 
 
-def test_killed_between_artefact_and_digest_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = KernelCache(tmp_path)
-    replace, calls = os.replace, []
 
-    def killed(source: str, target: Path) -> None:
-        calls.append(target)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        replace(source, target)
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         cache.put("k", ".so", b"binary")
     monkeypatch.undo()
     assert cache.get("k", ".so") is None
-    assert not [name for name in files(tmp_path) if name.startswith(".tmp")], "an interrupted write leaves no file"
+    assert files(tmp_path) == []
+
+
+def test_writers_of_different_contents_never_damage_each_other(tmp_path: Path) -> None:
+    """As two processes do that plan the same region: a plan says how long it took."""
+    counts: list[int] = []
+
+    def work(number: int) -> None:
+        cache = KernelCache(tmp_path)
+        for i in range(40):
+            cache.put("k", ".plan", f"{number} {i}".encode())
+            assert cache.get("k", ".plan") is not None
+        counts.append(cache.counts()["corrupt"])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert counts == [0] * 4
 
 
 def test_concurrent_writers_and_readers_see_all_or_nothing(tmp_path: Path) -> None:
@@ -162,7 +215,7 @@ def test_concurrent_writers_and_readers_see_all_or_nothing(tmp_path: Path) -> No
         cache = KernelCache(tmp_path)
         for _ in range(30):
             path = cache.get("k", ".so")
-            if path is not None and path.read_bytes() != data:
+            if path is not None and read_verified(path) != data:
                 wrong.append(path.read_bytes())
             cache.put("k", ".so", data)
         wrong.extend([b"corrupt"] * cache.counts()["corrupt"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.runner import compiled, region
+from tf_stitch.atomic_file import write_verified
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -56,7 +57,7 @@ def test_the_log_is_read() -> None:
 
 def test_what_was_kept_is_found_again(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    path.write_bytes(write(read_log(LOG)))
+    write_verified(path, write(read_log(LOG)))
     assert read(path) == read_log(LOG)
     path.write_text("[1, 2")
     assert read(path) == {}

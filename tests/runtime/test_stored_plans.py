@@ -10,6 +10,7 @@ import pytest
 
 from tests.differential.runner import keys_of
 from tests.planning.dags import random_graph
+from tf_stitch.atomic_file import read_verified
 from tf_stitch.compiler import pipeline
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU
@@ -52,7 +53,7 @@ def test_a_plan_that_makes_no_sense_is_counted_and_made_anew(tmp_path: Path, dam
     second, counts = compiled(tmp_path)
     assert counts["corrupt"] == 1
     assert second.source == first.source
-    assert json.loads(only_plan(tmp_path).read_text())["groups"], "the good one is back"
+    assert json.loads(read_verified(only_plan(tmp_path)))["groups"], "the good one is back"
 
 
 def test_a_damaged_file_is_counted_and_made_anew(tmp_path: Path) -> None:

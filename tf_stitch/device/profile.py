@@ -13,9 +13,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tf_stitch.atomic_file import write_atomically
+from tf_stitch.atomic_file import read_verified, write_verified
 from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
-from tf_stitch.errors import ProfileError
+from tf_stitch.errors import DamagedFileError, ProfileError
 
 VERSION = 3
 """Of the file format, and in the name of a user's own profile: one of another version is not read."""
@@ -184,29 +184,29 @@ def _number(name: str, value: Any, zero: bool = False) -> float:
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """A profile from a file.
+    """A profile from a file; one that `write_profile` wrote is as it was then.
 
     Raises:
         ProfileError: the file cannot be read or holds no profile; the message names it.
     """
     try:
-        return parse_profile(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ProfileError(f"{path}: {error}") from None
-    except ProfileError as error:
+        return parse_profile(json.loads(read_verified(path, digest_required=False)))
+    except DamagedFileError as error:
+        raise ProfileError(error.message) from None
+    except (OSError, ValueError, TypeError, AttributeError, ProfileError) as error:
         raise ProfileError(f"{path}: {error}") from None
 
 
 def write_profile(profile: DeviceProfile, path: Path) -> None:
     """Writes a profile, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
+    write_verified(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
 
 
 def shipped_profile(name: str) -> DeviceProfile:
     """A profile that comes with the package: "h200" or "cpu"."""
-    text = (resources.files("tf_stitch.device") / "profiles" / f"{name}.json").read_text()
-    return parse_profile(json.loads(text))
+    with resources.as_file(resources.files("tf_stitch.device") / "profiles" / f"{name}.json") as path:
+        return read_profile(path)
 
 
 def device_key(hardware: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from tf_stitch.atomic_file import read_verified
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import join_cpu
 from tf_stitch.emit.cuda import join_cuda
@@ -97,7 +98,7 @@ class KernelLibrary:
     def _image(self, cubin: Path) -> Image:
         image = self._images.get(cubin)
         if image is None:
-            image = self._images[cubin] = Image(cubin.read_bytes())
+            image = self._images[cubin] = Image(read_verified(cubin))
         return image
 
     def _name(self, symbol: str) -> None:

@@ -23,6 +23,7 @@ from tf_stitch.jit.prebuild import Prebuilder, Traits
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.jit.shape_family import ShapeFamily, Shapes
 from tf_stitch.jit.tuner import Job, Tuner
+from tf_stitch.native.build import native_cache
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.report.build_entries import Place, build_entries, names_of, tune_entry
 from tf_stitch.report.dump import Dump
@@ -101,7 +102,8 @@ class RegionRegistry:
         """Drops background builds and measurements that have not started, and reports on the caches."""
         self._prebuilder.close()
         self._tuner.close()
-        self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts()}
+        native = native_cache(self._config.cache_dir)
+        self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts(), "native": native.counts()}
         for cache in (self.cache, self._plans):
             if cache.problem and cache.problem != self._said:
                 self._report.note("cache", str(cache.folder), cache.problem)

@@ -16,18 +16,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
-from tf_stitch.errors import NativeError
-from tf_stitch.private_folder import make_private, temporary_folder
+from tf_stitch.compiler_run import end_compilers, run_compiler
+from tf_stitch.config import plain_environment
+from tf_stitch.errors import BuildError, NativeError
+from tf_stitch.runtime.cache_key import ABI_VERSION
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.load_test import check_elf
 
 SOURCE_DIR = Path(__file__).parent
 COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
+"""For one run of the compiler, which then is killed."""
+_SUFFIX = ".so"
 _FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w")
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
 _X86_FLAGS = {"cpu/host_blocks_avx2.cc": _AVX2,
@@ -60,7 +68,7 @@ STITCH_OP = Library(
      "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc"),
     links_tensorflow=True,
 )
-GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc",), links_tensorflow=False)
+GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)
 
 
 def build_library(library: Library, cache_dir: Path) -> Path:
@@ -75,20 +83,34 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
     version = tf.version.VERSION
     special = [flag for source in library.sources for flag in _special_flags(source)]
-    digest = _digest(library, [version, tf.version.GIT_VERSION, *flags, *special, *libraries])
-    file = f"{library.name}-tf{version}-{digest[:16]}.so"
-    folder = cache_dir.expanduser() / "native"
-    access = make_private(folder)
-    if access.reading and (folder / file).exists():  # perhaps where nothing can be written
-        return folder / file
-    if access.problem:
-        folder = _temporary_folder(folder, access.problem)
-    target = folder / file
-    if not target.exists():  # it is moved into place when it is finished
-        with _locked(folder / f"{library.name}.lock"):
-            if not target.exists():
-                _compile(library, flags, libraries, target)
-    return target
+    digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries])
+    key = f"{library.name}-tf{version}-{digest[:16]}"
+    cache = native_cache(cache_dir)
+    found = cache.get(key, _SUFFIX)  # perhaps where nothing can be written
+    if found is None:
+        with _locked(cache.folder / f"{library.name}.lock"):
+            if (cache.folder / (key + _SUFFIX)).exists():  # who held the lock has built it
+                found = cache.get(key, _SUFFIX)
+            found = found or _build(library, flags, libraries, cache, key)
+    if cache.problem:
+        _say_once(f"native libraries go to a temporary folder ({cache.problem}); TF_STITCH_CACHE names a lasting one")
+    return found
+
+
+@cache
+def native_cache(cache_dir: Path) -> KernelCache:
+    """Where native libraries are kept."""
+    return KernelCache(cache_dir.expanduser() / "native")
+
+
+def _build(library: Library, flags: list[str], libraries: list[str], cache: KernelCache, key: str) -> Path:
+    try:
+        return cache.put(key, _SUFFIX, _compile(library, flags, libraries, cache.folder),
+                         lambda path: _check_loads(library, path))
+    except BuildError as error:
+        raise NativeError(error.message) from None
+    except OSError as error:
+        raise NativeError(f"{library.name} could not be built: {error}") from error
 
 
 def _digest(library: Library, settings: list[str]) -> str:
@@ -101,43 +123,67 @@ def _digest(library: Library, settings: list[str]) -> str:
     return digest.hexdigest()
 
 
-@cache
-def _temporary_folder(wanted: Path, reason: str) -> Path:
-    _say(f"native libraries go to a temporary folder ({wanted}: {reason}); TF_STITCH_CACHE names a lasting one")
-    return temporary_folder(str(wanted))
-
-
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other processes out; they find the finished file afterwards."""
-    with open(path, "w") as file:
-        # Without lock support (some network folders) both compile, and the atomic rename keeps that right.
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+    """Keeps other processes out; they find the finished file afterwards. Who waits for longer than a build takes goes
+    on: where both compile, atomic renames keep that right. So they do where there are no locks (some network folders).
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # in a folder that is only read
+            file = stack.enter_context(open(path, "w"))
+            deadline = time.monotonic() + 2 * COMPILE_SECONDS
+            while not _lock(file) and time.monotonic() < deadline:
+                time.sleep(0.1)
         yield
 
 
-def _compile(library: Library, flags: list[str], libraries: list[str], target: Path) -> None:
+def _lock(file: IO[str]) -> bool:
+    """Raises OSError where there are no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _compile(library: Library, flags: list[str], libraries: list[str], kept: Path) -> bytes:
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise NativeError(
             f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or set "
             "TF_STITCH_WRAP=py_function"
         )
-    _say(f"building {library.name} for this TensorFlow, once (kept in {target.parent})")
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
-            commands = [[compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(source), "-c", str(SOURCE_DIR / source),
-                         "-o", made]
-                        for source, made in zip(library.sources, objects, strict=True)]
-            for _ in pool.map(lambda command: _run(library, command), commands):
-                pass
-            _run(library, [compiler, "-shared", *objects, "-o", str(partial), *libraries])
-            partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    _say(f"building {library.name} for this TensorFlow, once (kept in {kept})")
+    with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
+        linked = Path(folder, library.name)
+        runs = [pool.submit(_run, library, [compiler, *flags, *_special_flags(source), "-c", str(SOURCE_DIR / source),
+                                            "-o", made])
+                for source, made in zip(library.sources, objects, strict=True)]
+        try:
+            for run in runs:
+                run.result()
+        except BaseException:  # Ctrl-C, or a source that is rejected
+            for run in runs:
+                run.cancel()
+            while wait(runs, timeout=0.05).not_done:
+                end_compilers()
+            raise
+        _run(library, [compiler, "-shared", *objects, "-o", str(linked), *libraries])
+        return linked.read_bytes() if linked.exists() else b""
+
+
+def _check_loads(library: Library, path: Path) -> None:
+    """Loads a new library in another process: a broken one would end this one, and each that imports TensorFlow."""
+    check_elf(path.read_bytes(), "the compiler")
+    if not sys.executable:  # Python within another program
+        return
+    load = f"import tensorflow as tf; tf.load_op_library({str(path)!r})" if library.links_tensorflow else (
+        f"import ctypes; ctypes.CDLL({str(path)!r})")
+    tried = _try_run(library, [sys.executable, "-c", load], plain_environment())
+    if tried.returncode != 0:
+        raise NativeError(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}):\n"
+                          f"{_first_errors(tried.stderr)}")
 
 
 def _special_flags(source: str) -> tuple[str, ...]:
@@ -145,10 +191,7 @@ def _special_flags(source: str) -> tuple[str, ...]:
 
 
 def _run(library: Library, command: list[str]) -> None:
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NativeError(f"{command[0]} could not build {library.name}: {error}") from error
+    run = _try_run(library, command)
     if run.returncode != 0:
         raise NativeError(
             f"{command[0]} could not build {library.name} (exit {run.returncode}); it needs C++17 and the headers of "
@@ -156,10 +199,26 @@ def _run(library: Library, command: list[str]) -> None:
         )
 
 
+def _try_run(library: Library, command: list[str], environment: Mapping[str, str] | None = None
+             ) -> subprocess.CompletedProcess[str]:
+    try:
+        return run_compiler(command, COMPILE_SECONDS, environment)
+    except subprocess.TimeoutExpired as error:
+        raise NativeError(f"{command[0]} could not build {library.name}: it did not finish within {error.timeout:.0f} "
+                          "s, and was ended") from error
+    except OSError as error:
+        raise NativeError(f"{command[0]} could not build {library.name}: {error}") from error
+
+
 def _first_errors(output: str) -> str:
     lines = output.splitlines()
     errors = [line for line in lines if "error" in line]
     return "\n".join((errors or lines)[:12])
+
+
+@cache
+def _say_once(message: str) -> None:
+    _say(message)
 
 
 def _say(message: str) -> None:

@@ -10,7 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tf_stitch.atomic_file import write_atomically
+from tf_stitch.atomic_file import read_verified, write_verified
+from tf_stitch.errors import DamagedFileError
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class DeviceRecords(ABC, Generic[T]):
         with self._lock:
             self._records = {**self._read(), **self._records, **records}
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._file, self._text(indent=0).encode())
+            write_verified(self._file, self._text(indent=0).encode())
 
     @abstractmethod
     def decode(self, value: Any) -> T:
@@ -69,10 +70,10 @@ class DeviceRecords(ABC, Generic[T]):
 
     def _read(self) -> dict[str, T]:
         try:
-            document = json.loads(self._file.read_text())
+            document = json.loads(read_verified(self._file))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, DamagedFileError, ValueError) as error:
             self.problem = f"{self._file}: {error}; {self.what} are made anew"
             return {}
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 def cache_key(source: str, target: str, architecture: str, options: Sequence[str], compiler: str,

@@ -12,10 +12,12 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from tf_stitch.compiler_run import run_compiler
 from tf_stitch.emit.comments import code_of
 from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.load_test import check_library
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
 # the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/contraction.md).
@@ -23,7 +25,9 @@ OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno"
            "-ffp-contract=off", "-fopenmp-simd", "-fvisibility=default", "-w")
 # Of no effect where the machine has no such registers; there kernels of exp and erf gain up to 1.8x.
 _WIDE_VECTORS = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = 120
+"""For one run of the compiler, which then is killed."""
+VERSION_SECONDS = 30
 _MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
 """What a compiler says when it, or a program that it runs, lacked something or was killed."""
 
@@ -42,14 +46,15 @@ def build_host(source: str, architecture: str, cache: KernelCache, options: tupl
 
     Raises:
         BuildError: no compiler, or the compiler's message.
-        BuildInterruptedError: the compiler was killed, or lacked memory or a place for its files.
+        BuildInterruptedError: the compiler was killed, lacked memory or a place for its files, or wrote no library.
     """
     cc = compiler()
     if cc is None:
         raise BuildError("no C compiler found (gcc, cc or clang); install one, e.g. `apt-get install gcc`")
     options = (*options, f"-march={architecture}", *_WIDE_VECTORS)
     key = cache_key(code_of(source + _headers()), "cpu", architecture, options, _version(cc), _cpu_features())
-    return cache.get(key, ".so") or cache.put(key, ".so", _compile(cc, source, options))
+    found = cache.get(key, ".so")
+    return found or cache.put(key, ".so", _compile(cc, source, options), lambda path: check_library(path, cc))
 
 
 def _compile(cc: str, source: str, options: tuple[str, ...]) -> bytes:
@@ -66,25 +71,21 @@ def _compile_in_a_folder(cc: str, source: str, options: tuple[str, ...]) -> byte
         includes = [f"-I{resources.files('tf_stitch') / part}" for part in ("emit", "native")]
         command = [cc, *options, *includes, str(file), "-o", str(library), "-lm"]
         try:
-            result = _run(command)
+            result = run_compiler(command, TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
-            raise BuildError(f"{cc} did not finish: {error}") from None
+            raise BuildError(f"{cc} did not finish within {error.timeout:.0f} s, and was ended") from None
         if result.returncode < 0 or (result.returncode and _MAY_PASS.search(result.stderr)):
             raise BuildInterruptedError(f"{cc} did not finish (exit {result.returncode}): "
                                         f"{result.stderr.strip()[:2000] or 'it was killed'}")
         if result.returncode:
             raise BuildError(f"{cc} rejected a generated kernel: {result.stderr.strip()[:2000]}")
-        return library.read_bytes()
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+        return library.read_bytes() if library.exists() else b""
 
 
 @lru_cache(maxsize=4)
 def _version(cc: str) -> str:
     try:
-        said = subprocess.run([cc, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        said = run_compiler([cc, "--version"], VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildInterruptedError(f"{cc} --version failed: {error}") from None
     if said.returncode < 0:

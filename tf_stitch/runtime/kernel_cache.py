@@ -1,20 +1,20 @@
-"""Built kernels and plans on disk: private, written atomically, verified when read."""
+"""What was built or planned, on disk: private, written atomically, tried before it is kept, verified when read."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-from tf_stitch.atomic_file import write_atomically
-from tf_stitch.errors import BuildInterruptedError
+from tf_stitch.atomic_file import read_verified, remove_abandoned, write_verified
+from tf_stitch.errors import BuildInterruptedError, DamagedFileError
 from tf_stitch.private_folder import make_private, temporary_folder
 
 
 class KernelCache:
-    """A folder of artefacts `<key><suffix>`, each with its own digest beside it.
+    """A folder of artefacts `<key><suffix>`, each of which ends with its digest.
 
     What cannot be written there goes to a temporary folder; `problem` then says why. A folder that is only read, and
     holds all that is wanted, is no problem. Thread-safe.
@@ -24,13 +24,15 @@ class KernelCache:
         self.problem: str | None = None
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.folder = folder.expanduser()
+        self.folder = folder.expanduser().resolve()
         access = make_private(self.folder)
         self._unwritable = access.problem
         self._instead = temporary_folder(str(self.folder)) if access.problem else None
         if self._instead is not None and not access.reading:
             self._note()
             self.folder = self._instead
+        if not access.problem:
+            remove_abandoned(self.folder)
 
     def get(self, key: str, suffix: str) -> Path | None:
         """The artefact's path, or None if it is missing or damaged (a damaged one is removed)."""
@@ -43,11 +45,10 @@ class KernelCache:
 
     def _intact(self, path: Path) -> Path | None:
         try:
-            expected = path.with_suffix(".sha256").read_text().strip()
-            data = path.read_bytes()
+            read_verified(path)
         except OSError:
             return None
-        if hashlib.sha256(data).hexdigest() != expected:
+        except DamagedFileError:
             self._drop(path)
             return None
         return path
@@ -75,22 +76,25 @@ class KernelCache:
     def _note(self) -> None:
         self.problem = f"cache folder {self.folder}: {self._unwritable}; what it lacks is kept for this run only"
 
-    def put(self, key: str, suffix: str, data: bytes) -> Path:
+    def put(self, key: str, suffix: str, data: bytes, check: Callable[[Path], None] | None = None) -> Path:
         """Stores an artefact; a reader sees all of it or nothing.
+
+        Args:
+            check: tries the finished file before it gets its name. If it raises, nothing is stored.
 
         Raises:
             BuildInterruptedError: it can be stored nowhere: disks are full.
         """
         if self._instead is None:
             try:
-                return _store(self.folder / (key + suffix), data)
+                return _store(self.folder / (key + suffix), data, check)
             except OSError as error:
                 self._unwritable = error.strerror or str(error)
                 self._instead = self._elsewhere()
         if self.problem is None:
             self._note()
         try:
-            return _store(self._instead / (key + suffix), data)
+            return _store(self._instead / (key + suffix), data, check)
         except OSError as error:
             raise BuildInterruptedError(f"cannot store a built kernel in {self.folder}, nor in {self._instead}: "
                                         f"{error.strerror or error}") from None
@@ -103,7 +107,6 @@ class KernelCache:
                                         f"temporary folder: {error.strerror or error}") from None
 
 
-def _store(path: Path, data: bytes) -> Path:
-    write_atomically(path, data, 0o700)
-    write_atomically(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
+def _store(path: Path, data: bytes, check: Callable[[Path], None] | None) -> Path:
+    write_verified(path, data, 0o700, check)
     return path

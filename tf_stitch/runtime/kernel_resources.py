@@ -7,6 +7,9 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tf_stitch.atomic_file import read_verified
+from tf_stitch.errors import DamagedFileError
+
 _ENTRY = re.compile(r"Compiling entry function '(?P<symbol>\w+)'(?P<facts>.*?Used \d+ registers[^\n]*)", re.DOTALL)
 _FACTS = {"registers": r"Used (\d+) registers", "stack_bytes": r"(\d+) bytes stack frame",
           "stored": r"(\d+) bytes spill stores", "loaded": r"(\d+) bytes spill loads", "static": r"(\d+) bytes smem"}
@@ -48,6 +51,6 @@ def write(resources: dict[str, KernelResources]) -> bytes:
 def read(path: Path) -> dict[str, KernelResources]:
     """What `write` gave; empty where it is lost or damaged: nothing but the report needs it."""
     try:
-        return {symbol: KernelResources(**facts) for symbol, facts in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {symbol: KernelResources(**facts) for symbol, facts in json.loads(read_verified(path)).items()}
+    except (OSError, DamagedFileError, ValueError, TypeError, AttributeError):
         return {}

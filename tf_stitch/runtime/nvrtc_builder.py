@@ -9,10 +9,12 @@ from typing import Any
 from tf_stitch.emit.comments import code_of
 from tf_stitch.emit.cuda import relaxable
 from tf_stitch.errors import BuildError, BuildInterruptedError
+from tf_stitch.interruption import run_foreign
 from tf_stitch.runtime import kernel_resources
 from tf_stitch.runtime.cache_key import cache_key
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.load_test import check_elf
 
 # Every op of the user's rounds its own result: no fma but those that functions ask for (docs/decisions/contraction.md).
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false", "--ptxas-options=-v")
@@ -28,7 +30,7 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
 
     Raises:
         BuildError: CuPy or NVRTC is missing, or NVRTC's log.
-        BuildInterruptedError: NVRTC lacked memory.
+        BuildInterruptedError: NVRTC lacked memory, or made no cubin.
     """
     nvrtc = _nvrtc()
     version = ".".join(map(str, nvrtc.getVersion()))
@@ -36,11 +38,12 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
     known = cache.get(key, ".cubin")
     if known is not None:
         return known
-    cubin, resources = _compile(nvrtc, source, architecture, options)
+    cubin, resources = run_foreign(lambda: _compile(nvrtc, source, architecture, options))
     spilling = [symbol for symbol, r in resources.items() if r.spilled_bytes and relaxable(symbol) in source]
     if spilling:
-        relaxed = (f"-D{relaxable(symbol)}=1" for symbol in spilling)
-        cubin, resources = _compile(nvrtc, source, architecture, (*options, *relaxed))
+        relaxed = tuple(f"-D{relaxable(symbol)}=1" for symbol in spilling)
+        cubin, resources = run_foreign(lambda: _compile(nvrtc, source, architecture, (*options, *relaxed)))
+    check_elf(cubin, f"NVRTC {version}")
     cache.put(_resources_key(key), ".json", kernel_resources.write(resources))
     return cache.put(key, ".cubin", cubin)
 
@@ -71,7 +74,8 @@ def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]
         raise BuildInterruptedError(f"NVRTC did not begin: {error}") from None
     try:
         nvrtc.compileProgram(program, [f"-arch=sm_{architecture}", *options])
-        return bytes(nvrtc.getCUBIN(program)), kernel_resources.read_log(nvrtc.getProgramLog(program))
+        cubin = bytes(nvrtc.getCUBIN(program)) + b"\0"  # CuPy leaves the last byte out, as if it ended a text
+        return cubin, kernel_resources.read_log(nvrtc.getProgramLog(program))
     except nvrtc.NVRTCError as error:
         if "OUT_OF_MEMORY" in str(error):
             raise BuildInterruptedError(f"NVRTC did not finish: {error}") from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from tf_stitch.errors import BuildError
+from tf_stitch.atomic_file import read_verified
+from tf_stitch.errors import BuildError, DamagedFileError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.planning.plan_groups import groups_of, plan_of
@@ -35,8 +36,8 @@ class StoredPlans:
         if path is None:
             return None
         try:
-            return _parse(path.read_text(), graph)
-        except (OSError, ValueError, LookupError, TypeError):
+            return _parse(read_verified(path), graph)
+        except (OSError, DamagedFileError, ValueError, LookupError, TypeError):
             self.cache.discard(key, SUFFIX)
             return None
 
@@ -57,7 +58,7 @@ class StoredPlans:
         return cache_key(f"{anonymous_text(graph)}\n{sizes}", "plan", "", self.circumstances, "", package_digest())
 
 
-def _parse(text: str, graph: TensorGraph) -> StitchPlan:
+def _parse(text: bytes, graph: TensorGraph) -> StitchPlan:
     """Raises ValueError, LookupError or TypeError if the text is no plan of the graph."""
     document = json.loads(text)
     solver = document["solver"]

@@ -1,6 +1,7 @@
 // TensorFlow's pluggable graph optimizer (its public C API), handing every graph to Python.
 // No TensorFlow symbol is linked: the few functions needed are looked up when TensorFlow loads this library.
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +15,7 @@
 
 namespace {
 
-// Returns 1 when it has called tfs_hook_result, 0 to leave the graph alone.
+// Returns 1 when it has called tfs_hook_result, 0 to leave the graph alone, 2 when Ctrl-C ended it in the main thread.
 // `feeds`: names of nodes, each followed by a newline.
 typedef int (*tfs_optimize_fn)(const void* graph, std::int64_t bytes, const void* item, const char* graph_id,
                                const char* feeds, const char* device_type, void* result);
@@ -81,6 +82,7 @@ void Optimize(const char* device_type, const TF_Buffer* in, const TF_GrapplerIte
                                       Feeds(Item(item)).c_str(), device_type, &result);
     }
   }
+  if (changed == 2) raise(SIGINT);  // Python has handled it; it shall again, when the main thread is back there
   if (changed == 1) {
     Return(result, out);
   } else if (SetStatus() != nullptr) {

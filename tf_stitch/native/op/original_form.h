@@ -7,7 +7,7 @@
 #include "op/fallback.h"
 #include "op/original_function.h"
 #include "op/region_runtime.h"
-#include "variable_copies.h"
+#include "op/variable_copies.h"
 #include "op/variables.h"
 
 namespace tf_stitch {

@@ -1,0 +1,67 @@
+"""Runs compilers: each ends, with all programs that it started, when its time is over, when who waits for it is
+interrupted, and when this process asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+
+_lock = threading.Lock()
+_running: set[subprocess.Popen[str]] = set()
+
+
+def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
+                 ) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, in a session of its own: what it starts is ended with it.
+
+    Args:
+        seconds: time limit.
+        environment: its variables; None: those of this process.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end within `seconds`, and was killed.
+        OSError: it cannot be started.
+    """
+    with _lock:  # end_compilers kills it, or comes before it
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace", env=environment, start_new_session=True)
+        _running.add(process)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+    finally:
+        with _lock:
+            _running.discard(process)
+        _kill(process)
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def end_compilers() -> None:
+    """Kills all that run; who waits for one finds it killed."""
+    with _lock:
+        for process in _running:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kills a program that has not been waited for, and what it started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's compilers."""
+    global _lock
+    _lock = threading.Lock()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,203 @@
+"""Ends work that nobody wants any more: somebody pressed Ctrl-C, or the program ends.
+
+While TensorFlow runs a step the main thread is in C++, where Python handles no signal, and perhaps waits for a thread
+that builds a region. So a thread of ours learns of each Ctrl-C (`watch`) and interrupts such work: TensorFlow's own ops
+finish the step, the main thread comes back to Python, and Python's signal handler runs. Until then nothing is begun.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+from tf_stitch.compiler_run import end_compilers
+
+T = TypeVar("T")
+
+PATIENCE = 1.0
+"""Seconds within which work that is interrupted mostly ends."""
+FOREIGN_PATIENCE = 5.0
+"""Seconds that the end of the process waits for C++ code that calls Python when it returns."""
+_PAUSE = 0.02
+
+
+class Interrupted(BaseException):
+    """The work is not wanted any more. No Exception: who catches those goes on with the work."""
+
+
+_lock = threading.Lock()
+_working: dict[object, int] = {}  # what is interruptible -> its thread
+_pressed = False  # Ctrl-C, and the main thread has not been in Python since
+_ended = False
+_foreign: set[threading.Thread] = set()
+_watched: tuple[Callable[[], None], Callable[[], object]] | None = None
+_watcher: threading.Thread | None = None
+
+
+class interruptible:
+    """Work inside may end with Interrupted, at any line. Nothing changes in the main thread, where Ctrl-C raises
+    KeyboardInterrupt.
+
+    Raises:
+        Interrupted: also where nothing is to be begun.
+    """
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            return
+        _ensure_watched()
+        try:
+            with _lock:
+                if _pressed or _ended:
+                    raise Interrupted
+                _working[self] = threading.get_ident()
+        except Interrupted:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+                 ) -> None:
+        while True:
+            try:
+                with _lock:
+                    if _working.pop(self, None) not in _working.values():
+                        _raise_in(threading.get_ident(), None)  # what has not been raised yet comes too late
+                return
+            except Interrupted:
+                continue
+
+
+def interrupt() -> None:
+    """Interrupts all work under way, and kills its compilers."""
+    end_compilers()
+    with _lock:
+        for thread in set(_working.values()):
+            _raise_in(thread, Interrupted)
+
+
+def interrupt_all(patience: float = PATIENCE) -> None:
+    """Interrupts all work under way and waits for its end, so many seconds at most."""
+    _interrupt_while(lambda: True, patience)
+
+
+def end() -> None:
+    """The program ends: no work is begun any more."""
+    global _ended
+    _ended = True
+    interrupt_all()
+    deadline = time.monotonic() + FOREIGN_PATIENCE
+    for thread in list(_foreign):
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def run_foreign(call: Callable[[], T]) -> T:
+    """Calls what stays in C++ for long, where nothing interrupts it, in another thread: its caller is interruptible."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # raised below, by who waits
+            errors.append(error)
+        finally:
+            _foreign.discard(threading.current_thread())
+            done.set()
+
+    thread = threading.Thread(target=run, name="tf_stitch_foreign", daemon=True)
+    _foreign.add(thread)
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads
+        _foreign.discard(thread)
+        return call()
+    while not done.wait(_PAUSE):
+        pass
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def watch(install: Callable[[], None], wait: Callable[[], object]) -> None:
+    """From now on Ctrl-C interrupts work.
+
+    Args:
+        install: has SIGINT be seen by `wait`, beside what Python does; called again and again.
+        wait: returns with the next SIGINT; it must not hold Python's lock meanwhile.
+    """
+    global _watched
+    _watched = install, wait
+    _ensure_watched()
+
+
+def _ensure_watched() -> None:
+    global _watcher
+    if _watched is None:
+        return
+    install, wait = _watched
+    with _lock:
+        if _watcher is None:
+            watcher = threading.Thread(target=_watch, args=(wait,), name="tf_stitch_interrupt", daemon=True)
+            try:
+                watcher.start()
+            except RuntimeError:  # no more threads: Ctrl-C waits for the work's end
+                return
+            _watcher = watcher
+    install()
+
+
+def _watch(wait: Callable[[], object]) -> None:
+    global _pressed
+    while True:
+        wait()
+        _pressed = True
+        if ctypes.pythonapi.Py_AddPendingCall(_MAIN_THREAD_RUNS, None) != 0:  # too many wait: it has not run for long
+            _pressed = False
+            interrupt()
+            continue
+        _interrupt_while(_is_pressed, PATIENCE)
+
+
+def _is_pressed() -> bool:
+    return _pressed
+
+
+def _main_thread_runs(_: int | None) -> int:
+    global _pressed
+    _pressed = False  # without the lock, which this very thread may hold
+    return 0
+
+
+_MAIN_THREAD_RUNS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_main_thread_runs)
+"""Python calls it in the main thread, as soon as that runs Python code."""
+
+
+def _interrupt_while(wanted: Callable[[], bool], patience: float) -> None:
+    """Again and again, for code may catch what is raised in it (a finalizer does)."""
+    deadline = time.monotonic() + patience
+    while _working and wanted() and time.monotonic() < deadline:
+        interrupt()
+        time.sleep(_PAUSE)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Has a thread raise `error` at its next line; None takes back what it has not raised yet."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads."""
+    global _lock, _watcher, _pressed
+    _lock, _watcher, _pressed = threading.Lock(), None, False
+    _working.clear()
+    _foreign.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
