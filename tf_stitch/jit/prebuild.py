@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tf_stitch.errors import StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.interruption import interrupt_all, interruptible
 from tf_stitch.ir.types import static_shape, substitute, unify
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class Prebuilder:
     def submit(self, build: Callable[[], T]) -> Future[T] | None:
         """Runs `build` beside the program, after what was submitted before. None if the program ends."""
         try:
-            future = self._pool.submit(build)
+            future = self._pool.submit(_interruptibly, build)
         except RuntimeError:  # no more threads
             return None
         self._unfinished.add(future)
@@ -104,9 +105,15 @@ class Prebuilder:
         return self._stopping.is_set()
 
     def close(self) -> None:
-        """Drops what has not started."""
+        """Drops what has not started, and interrupts what has."""
         self._stopping.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        interrupt_all()
+
+
+def _interruptibly(build: Callable[[], T]) -> T:
+    with interruptible():
+        return build()
 
 
 def _sizes(region: RegionGraph, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

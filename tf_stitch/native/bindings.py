@@ -65,6 +65,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tf_stitch.errors import BuildInterruptedError, BuildPending, NativeError
+from tf_stitch.interruption import Interrupted, interruptible
 from tf_stitch.native.build import STITCH_OP, build_library
 from tf_stitch.native.fallback_call import DIMS, FallbackCall
 
@@ -180,7 +181,7 @@ class OpLibrary:
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
         BuildPending to be asked again a little later, or BuildInterruptedError to be asked again a few times, half a
         second later at first. Any other exception in it counts as None; its message is FallbackCall.reason, as is that
-        of an interruption.
+        of an interruption. Ctrl-C ends `build` (see tf_stitch.interruption), which is asked again a little later.
 
         `original(region, reason)` is called before a region's own TensorFlow nodes run in place of its kernels, once
         per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
@@ -195,13 +196,14 @@ class OpLibrary:
 
         def on_build(region: int, device: int, key: Any, n: int, result: int) -> int:
             try:
-                words = build(region, device, tuple(key[:n]))
+                with interruptible():
+                    words = build(region, device, tuple(key[:n]))
                 if words is None:
                     return 1
                 array = (ctypes.c_int64 * len(words))(*words)
                 library.tfs_result_set(result, array, len(words))
                 return 0
-            except BuildPending:
+            except (BuildPending, Interrupted):
                 return _PENDING
             except BuildInterruptedError as error:
                 library.tfs_result_error(result, str(error).encode(errors="replace"))

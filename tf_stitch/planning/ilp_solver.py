@@ -14,6 +14,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
+from tf_stitch.interruption import run_foreign
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
@@ -139,7 +140,7 @@ class _Program:
         """Chosen candidates, whether they are proven best, and the most that any choice can gain; None if the solver
         fails."""
         pulp = self._pulp
-        status = self._lp.solve(self._solver(seconds))
+        status = run_foreign(lambda: self._lp.solve(self._solver(seconds)))
         if status != pulp.LpStatusOptimal:
             return None
         chosen = [j for j, v in self._x.items() if (v.value() or 0) > 0.5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
+from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native.bindings import OpLibrary, load_op
@@ -41,6 +42,7 @@ def enable(config: StitchConfig | None = None) -> None:
             native.set_callbacks(session.build, session.original, session.fallback, session.profitability,
                                  session.lifetimes.left)
             at_exit.callbacks.callback(native.clear_callbacks)
+        at_exit.callbacks.callback(interruption.end)
         keras_jit.resolve_auto_to_false()
         partial_runs.leave_alone()
         if config.short_calls:

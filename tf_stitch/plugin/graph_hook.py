@@ -21,9 +21,10 @@ from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from tf_stitch.errors import NativeError
+from tf_stitch.errors import NativeError, StitchError
 from tf_stitch.graph.graph_item import CalledFunctions, GraphItem, GrapplerApi, PipelineNames
 from tf_stitch.graph.validation import validate_graph
+from tf_stitch.interruption import Interrupted, interruptible, watch
 from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.plugin import at_exit
 
@@ -34,6 +35,7 @@ _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p,
     ctypes.c_void_p
 )
+_INTERRUPTED = "rewriting it was interrupted: Ctrl-C was pressed, or the program ends"
 _suspension = threading.local()
 _installed: _Hook | None = None
 _install_lock = threading.Lock()
@@ -80,6 +82,7 @@ class _Hook:
         self._pipelines, self._functions = PipelineNames(), CalledFunctions()
         self._library = _load(path)
         self._api = GrapplerApi()
+        watch(self._library.tfs_watch_install, self._library.tfs_watch_wait)
         self._callback = _CALLBACK(self._on_graph)
         self._library.tfs_hook_set_callback(self._callback)
         at_exit.callbacks.callback(self._library.tfs_hook_set_callback, _CALLBACK())
@@ -87,13 +90,19 @@ class _Hook:
 
     def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
                   ) -> int:
-        """The callback: 1 when `result` holds a new graph, else 0."""
+        """The callback: 1 when `result` holds a new graph, 2 when Ctrl-C was pressed, else 0."""
         if getattr(_suspension, "depth", 0):
             return 0
         try:
-            with suspended():
+            with suspended(), interruptible():
                 rewritten = self._rewrite(ctypes.string_at(data, size), item, graph_id.decode(),
                                           frozenset(feeds.decode().split()), device.decode())
+        except KeyboardInterrupt:  # in the main thread, which runs this
+            self.on_error(StitchError(_INTERRUPTED))
+            return 2
+        except Interrupted:
+            self.on_error(StitchError(_INTERRUPTED))
+            return 0
         except Exception as error:  # cannot cross C++
             self.on_error(error)
             return 0
@@ -129,6 +138,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "tfs_hook_set_callback": [_CALLBACK],
         "tfs_hook_result": [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64],
         "tfs_hook_next_device_type": [ctypes.c_char_p],
+        "tfs_watch_install": [],
+        "tfs_watch_wait": [],
     }
     for name, arguments in signatures.items():
         function = getattr(library, name)
