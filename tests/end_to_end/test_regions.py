@@ -64,3 +64,14 @@ def test_calls_take_over_what_follows_their_products(runs: tuple[Run, Run]) -> N
         assert set(k["node_schemes"]) <= set(k["nodes"])
         assert {edge["user"] for edge in k["edges"]} == set(k["node_schemes"])
         assert k["pattern"] is not None
+
+
+@pytest.mark.parametrize("wrap", ["native", "py_function"])
+def test_sizes_that_were_taken_to_be_equal_and_differ(run: Runner, wrap: str) -> None:
+    """An input that only shows a size is read by none of the nodes that run instead."""
+    program = PROGRAMS / "sizes_that_differ.py"
+    plain, done = run(program, stitch=""), run(program, TF_STITCH_WRAP=wrap)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for got, want in zip(json.loads(done.stdout), json.loads(plain.stdout), strict=True):
+        assert got == pytest.approx(want, rel=1e-5)
+    assert "taken to be equal" in done.reasons()

@@ -101,7 +101,8 @@ class FallbackSubgraph:
 
     def _prepare(self, same_as: tuple[int, ...]) -> tf.compat.v1.Session:
         v1 = tf.compat.v1
-        graph = tf.Graph()
+        graph, nodes = tf.Graph(), GraphDef.FromString(self._nodes)
+        read = {t for node in nodes.node for t in node.input}
         with graph.as_default(), tf.device(None):
             renames: dict[str, Any] = {}
             for i, dtype in enumerate(self._inputs):
@@ -115,7 +116,8 @@ class FallbackSubgraph:
                 value = v1.placeholder(dtype, name=f"tfs_value{i}")
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value, name=f"tfs_set{i}")
                 tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"tfs_get{i}")
-            tf.graph_util.import_graph_def(GraphDef.FromString(self._nodes), renames, name="")
+            # An input that only shows a size (TensorGraph.unread) is read by none of them.
+            tf.graph_util.import_graph_def(nodes, {t: new for t, new in renames.items() if t in read}, name="")
         # In the calling thread: it may be one of TensorFlow's own, and waiting for another could wait for itself.
         config = v1.ConfigProto(inter_op_parallelism_threads=-1, device_count={"GPU": 0}, allow_soft_placement=True)
         config.graph_options.rewrite_options.disable_meta_optimizer = True

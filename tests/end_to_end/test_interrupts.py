@@ -1,0 +1,174 @@
+"""Ctrl-C is answered within a second wherever a first step is, and nothing keeps a program from ending.
+
+The compilers here sleep for minutes, with a child that does so, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, ROOT, Runner, module_path
+
+STUCK = PROGRAMS / "stuck.py"
+SECONDS = 1.0
+SLEEP = "12321"
+
+
+class Program:
+    """A program that runs, and what it said, with times."""
+
+    def __init__(self, start_folder: Path, *command: object, **variables: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+        environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
+                        "TF_STITCH": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+        self.process = subprocess.Popen([sys.executable, *map(str, command)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, env=environment | variables)
+        self.lines: list[tuple[float, str]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append((time.monotonic(), line.rstrip("\n")))
+
+    def said(self, text: str, patience: float = 120) -> float:
+        """When it said `text`; waits for that."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            for when, line in list(self.lines):
+                if text in line:
+                    return when
+            time.sleep(0.01)
+        pytest.fail(f"never said {text!r}: {self.text()}")
+
+    def text(self) -> str:
+        return "\n".join(line for _, line in self.lines)
+
+    def interrupt(self) -> float:
+        self.process.send_signal(signal.SIGINT)
+        return time.monotonic()
+
+    def end(self) -> int:
+        """Its exit status, soon."""
+        code = self.process.wait(60)
+        self._reader.join()
+        return code
+
+
+@contextmanager
+def sleeping_compiler(folder: Path, name: str, when: str) -> Iterator[tuple[str, Path]]:
+    """A PATH whose compiler sleeps when its arguments match `when`, and a file that is there when it has begun. None
+    may outlive the program."""
+    (folder / "bin").mkdir()
+    begun, real = folder / "begun", shutil.which(name)
+    (folder / "bin" / name).write_text(
+        f'#!/bin/sh\ncase "$*" in {when}) touch {begun}; sleep {SLEEP} & sleep {SLEEP};; esac\nexec {real} "$@"\n')
+    (folder / "bin" / name).chmod(0o755)
+    yield f"{folder}/bin:{os.environ['PATH']}", begun
+    deadline = time.monotonic() + 10
+    while sleeping(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not sleeping(folder), "a compiler, or its child, outlived the program"
+
+
+def sleeping(folder: Path) -> list[int]:
+    """Processes of the compiler in `folder`: they have it in their PATH."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and SLEEP.encode() in (process / "cmdline").read_bytes() and \
+                    str(folder).encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:  # gone
+            continue
+    return found
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def expected(run: Runner) -> dict[str, list[float]]:
+    return {which: json.loads(run(STUCK, "", which, "goes on", stitch="").stdout) for which in ("one", "several")}
+
+
+@pytest.mark.parametrize("which", ["one", "several"])
+def test_while_a_kernel_is_compiled(start_folder: Path, cache: Path, tmp_path: Path, which: str) -> None:
+    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
+        program = Program(start_folder, STUCK, "", which, "leaves", PATH=path, TF_STITCH_CACHE=str(cache))
+        wait_for(begun)
+        pressed = program.interrupt()
+        assert program.said("interrupted") - pressed < SECONDS
+        assert program.said("[tf_stitch]") - pressed < 2 * SECONDS, "the last that tf_stitch does"
+        assert program.end() == 3, program.text()
+
+
+@pytest.mark.parametrize("stuck", ["tf_stitch.compiler.pipeline:plan_region", "tf_stitch.jit.region_builder:build_host",
+                                   "tf_stitch.graph.clustering.clusters:GraphRewriter.find"])
+@pytest.mark.parametrize("which", ["one", "several"])
+def test_anywhere_and_the_program_goes_on(start_folder: Path, cache: Path, expected: dict[str, list[float]], stuck: str,
+                                          which: str) -> None:
+    program = Program(start_folder, STUCK, stuck, which, "goes on", TF_STITCH_CACHE=str(cache))
+    program.said("begun")
+    pressed = program.interrupt()
+    assert program.said("interrupted") - pressed < SECONDS
+    assert program.end() == 0, program.text()
+    [result] = [json.loads(line) for _, line in program.lines if line.startswith("[") and "tf_stitch" not in line]
+    assert result == pytest.approx(expected[which], rel=1e-5)
+
+
+def test_while_a_native_library_is_built(start_folder: Path, tmp_path: Path) -> None:
+    with sleeping_compiler(tmp_path, "g++", "*.cc*") as (path, begun):
+        source = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nimport tensorflow"
+        program = Program(start_folder, "-c", source, PATH=path, TF_STITCH_CACHE=str(tmp_path / "cache"))
+        wait_for(begun)
+        pressed = program.interrupt()
+        assert program.said("KeyboardInterrupt") - pressed < SECONDS
+        assert program.end() != 0
+    assert not list((tmp_path / "cache" / "native").glob("*.so*"))
+
+
+@pytest.mark.parametrize("asynchronous", ["0", "1"])
+def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_path: Path, asynchronous: str) -> None:
+    """Of a thread that nobody waits for, and in the background."""
+    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
+        program = Program(start_folder, PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
+                          TF_STITCH_ASYNC=asynchronous)
+        wait_for(begun)
+        left = program.said("left")
+        assert program.said("[tf_stitch]") - left < SECONDS
+        assert program.end() == 0, program.text()
+
+
+def test_a_handler_of_the_programs_own_is_called_once(start_folder: Path, cache: Path, tmp_path: Path) -> None:
+    """And the step, which plain TensorFlow would finish, is finished."""
+    source = STUCK.read_text().replace(
+        "signal.default_int_handler)", "lambda *_: print('handled', flush=True))")
+    (tmp_path / "program.py").write_text(source)
+    with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
+        program = Program(start_folder, tmp_path / "program.py", "", "one", "leaves", PATH=path,
+                          TF_STITCH_CACHE=str(cache))
+        wait_for(begun)
+        pressed = program.interrupt()
+        assert program.said("handled") - pressed < SECONDS
+        assert program.end() == 3, program.text()
+    assert program.text().count("handled") == 1
+    assert "interrupted" not in program.text()

@@ -1,0 +1,144 @@
+"""Work that is interrupted ends, wherever it is; and nothing else does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tf_stitch import interruption
+from tf_stitch.compiler_run import run_compiler
+from tf_stitch.interruption import Interrupted, interrupt_all, interruptible, run_foreign
+
+
+class Work(threading.Thread):
+    """Does `work` interruptibly; `ended` says how."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self._work, self.began, self.ended = work, threading.Event(), ""
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with interruptible():
+                self.began.set()
+                self._work()
+            self.ended = "done"
+        except Interrupted:
+            self.ended = "interrupted"
+
+
+def in_python() -> None:
+    while True:
+        sum(range(100))
+
+
+def in_a_compiler() -> None:
+    run_compiler(["sleep", "300"], 300)
+
+
+def behind_a_lock() -> None:
+    with threading.Lock() as _, threading.Lock():
+        in_python()
+
+
+def in_foreign_code() -> None:
+    run_foreign(lambda: time.sleep(3))
+
+
+def swallowing_errors() -> None:
+    while True:
+        try:
+            in_python()
+        except Exception:
+            pytest.fail("caught")
+
+
+@pytest.mark.parametrize("work", [in_python, in_a_compiler, behind_a_lock, in_foreign_code, swallowing_errors])
+def test_work_ends_within_a_second(work: Callable[[], None]) -> None:
+    thread = Work(work)
+    thread.began.wait()
+    time.sleep(0.1)
+    start = time.monotonic()
+    interrupt_all()
+    thread.join(10)
+    assert thread.ended == "interrupted"
+    assert time.monotonic() - start < 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_work_that_a_finalizer_keeps_from_ending_is_interrupted_again() -> None:
+    """Python prints what is raised in a finalizer, and goes on."""
+    inside = threading.Event()
+
+    class Slow:
+        def __del__(self) -> None:
+            inside.set()
+            deadline = time.monotonic() + 0.2
+            while time.monotonic() < deadline:
+                pass
+
+    def work() -> None:
+        Slow()
+        in_python()
+
+    thread = Work(work)
+    inside.wait()
+    interrupt_all(5)
+    thread.join(10)
+    assert thread.ended == "interrupted"
+
+
+def test_nothing_is_raised_outside() -> None:
+    """However late: threads go on with other work."""
+    wrong: list[str] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                with interruptible():
+                    sum(range(200))
+            except Interrupted:
+                pass
+            try:
+                sum(range(200))
+            except Interrupted:
+                wrong.append("outside")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        interruption.interrupt()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert not interruption._working
+
+
+def test_foreign_code_gives_results_and_errors() -> None:
+    assert run_foreign(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        run_foreign(lambda: 1 // 0)
+
+
+@pytest.fixture
+def pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "_pressed", True)
+
+
+@pytest.mark.usefixtures("pressed")
+def test_nothing_is_begun_until_the_main_thread_has_run() -> None:
+    thread = Work(in_python)
+    thread.join(10)
+    assert thread.ended == "interrupted"
+    assert not thread.began.is_set()
+    with interruptible():  # Python itself interrupts the main thread
+        pass
