@@ -38,11 +38,11 @@ def compiler(tmp_path: Path) -> Compiler:
 
 def test_the_interpreter_leaves_during_a_build(run: Runner, cache: Path, compiler: Compiler) -> None:
     start = time.monotonic()
-    done = run(PROGRAMS / "leaves_while_building.py", TF_STITCH_CACHE=str(cache), PATH=compiler("sleep 40"))
+    done = run(PROGRAMS / "leaves_while_building.py", TF_STITCH_CACHE=str(cache), PATH=compiler("sleep 200"))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "left" in done.stdout
     assert done.stitched("step") > 0
-    assert time.monotonic() - start < 40 + 60  # one build may have to end; those that wait are dropped
+    assert time.monotonic() - start < 100, "no build is waited for"
 
 
 def test_fork_after_import(run: Runner) -> None:

@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -63,3 +64,31 @@ exec(compile(open({str(PROGRAMS / "many_threads.py")!r}).read(), "many_threads.p
     assert done.report["regions"], "other nodes are stitched"
     assert all(region["fallbacks"] == 0 for region in done.report["regions"])
     assert not [k for k in done.report["kernels"] if k["rule"] == "library"]
+
+
+def test_memory_that_runs_out_in_a_step(run: Runner) -> None:
+    """TensorFlow's error, as without tf_stitch; the variable has changed in neither, or in the steps that ended."""
+    program = PROGRAMS / "gpu_runs_out.py"
+    plain, done = run(program, 6000, stitch=""), run(program, 6000)
+    assert plain.returncode == 0, plain.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, after_first, second, after_second, third, after_third = json.loads(done.stdout)
+    expected = json.loads(plain.stdout)
+    assert expected[2] == "out of memory", "the test needs a step that is too large for plain TensorFlow"
+    np.testing.assert_allclose(first, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(after_first, expected[1], rtol=1e-5)
+    if second == "out of memory":
+        assert after_second == after_first, "a step that failed changes nothing"
+        np.testing.assert_allclose(third, expected[4], rtol=1e-5)
+        np.testing.assert_allclose(after_third, expected[5], rtol=1e-5)
+
+
+def test_a_cuda_error_of_the_programs_own(run: Runner) -> None:
+    """It is TensorFlow's to raise, or ends the process, as without tf_stitch; no result is made up."""
+    program = PROGRAMS / "gpu_error_of_another.py"
+    plain, done = run(program, stitch=""), run(program)
+    assert (done.returncode == 0) == (plain.returncode == 0), done.stderr[-3000:]
+    if done.returncode == 0:
+        first, second = json.loads(done.stdout)
+        np.testing.assert_allclose(first, json.loads(plain.stdout)[0], rtol=1e-5)
+        assert isinstance(second, str), "a context is of no use after such an error"

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -174,3 +175,32 @@ def test_hook_links_no_tensorflow() -> None:
     symbols = subprocess.run(["nm", "-DuC", str(path)], capture_output=True, text=True, check=True).stdout
     wanted = [line for line in symbols.splitlines() if "tensorflow" in line or " TF_" in line or "absl" in line]
     assert not wanted
+
+
+def test_processes_that_build_at_once_compile_once(source: Path, tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from tf_stitch.native import build
+build.SOURCE_DIR = Path({str(source.parent)!r})
+compile_library = build._compile
+def compiled(*arguments):
+    print("compiled", flush=True)
+    return compile_library(*arguments)
+build._compile = compiled
+path = build.build_library(build.Library("tiny", ("tiny.cc",), links_tensorflow=False), Path({str(tmp_path)!r}))
+import ctypes
+assert ctypes.CDLL(str(path))._Z4tinyv() == 1
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate(timeout=250)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4
+    assert "".join(said).count("compiled") == 1
+
+
+def test_a_lock_that_nobody_gives_back_is_not_waited_for_forever(source: Path, tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(build, "_compile", lambda *_: b"")
+    folder = build.native_cache(tmp_path).folder
+    with build._locked(folder / "tiny.lock"), pytest.raises(NativeError, match="what it wrote"):
+        build_library(TINY, tmp_path)
