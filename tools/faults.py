@@ -2,7 +2,7 @@
 an error of TensorFlow's, and the process after it has to find a cache that is whole.
 
     python tools/faults.py                        everything; writes benchmarks/faults.json and faults.md
-    python tools/faults.py --only=kill --kills=50
+    python tools/faults.py --only=kill            these alone, beside what the files have of others
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from faulting.faults import (  # noqa: E402
 )
 from faulting.trial import Ended, damaged, run, say  # noqa: E402
 
+ABOUT = ("trials", "command", "seed", "seconds", "failures")
 FINE = ("right", "TensorFlow's error", "killed")
 MEGABYTES = (0, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
 PROCESSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -130,7 +131,7 @@ def limits() -> Iterator[tuple[str, dict[str, Fault]]]:
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--kills", type=int, default=200)
-    flags.add_argument("--pages", type=int, default=48, help="sizes of disks that get full, from 1 page of 4 KiB")
+    flags.add_argument("--pages", type=int, default=32, help="sizes of disks that get full, from 1 page of 4 KiB")
     flags.add_argument("--only", choices=("kill", "disk", "limits", "folders", "clock"))
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "tf_stitch_faults", help="is deleted")
@@ -161,8 +162,10 @@ def main() -> int:
         campaign.clock()
     for what, results in plain.items():
         campaign.each(what, dict(limits())[what], results)
-    document = {"command": " ".join(["python tools/faults.py", *sys.argv[1:]]), "seed": args.seed,
-                "seconds": round(time.monotonic() - begin), "rows": campaign.rows, "failures": campaign.failures}
+    made = {"command": "python tools/faults.py" + (f" --only={args.only}" if args.only else ""), "seed": args.seed,
+            "seconds": round(time.monotonic() - begin), "failures": campaign.failures}
+    before = json.loads(args.out.read_text()) if args.only and args.out.exists() else {}
+    document = before | {what: row | made for what, row in campaign.rows.items()}
     shutil.rmtree(args.folder)
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(table(document))
@@ -172,13 +175,14 @@ def main() -> int:
 
 def table(document: dict[str, Any]) -> str:
     """The campaign as a page."""
-    lines = ["# Faults during a first step", "", f"`{document['command']}`, {document['seconds']} s: "
-             f"{len(document['failures'])} failures.", "", "| fault | trials | what became of them |",
-             "| --- | --- | --- |"]
-    for what, row in document["rows"].items():
-        became = ", ".join(f"{count} {how}" for how, count in row.items() if how != "trials" and count)
-        lines.append(f"| {what} | {row['trials']} | {became} |")
-    return "\n".join([*lines, "", *(f"- {failure}" for failure in document["failures"])]).rstrip() + "\n"
+    lines = ["# Faults during a first step", "", "What became of the step, and of the process after it, which has the "
+             "cache that the first one left.", "", "| fault | trials | what became of them | failures | made by |",
+             "| --- | --- | --- | --- | --- |"]
+    for what, row in document.items():
+        became = ", ".join(f"{count} {how}" for how, count in row.items() if how not in ABOUT and count)
+        lines.append(f"| {what} | {row['trials']} | {became} | {len(row['failures'])} | `{row['command']}` |")
+    failures = [failure for row in document.values() for failure in row["failures"]]
+    return "\n".join([*lines, "", *(f"- {failure}" for failure in failures)]).rstrip() + "\n"
 
 
 if __name__ == "__main__":
