@@ -13,7 +13,8 @@ import numpy as np
 from tests.differential.runner import Array
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import GARBAGE
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, Space
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, GemmStep, Space
+from tf_stitch.runtime.host_run import aligned_empty
 
 ZONE = int(os.environ.get("TEST_REDZONE", "4096"))
 """Bytes on either side, a multiple of ALIGNMENT. 0: each buffer is an allocation of its own, for compute-sanitizer."""
@@ -36,6 +37,8 @@ def arguments(region: CompiledRegion) -> Iterator[tuple[BufferRef, int]]:
             buffers = [b for program in region.programs[step.symbol] for b in program.parameters]
             refs = [ref for ref in step.args if ref.space is not Space.BARRIER]
             yield from ((ref, int(b.size) * b.dtype.size) for ref, b in zip(refs, buffers, strict=True))
+        elif isinstance(step, GemmStep):
+            yield from zip(step.args, step.gemm.operand_bytes(), strict=True)
         else:
             raise TypeError(f"a step {type(step).__name__}")
 
@@ -57,14 +60,14 @@ def spread(region: CompiledRegion, zone: int) -> tuple[Executable, list[Gap]]:
         return BufferRef(ref.space, place[ref.index]) if ref.space is Space.ARENA else ref
 
     steps = [replace(s, target=moved(s.target), source=moved(s.source)) if isinstance(s, Copy)
-             else replace(s, args=tuple(map(moved, s.args))) if isinstance(s, DeviceLaunch) else s
+             else replace(s, args=tuple(map(moved, s.args))) if isinstance(s, DeviceLaunch | GemmStep) else s
              for s in region.executable.steps]
     return replace(region.executable, steps=tuple(steps), arena=(end,) if place else ()), gaps if place else []
 
 
 @dataclass
 class Guarded:
-    """Buffers on the GPU between zones.
+    """Buffers between zones, on the GPU or, for kernels that run on a CPU, in NumPy's memory.
 
     Attributes:
         zone: bytes on either side; 0: none, and memory straight from the driver.
@@ -73,13 +76,15 @@ class Guarded:
 
     zone: int = ZONE
     shift: int = 0
+    on_gpu: bool = True
 
     def __post_init__(self) -> None:
         self._buffers: list[tuple[str, Any, list[Gap]]] = []
 
     def allocate(self, nbytes: int) -> Any:
-        """Garbage."""
-        return self._between(np.full(max(nbytes, 1), GARBAGE, np.uint8), f"buffer {len(self._buffers)}")
+        """Garbage; NaN where it is not on the GPU."""
+        garbage = GARBAGE if self.on_gpu else FILL
+        return self._between(np.full(max(nbytes, 1), garbage, np.uint8), f"buffer {len(self._buffers)}")
 
     def hold(self, name: str, values: Array) -> Any:
         """A copy of values, as bytes."""
@@ -92,14 +97,16 @@ class Guarded:
         self._buffers.append((name, memory, list(gaps)))
 
     def _between(self, content: Array, name: str) -> Any:
-        import cupy
+        if self.on_gpu:
+            import cupy
         if not self.zone:
             with cupy.cuda.using_allocator(None):
                 return cupy.asarray(content)
         begin = self.zone + self.shift
-        whole = np.full(begin + content.size + self.zone, FILL, np.uint8)
+        whole = aligned_empty((begin + content.size + self.zone,), np.dtype(np.uint8))
+        whole[...] = FILL
         whole[begin:begin + content.size] = content
-        memory = cupy.asarray(whole)
+        memory = cupy.asarray(whole) if self.on_gpu else whole
         self._buffers.append((name, memory, [(0, begin), (begin + content.size, whole.size)]))
         return memory[begin:begin + content.size]
 
@@ -110,7 +117,7 @@ class Guarded:
         """
         for name, memory, gaps in self._buffers:
             for begin, end in gaps:
-                found = memory[begin:end].get()
+                found = memory[begin:end].get() if self.on_gpu else memory[begin:end]
                 if (found != FILL).any():
                     at = int(np.argmax(found != FILL))
                     raise RedzoneError(f"{name}: {int((found != FILL).sum())} bytes of the zone {begin} to {end} were "

@@ -1,27 +1,19 @@
-"""The attention kernel as it is emitted, run on this machine: `attention_host.h` stands for the GPU."""
+"""The attention kernel as it is emitted, run on this machine."""
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
 from collections.abc import Callable
-from importlib import resources
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.differential import patterns as p
-from tests.differential.runner import Values, build_cubin, compiled, random_values, reference, region
+from tests.differential.runner import Array, build_cubin, compiled, random_values, reference, region
+from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
-from tf_stitch.emit.attention import attention_template
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.ir.op_attrs import InputAttrs
-from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.runtime.host_run import aligned_copy
 from tf_stitch.schedule.kernel_schedule import Rule
 
 B = p.B
@@ -107,7 +99,7 @@ GRAPHS = {
     "joined": joined(),
     "mixed_precision": mixed_precision(),
     "one_matrix": one_matrix()}
-BLOCKS = 4
+BLOCKS = 2
 """Of a launch that are run, the last ones."""
 
 
@@ -117,6 +109,13 @@ def built(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
     return graph, compiled(graph, H200)
 
 
+@pytest.fixture(scope="module")
+def wanted(built: tuple[TensorGraph, CompiledRegion]) -> Array:
+    graph, _ = built
+    [(key, _)] = graph.outputs
+    return reference(graph, random_values(graph))[0][key]
+
+
 def test_becomes_one_kernel_that_reads_operands_as_they_lie(built: tuple[TensorGraph, CompiledRegion]) -> None:
     _, result = built
     assert [kernel.schedule.rule for kernel in result.kernels] == [Rule.ATTENTION]
@@ -124,46 +123,15 @@ def test_becomes_one_kernel_that_reads_operands_as_they_lie(built: tuple[TensorG
     build_cubin(result)
 
 
-def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [Order.AHEAD, Order.BEHIND, Order.SHUFFLED])
+def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], wanted: Array, order: Order) -> None:
     """Whichever warp is ahead, and whether copies are there at once or when they are waited for."""
     graph, result = built
     values = random_values(graph)
-    want, _ = reference(graph, values)
     [(key, node)] = graph.outputs
-    expected = want[key].reshape(-1)
-    run = emulated(result, values, tmp_path)
+    expected = wanted.reshape(-1)
     grid = result.kernels[0].program.grid
-    for backwards, copies_at_once in product((False, True), repeat=2):
-        got = run(backwards, copies_at_once)
-        ran = np.isnan(expected) | ~np.isnan(got) if grid > BLOCKS else np.ones(got.shape, np.bool_)
-        assert ran.sum() >= got.size * min(grid, BLOCKS) // (2 * grid)
-        np.testing.assert_allclose(got[ran], expected[ran], rtol=0, atol=ERROR[node.type.dtype])
-
-
-def emulated(result: CompiledRegion, values: Values, folder: Path) -> Callable[[bool, bool], np.ndarray]:
-    """The kernel as a function of (backwards, copies_at_once), see attention_host.h. It gives the result as float64,
-    NaN where no block ran."""
-    [kernel] = result.kernels
-    program = kernel.program
-    template = (resources.files("tf_stitch.emit") / "attention.cu").read_text()
-    pointers = ", ".join(f"void* p{i}" for i in range(len(program.parameters)))
-    casts = ", ".join(f"(decltype(argument<{i}>(launch_0)))p{i}" for i in range(len(program.parameters)))
-    main = f"""
-    extern "C" void run(int backwards, int copies_at_once, {pointers}) {{
-      for (int i = {max(0, program.grid - BLOCKS)}; i < {program.grid}; ++i)
-        run_block(i, {program.threads}, backwards, copies_at_once, [&] {{ launch_0({casts}); }});
-    }}"""
-    host = (Path(__file__).parent / "attention_host.h").read_text()
-    source, library = folder / "attention.cpp", folder / "attention.so"
-    source.write_text(host + template + result.source.split(attention_template())[1] + main)
-    subprocess.run(["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    function = ctypes.CDLL(str(library)).run
-
-    def run(backwards: bool, copies_at_once: bool) -> np.ndarray:
-        arrays = [aligned_copy(values[node.attrs.key]) if isinstance(node.attrs, InputAttrs) else
-                  aligned_copy(np.full(node.type.dims, np.nan, node.type.dtype.numpy)) for node, _ in kernel.arguments]
-        function(int(backwards), int(copies_at_once), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
-        [out] = [a for a, (_, mode) in zip(arrays, kernel.arguments, strict=True) if mode is Mode.WRITE]
-        return out.reshape(-1).astype(np.float64)
-
-    return run
+    got = run_on_cpu(graph, result, values, Adversary(order), last=BLOCKS)[key].reshape(-1).astype(np.float64)
+    ran = np.isnan(expected) | ~np.isnan(got) if grid > BLOCKS else np.ones(got.shape, np.bool_)
+    assert ran.sum() >= got.size * min(grid, BLOCKS) // (2 * grid)
+    np.testing.assert_allclose(got[ran], expected[ran], rtol=0, atol=ERROR[node.type.dtype])

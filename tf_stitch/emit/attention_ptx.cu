@@ -1,5 +1,7 @@
 // What attention.cu needs of a warp's tensor cores and of asynchronous copies: one instruction each.
 // An element type says how many of its values a 32-bit word of an operand holds and how words of an operand are made.
+// TFS_WITHOUT_PTX: see cuda_prelude.cu.
+#ifndef TFS_WITHOUT_PTX
 
 // c += a b by the instruction of this shape and these types.
 #define TFS_MMA(INSTRUCTION)                                                                                          \
@@ -64,3 +66,4 @@ __device__ __forceinline__ float tfs_exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+#endif  // TFS_WITHOUT_PTX

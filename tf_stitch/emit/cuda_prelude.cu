@@ -7,6 +7,101 @@ typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 
+// What C++ has no words for, one or two PTX instructions each. TFS_WITHOUT_PTX: somebody else gives their meaning, as the
+// tests that run kernels on a CPU do.
+#ifndef TFS_WITHOUT_PTX
+__device__ __forceinline__ int32_t tfs_ineg(int32_t x) {
+  int32_t y;
+  asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(y) : "r"(x));
+  return y;
+}
+
+__device__ __forceinline__ float tfs_from_half(uint16_t h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+__device__ __forceinline__ uint16_t tfs_to_half(float f) {
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+
+// Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
+// native/cuda/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
+// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
+__device__ __forceinline__ void tfs_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// What is read through these pointers from here on is read after tfs_begin. A compiler that knows of a parameter that
+// nothing else reaches what it points to, and that the kernel only reads that, takes it for constant (ld.global.nc);
+// ptxas moves such loads before griddepcontrol.wait, where an earlier kernel still writes what they read.
+template <class T>
+__device__ __forceinline__ void tfs_read_late(T*& pointer) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("" : "+l"(pointer) : : "memory");
+  __builtin_assume(__isGlobal(pointer));
+#endif
+}
+
+// What was loaded is here by now. No instruction; but a compiler that sees a load used once, in a branch say, would make
+// it there, where what it takes is added to what the thread waited for before.
+__device__ __forceinline__ void tfs_is_here(float x) { asm volatile("" : : "f"(x)); }
+__device__ __forceinline__ void tfs_is_here(double x) { asm volatile("" : : "d"(x)); }
+__device__ __forceinline__ void tfs_is_here(int32_t x) { asm volatile("" : : "r"(x)); }
+__device__ __forceinline__ void tfs_is_here(int64_t x) { asm volatile("" : : "l"(x)); }
+__device__ __forceinline__ void tfs_is_here(uint64_t x) { asm volatile("" : : "l"(x)); }
+
+// Adds to a counter that blocks share; what it was. What this block did before is visible to those that see it.
+__device__ __forceinline__ unsigned int tfs_arrive(unsigned int* counter, unsigned int add) {
+  unsigned int before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(add) : "memory");
+  return before;
+}
+__device__ __forceinline__ unsigned int tfs_arrived(const unsigned int* counter) {
+  unsigned int now;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  return now;
+}
+__device__ __forceinline__ void tfs_sleep() { asm volatile("nanosleep.u32 32;"); }
+
+#if __CUDA_ARCH__ >= 900
+// Blocks of a cluster run at the same time, on neighbouring processors, and write into each other's shared memory. That a
+// block runs is known to others when it has come here and they have passed tfs_cluster_started.
+__device__ __forceinline__ void tfs_cluster_start() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void tfs_cluster_started() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// Every thread of every block of the cluster waits here. What they sent to this block before is visible after.
+__device__ __forceinline__ void tfs_cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// The same place in the shared memory of block number `block` of the cluster.
+template <class T> __device__ __forceinline__ T* tfs_in_block(T* own, unsigned int block) {
+  T* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(block));
+  return there;
+}
+#endif
+
+#if __CUDA_ARCH__ >= 800
+// Begins a copy of 16 bytes into memory of the block.
+__device__ __forceinline__ void tfs_begin_fetch(void* to, const void* from) {
+  const unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
+}
+// What was begun since the last call of this is one group.
+__device__ __forceinline__ void tfs_commit_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups of this thread but the last Pending are there.
+template <int Pending> __device__ __forceinline__ void tfs_await_async_copies() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(Pending) : "memory");
+}
+#endif
+#endif  // TFS_WITHOUT_PTX
+
 #define TFS_INF __int_as_float(0x7f800000)
 #define TFS_NAN __int_as_float(0x7fffffff)
 
@@ -23,11 +118,6 @@ __device__ __forceinline__ int32_t tfs_max(int32_t a, int32_t b) {
 __device__ __forceinline__ int32_t tfs_min(int32_t a, int32_t b) {
   const uint32_t x = (uint32_t)a ^ 0x80000000u, y = (uint32_t)b ^ 0x80000000u;
   return (int32_t)((x < y ? x : y) ^ 0x80000000u);
-}
-__device__ __forceinline__ int32_t tfs_ineg(int32_t x) {
-  int32_t y;
-  asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(y) : "r"(x));
-  return y;
 }
 __device__ __forceinline__ int64_t tfs_ineg(int64_t x) { return (int64_t)(0 - (uint64_t)x); }
 
@@ -74,54 +164,17 @@ template <class T> __device__ __forceinline__ T tfs_ifloor_mod(T x, T y) {
   return x % y + (x % y != 0 && (x < 0) != (y < 0) ? y : 0);
 }
 
-__device__ __forceinline__ float tfs_from_half(uint16_t h) {
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-  return f;
-}
-__device__ __forceinline__ uint16_t tfs_to_half(float f) {
-  uint16_t h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
-  return h;
-}
 __device__ __forceinline__ float tfs_from_bfloat16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
 __device__ __forceinline__ uint16_t tfs_to_bfloat16(float f) {
   uint32_t bits = __float_as_uint(f);
   return f != f ? 0x7fc0 : (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Every launch begins with this. In a CUDA graph a kernel may be started beside those it depends on (programmatic edges,
-// native/cuda/graph_nodes.h): it lets those that depend on it be started as soon as its own blocks all have been, and waits
-// here until those it depends on have ended and what they wrote is visible. Elsewhere it does nothing.
-__device__ __forceinline__ void tfs_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// What is read through these pointers from here on is read after tfs_begin. A compiler that knows of a parameter that
-// nothing else reaches what it points to, and that the kernel only reads that, takes it for constant (ld.global.nc);
-// ptxas moves such loads before griddepcontrol.wait, where an earlier kernel still writes what they read.
-template <class T>
-__device__ __forceinline__ void tfs_read_late(T*& pointer) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("" : "+l"(pointer) : : "memory");
-  __builtin_assume(__isGlobal(pointer));
-#endif
-}
 template <class... T>
 __device__ __forceinline__ void tfs_read_late(T*&... pointers) {
   (tfs_read_late(pointers), ...);
 }
 
-// What was loaded is here by now. No instruction; but a compiler that sees a load used once, in a branch say, would make
-// it there, where what it takes is added to what the thread waited for before.
-__device__ __forceinline__ void tfs_is_here(float x) { asm volatile("" : : "f"(x)); }
-__device__ __forceinline__ void tfs_is_here(double x) { asm volatile("" : : "d"(x)); }
-__device__ __forceinline__ void tfs_is_here(int32_t x) { asm volatile("" : : "r"(x)); }
-__device__ __forceinline__ void tfs_is_here(int64_t x) { asm volatile("" : : "l"(x)); }
-__device__ __forceinline__ void tfs_is_here(uint64_t x) { asm volatile("" : : "l"(x)); }
 template <class T, int N> __device__ __forceinline__ void tfs_is_here(const T (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) tfs_is_here(x[i]);
@@ -194,47 +247,23 @@ __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
 __device__ __forceinline__ void tfs_grid_barrier(unsigned int* counter, unsigned int blocks, bool first) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    const unsigned int add = first ? 0x80000000u - (blocks - 1) : 1u;
-    unsigned int before, now;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(add) : "memory");
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    while (!((before ^ now) & 0x80000000u)) {
-      asm volatile("nanosleep.u32 32;");
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    }
+    const unsigned int before = tfs_arrive(counter, first ? 0x80000000u - (blocks - 1) : 1u);
+    while (!((before ^ tfs_arrived(counter)) & 0x80000000u)) tfs_sleep();
   }
   __syncthreads();
 }
 
 #if __CUDA_ARCH__ >= 900
-// Blocks of a cluster run at the same time, on neighbouring processors, and write into each other's shared memory. That a
-// block runs is known to others when it has come here and they have passed tfs_cluster_started.
-__device__ __forceinline__ void tfs_cluster_start() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ __forceinline__ void tfs_cluster_started() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// Every thread of every block of the cluster waits here. What they sent to this block before is visible after.
-__device__ __forceinline__ void tfs_cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 // *to = value, in the memory of block number `block` of the cluster.
 template <class T, class V> __device__ __forceinline__ void tfs_send(T* to, unsigned int block, V value) {
-  T* there;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(to), "r"(block));
-  *there = (T)value;
+  *tfs_in_block(to, block) = (T)value;
 }
 #endif
 
 #if __CUDA_ARCH__ >= 800
 // Begins a copy of 16 bytes into memory of the block, if wanted; it counts as a fetch in any case.
 __device__ __forceinline__ void tfs_async_copy(void* to, const void* from, bool wanted) {
-  if (wanted) {
-    const unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
-  }
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// All fetches of this thread but the last Pending are there.
-template <int Pending> __device__ __forceinline__ void tfs_await_async_copies() {
-  asm volatile("cp.async.wait_group %0;" :: "n"(Pending) : "memory");
+  if (wanted) tfs_begin_fetch(to, from);
+  tfs_commit_fetches();
 }
 #endif

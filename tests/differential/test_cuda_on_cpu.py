@@ -1,0 +1,208 @@
+"""The CUDA source of every kind of kernel, run on this machine: whichever thread is ahead, the results are right.
+
+What a kernel needs of barriers shows in these tests and nowhere else without a GPU; `test_broken_cuda` takes them away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.generator import make_case
+from tests.differential.runner import Values, compare, compiled, keys_of, random_values, reference, region
+from tests.differential.sized_patterns import SIZED_PATTERNS
+from tests.emit.test_sources import layers
+from tests.lowering import test_clusters as clusters
+from tests.lowering import test_groups as groups
+from tests.lowering import test_prefetch as read_ahead
+from tests.schedule.long_rows import chain, kept_to_the_end
+from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.device.spec import H200
+from tf_stitch.emit.cuda import Packed, emit_cuda
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.symbolic_dims import size
+from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.planning.plan_memory import PlanMemory
+from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.runtime.host_run import aligned_copy
+from tf_stitch.schedule.kernel_schedule import Rule
+
+B, F32, K = p.B, DType.F32, OpKind
+short_rows = read_ahead.short_rows
+
+
+def x(*shape: int, dtype: DType = F32, name: str = "x") -> Node:
+    return B.input(f"{name}:0", dtype, shape)
+
+
+def rows(columns: int) -> list[Node]:
+    """Reductions by value and by index, each of them more than once."""
+    a = x(5, columns)
+    return [p.softmax(a), B.arg_reduce(K.ARGMAX, a, 1, DType.I64), B.arg_reduce(K.ARGMIN, a, 1, DType.I32)]
+
+
+def row_and_column(dtype: DType) -> list[Node]:
+    a = x(300, 136, dtype=dtype)
+    return [p.softmax(a), B.sum(a, [0]), B.reduce(K.MAX, a, [0])]
+
+
+def column_sums(count: int) -> list[Node]:
+    return [B.sum(B.mul(x(64, 128, name=f"x{i}"), x(64, 128, name=f"y{i}")), [0]) for i in range(count)]
+
+
+def running_sums() -> list[Node]:
+    a = x(70, 50)
+    return [B.cumsum(a, exclusive, reverse) for exclusive in (False, True) for reverse in (False, True)]
+
+
+def movement() -> list[Node]:
+    a, b = x(40, 36), x(36, 40, name="y")
+    return [B.exp(B.transpose(a, [1, 0])), B.slice(B.neg(a), (0, 3), (2, 3), (20, 11)),
+            B.pad(B.neg(a), B.constant(3, F32), (1, 0), (0, 2)), B.concat([b, B.exp(b)], 0)]
+
+
+def state() -> TensorGraph:
+    outputs, assigns = p.adam([(64, 128), (128,), (30, 17), (1,), ()])
+    return region("adam", outputs, assigns)
+
+
+GRAPHS: dict[str, Callable[[], TensorGraph]] = {
+    "elements": lambda: region("g", [p.gelu_tanh(B.add(x(999, 52), x(52, name="b")))]),
+    "odd elements": lambda: region("g", [p.gelu_erf(x(1003))]),
+    "short rows": lambda: region("g", [B.sum(x(700, 8), [1]), p.softmax(x(37, 77, name="y"))]),
+    **{f"rows of {n}": lambda n=n: region("g", rows(n)) for n in (33, 1000, 1500, 3000, 12_000)},  # type: ignore[misc]
+    "layernorm": lambda: region("g", [p.layernorm(x(30, 768), x(768, name="g"), x(768, name="b"))]),
+    "columns": lambda: region("g", [B.sum(B.exp(x(200, 1000)), [0])]),
+    "few columns": lambda: region("g", [B.sum(x(700, 100), [0])]),
+    "transpose": lambda: region("g", [B.exp(B.transpose(x(100, 90), [1, 0]))]),
+    "running sums": lambda: region("g", running_sums()),
+    "movement": lambda: region("g", movement()),
+    **{f"rows and columns of {d.value}": lambda d=d: region("g", row_and_column(d))  # type: ignore[misc]
+       for d in (DType.F16, DType.BF16, DType.F32, DType.F64)},
+    "softmaxes in a pack": lambda: region("g", layers(24)),  # type: ignore[arg-type]
+    "column sums in a pack": lambda: region("g", column_sums(12)),
+    "momentum": lambda: region("g", [], p.momentum([(7, 9), (9,), (3, 3, 4)])),
+    "adam": state,
+    "cross entropy": lambda: region("g", p.cross_entropy(x(64, 1000), B.input("labels:0", DType.I64, (64,)))),
+    "gradient of a normalisation": lambda: region("g", groups.layernorm_backward(64, 400)),
+    "arrays that share memory": lambda: chain(4, 10_001, 3),
+    "values kept to the end": lambda: kept_to_the_end(3, 16_001, 3)}
+
+
+def for_h200(graph: TensorGraph, barriers: bool = True) -> CompiledRegion:
+    return compiled(graph, H200, solver="greedy", barriers=barriers)
+
+
+def check(graph: TensorGraph, built: CompiledRegion, adversary: Adversary, values: Values | None = None, runs: int = 1,
+          aligned: bool = True) -> None:
+    values = random_values(graph) if values is None else values
+    got = run_on_cpu(graph, built, values, adversary, runs, aligned)
+    compare(graph, got, *reference(graph, values), f"on a CPU, {adversary}")
+
+
+@pytest.fixture(scope="module", params=[(name, barriers) for name in GRAPHS for barriers in (True, False)],
+                ids=lambda p: f"{p[0]}, {'joined' if p[1] else 'apart'}")
+def planned(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
+    """With and without kernels that grid barriers join."""
+    name, barriers = request.param
+    graph = GRAPHS[name]()
+    return graph, for_h200(graph, barriers)
+
+
+def adversaries(test: object) -> object:
+    return pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)(test)  # type: ignore[arg-type]
+
+
+@adversaries
+def test_kernels_for_an_h200(planned: tuple[TensorGraph, CompiledRegion], adversary: Adversary) -> None:
+    check(*planned, adversary)
+
+
+def test_every_rule_is_here() -> None:
+    """But attention, whose tests are in tests/emit."""
+    built = [for_h200(make(), barriers) for make in GRAPHS.values() for barriers in (True, False)]
+    found = {kernel.schedule.rule for one in built for kernel in one.kernels}
+    assert found == set(Rule) - {Rule.ATTENTION}
+
+
+MEETING = {**groups.CASES, **{f"rows of {name}": make for name, make in groups.SHARED.items()}}
+
+
+@pytest.mark.parametrize("name", MEETING)
+@adversaries
+def test_blocks_that_meet_at_grid_barriers(name: str, adversary: Adversary) -> None:
+    """Twice on the same counters."""
+    graph = region(name, MEETING[name]())
+    built = compiled(graph, groups.SMALL)
+    assert [s.cooperative for s in built.executable.steps if isinstance(s, DeviceLaunch)] == [True]
+    check(graph, built, adversary, runs=2)
+
+
+@pytest.mark.parametrize("name", clusters.CASES)
+@adversaries
+def test_blocks_of_a_cluster(name: str, adversary: Adversary) -> None:
+    output, tiling, keep = clusters.CASES[name]
+    graph = region(name, [output()])
+    built = clusters.clustered(graph, tiling, keep)
+    assert all(kernel.program.cluster > 1 for kernel in built.kernels)
+    check(graph, built, adversary)
+
+
+@pytest.mark.parametrize("name", read_ahead.ROWS)
+@pytest.mark.parametrize("columns", [4000, 4096])
+@pytest.mark.usefixtures("short_rows")
+@adversaries
+def test_rows_that_are_fetched_ahead(name: str, columns: int, adversary: Adversary) -> None:
+    graph = region(name, [read_ahead.ROWS[name](x(5, columns), columns)])
+    built = compiled(graph, read_ahead.IN_TURN)
+    assert all(kernel.schedule.ahead for kernel in built.kernels)
+    check(graph, built, adversary)
+
+
+@adversaries
+def test_rows_of_a_block_that_are_fetched_ahead(adversary: Adversary) -> None:
+    lowered = read_ahead.kernel(32, 300)
+    assert lowered.schedule.ahead
+    program = lowered.program
+    buffers = {name: aligned_copy(value) for name, value in read_ahead.buffers_of(lowered).items()}
+    want = {name: value.copy() for name, value in buffers.items()}
+    interpret_program(program, want)
+    source = emit_cuda([("stitch", program)], [Packed("launch", (0,))])
+    step = DeviceLaunch("launch", program.grid, program.threads, shared_bytes(program), ())
+    launch(build(source), step, [value.ctypes.data for value in buffers.values()], 1, adversary)
+    for name, value in want.items():
+        np.testing.assert_allclose(buffers[name], value, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("name", SIZED_PATTERNS)
+def test_kernels_for_changing_sizes(name: str) -> None:
+    """Random numbers among them ("dropout")."""
+    plans = PlanMemory()
+    for adversary, (b, n) in zip(ADVERSARIES[1:4], [(3, 5), (2, 4), (2, 9)], strict=True):
+        sizes = [size(key, value, 1 if value % 4 else 4) for key, value in (("b", b), ("n", n))]
+        changing, graph = (region(name, SIZED_PATTERNS[name](*dims)) for dims in (sizes, (b, n)))
+        built = compile_region(changing, *keys_of(changing), CompileOptions(H200, plans=plans))
+        check(graph, built, adversary)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(seed: int) -> None:
+    case = make_case(random.Random(seed), 14, 1500)
+    aligned = seed % 2 == 0
+    built = compiled(case.graph, H200, aligned, "greedy")
+    if built.source:
+        check(case.graph, built, Adversary(Order.SHUFFLED, seed), case.values, aligned=aligned)
+
+
+def test_unaligned_buffers_use_no_vectors() -> None:
+    a = x(4, 64)
+    graph = region("g", [p.softmax(a), B.sum(a, [0]), B.exp(a)])
+    check(graph, compiled(graph, H200, aligned=False), Adversary(Order.AHEAD), aligned=False)

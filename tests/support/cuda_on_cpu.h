@@ -1,0 +1,81 @@
+// CUDA C++ as emit/cuda.py writes it, for g++: stands before the emitted source, which stays as it is. Threads are fibres
+// (fibres.cc). The PTX of cuda_prelude.cu and attention_ptx.cu is given its meaning here and in tensor_cores_on_cpu.h.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <utility>
+
+#include "fibres.h"
+
+#define __CUDA_ARCH__ 900
+#define TFS_WITHOUT_PTX
+#define __device__
+#define __global__
+#define __shared__ thread_local  // see fibres.cc
+#define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __cluster_dims__(blocks, y, z)
+#define int64_t tfs_int64  // the prelude's is long long
+#define uint64_t tfs_uint64
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+
+constexpr int TFS_SHARED_ROOM = 1 << 18;
+alignas(16) thread_local unsigned char tfs_shared[TFS_SHARED_ROOM];
+
+template <class To, class From> inline To tfs_same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline float __int_as_float(int x) { return tfs_same_bits<float>(x); }
+inline int __float_as_int(float x) { return tfs_same_bits<int>(x); }
+inline float __uint_as_float(unsigned int x) { return tfs_same_bits<float>(x); }
+inline unsigned int __float_as_uint(float x) { return tfs_same_bits<unsigned int>(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+
+inline void __syncthreads() { tfs_block_barrier(); }
+inline void __syncwarp() { tfs_exchange("", 0); }
+template <class T> inline T __shfl_xor_sync(unsigned int, T value, int mask) {
+  static_assert(sizeof(T) <= TFS_LANE_BYTES);
+  T other;
+  const auto all = tfs_exchange(&value, sizeof value);
+  memcpy(&other, all[threadIdx.x % 32 ^ mask], sizeof other);
+  return other;
+}
+
+// cuda_prelude.cu.
+inline int32_t tfs_ineg(int32_t x) { return (int32_t)-(uint32_t)x; }
+inline float tfs_from_half(uint16_t h) { return (float)tfs_same_bits<_Float16>(h); }
+inline uint16_t tfs_to_half(float f) { return tfs_same_bits<uint16_t>((_Float16)f); }
+inline void tfs_begin() {}
+template <class T> inline void tfs_read_late(T*&) {}
+template <class T> inline void tfs_is_here(const T&) {}
+inline unsigned int tfs_arrive(unsigned int* counter, unsigned int add) { return tfs_counter_add(counter, add); }
+inline unsigned int tfs_arrived(const unsigned int* counter) { return tfs_counter_read(counter); }
+inline void tfs_sleep() {}
+inline void tfs_cluster_start() { tfs_cluster_arrive(); }
+inline void tfs_cluster_started() { tfs_cluster_wait(); }
+inline void tfs_cluster_barrier() { tfs_cluster_arrive(); tfs_cluster_wait(); }
+template <class T> inline T* tfs_in_block(T* own, unsigned int block) { return (T*)tfs_of_block(own, block); }
+inline void tfs_begin_fetch(void* to, const void* from) { tfs_copy_begin(to, from, true); }
+inline void tfs_commit_fetches() { tfs_copies_commit(); }
+template <int Pending> inline void tfs_await_async_copies() { tfs_copies_await(Pending); }
+
+#include "tensor_cores_on_cpu.h"
+
+// A launch's function as one that takes its arguments as words of 64 bits.
+template <class... T, size_t... I> inline void tfs_call(void (*kernel)(T...), const uint64_t* words, std::index_sequence<I...>) {
+  kernel((T)words[I]...);
+}
+template <class... T> inline void tfs_call(void (*kernel)(T...), const uint64_t* words) {
+  tfs_call(kernel, words, std::index_sequence_for<T...>());
+}
+#define TFS_EXPORT extern "C" __attribute__((visibility("default")))
+#define TFS_LAUNCH(name) TFS_EXPORT void call_##name(const uint64_t* words) { tfs_call(name, words); }
+TFS_EXPORT unsigned char* shared_room() { return tfs_shared; }

@@ -1,0 +1,72 @@
+// attention_ptx.cu on a CPU: mma.sync and ldmatrix are what the PTX ISA says of their fragments, written down from there
+// once more. Part of cuda_on_cpu.h.
+#pragma once
+
+inline float tfs_exp2_fast(float x) { return exp2f(x); }
+inline void tfs_copy_async(void* to, const void* from, bool there) { tfs_copy_begin(to, from, there); }
+inline void tfs_copy_commit() { tfs_copies_commit(); }
+template <int N> inline void tfs_copy_wait() { tfs_copies_await(N); }
+
+// c += a b, a: [16, K], b: [K, 8]; `value(word, i)` is value i of an operand's word, PER of them in each.
+template <int PER, class Value>
+inline void tfs_emulated_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Value value) {
+  const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  const auto all = tfs_exchange(own, sizeof own);
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const auto word_of = [all](int lane, int i) { return ((const uint32_t*)all[lane])[i]; };
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    for (int k = 0; k < 8 * PER; ++k) {
+      const int word = k / PER, part = k % PER;  // of the row of eight words that four lanes hold, two each
+      const uint32_t left = word_of(row % 8 * 4 + word % 4, row / 8 + word / 4 * 2);
+      const uint32_t right = word_of(column * 4 + word % 4, 4 + word / 4);
+      c[i] += value(left, part) * value(right, part);
+    }
+  }
+}
+inline void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {
+  if ((uintptr_t)row % 16) tfs_fail("a row of a matrix is not aligned");
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const auto all = tfs_exchange(&row, sizeof row);
+  for (int m = 0; m < 4; ++m) {
+    matrices[m] = 0;
+    for (int i = 0; i < 2; ++i) {
+      const uint16_t* other;
+      memcpy(&other, all[8 * m + 2 * t + i], sizeof other);
+      matrices[m] |= (uint32_t)other[g] << (16 * i);
+    }
+  }
+}
+struct tfs_tf32 {
+  using Storage = float;
+  static constexpr int PER_WORD = 1;
+  static uint32_t operand(uint32_t word) { return (word + 0x1000u) & ~0x1fffu; }
+  static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    tfs_emulated_mma<1>(c, a, b0, b1, [](uint32_t word, int) {
+      if (word & 0x1fff) tfs_fail("an operand is not rounded");
+      return __uint_as_float(word);
+    });
+  }
+};
+struct tfs_half {
+  using Storage = uint16_t;
+  static constexpr int PER_WORD = 2;
+  static uint32_t operand(uint32_t word) { return word; }
+};
+struct tfs_f16 : tfs_half {
+  static uint32_t pack(float low, float high) {
+    return tfs_to_half(low) | (uint32_t)tfs_to_half(high) << 16;
+  }
+  static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    tfs_emulated_mma<2>(c, a, b0, b1, [](uint32_t word, int i) { return tfs_from_half((uint16_t)(word >> 16 * i)); });
+  }
+};
+struct tfs_bf16 : tfs_half {
+  static uint32_t pack(float low, float high) {
+    const auto rounded = [](float f) { const uint32_t b = __float_as_uint(f); return (b + 0x7fff + (b >> 16 & 1)) >> 16; };
+    return rounded(low) | rounded(high) << 16;
+  }
+  static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    tfs_emulated_mma<2>(c, a, b0, b1, [](uint32_t word, int i) { return __uint_as_float(word >> 16 * i << 16); });
+  }
+};
