@@ -1,0 +1,47 @@
+"""The mutants can be made: each edit applies, once, to what is there, and names tests that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mutants import MUTANTS
+from mutating.mutant import DoesNotApplyError, Mutant
+from mutating.trial import Tree
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_applies(mutant: Mutant) -> None:
+    text = mutant.applied(ROOT)
+    if mutant.file.endswith(".py"):
+        compile(text, mutant.file, "exec")
+    assert mutant.tests
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert (ROOT / file).exists()
+        assert not name or f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_names_are_distinct() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len({mutant.key for mutant in MUTANTS}) == len(MUTANTS) >= 60
+
+
+def test_what_is_there_twice_does_not_apply(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
+    with pytest.raises(DoesNotApplyError, match="2 times"):
+        Mutant("m", "a.py", "x = 1", "x = 2", ()).applied(tmp_path)
+
+
+def test_a_mutant_is_killed_or_survives() -> None:
+    """And the tree is as before."""
+    mutant = Mutant("values that meet share memory", "tf_stitch/kernel_ir/first_fit.py", "offset = 0", "offset = 1",
+                    ("tests/runtime/test_arena.py",))
+    with Tree(ROOT) as tree:
+        before = (tree.path / mutant.file).read_text()
+        killed = tree.checked(tree.try_mutant(mutant, 200), 200)
+        assert killed.killed_by.startswith("tests/runtime/test_arena.py::")
+        assert (tree.path / mutant.file).read_text() == before
+        survived = tree.try_mutant(Mutant("m", mutant.file, '"""The lowest place', '"""A low place', mutant.tests), 200)
+        assert (survived.killed_by, survived.error) == ("", "")

@@ -1,0 +1,85 @@
+"""Breaks each mechanism once, in a copy of the tree, and sees whether a test fails.
+
+    python tools/mutants.py                       # all; a result that is there is kept
+    python tools/mutants.py --only='*barrier*'    # by name or file
+    python tools/mutants.py --survivors           # once more, those that no test saw
+
+Results are kept in --results after each mutant; --markdown writes the table that is committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from fnmatch import fnmatch
+from pathlib import Path
+from queue import SimpleQueue
+
+from mutating import kernels, running, values
+from mutating.mutant import Mutant
+from mutating.table import markdown
+from mutating.trial import Tree, Verdict
+
+ROOT = Path(__file__).parents[1]
+MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *kernels.MUTANTS, *running.MUTANTS)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="*", help="glob of names or files")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=900, help="seconds of a mutant")
+    parser.add_argument("--results", type=Path, default=Path(tempfile.gettempdir(), "tf_stitch_mutants.json"))
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--survivors", action="store_true", help="try those again that survived")
+    parser.add_argument("--date", default="", help="for the table")
+    args = parser.parse_args()
+    found = json.loads(args.results.read_text()) if args.results.exists() else {}
+    chosen = [m for m in MUTANTS if fnmatch(m.name, args.only) or fnmatch(m.file, args.only)]
+    open_ = [m for m in chosen if m.key not in found or (args.survivors and not found[m.key]["killed_by"])]
+    for mutant, verdict in trials(open_, args.jobs, args.limit):
+        found[mutant.key] = {"name": mutant.name, "file": mutant.file, "killed_by": verdict.killed_by,
+                             "seconds": round(verdict.seconds, 1), "error": verdict.error}
+        args.results.write_text(json.dumps({m.key: found[m.key] for m in MUTANTS if m.key in found}, indent=1) + "\n")
+        print(f"{verdict.seconds:6.1f} s  {said(verdict)}  {mutant.name} ({mutant.file})", flush=True)
+    tried = [(m, found[m.key]) for m in chosen if m.key in found]
+    survivors = [m.name for m, result in tried if not result["killed_by"]]
+    if args.markdown:
+        args.markdown.write_text(markdown([(m, found[m.key]) for m in MUTANTS if m.key in found], args.date))
+    print(f"{len(tried)} mutants, {len(survivors)} survived")
+    for name in survivors:
+        print(f"  SURVIVED: {name}")
+    return bool(survivors)
+
+
+def trials(mutants: Sequence[Mutant], jobs: int, limit: float) -> Iterator[tuple[Mutant, Verdict]]:
+    """Each with its verdict as they come, so many at a time, each in a tree of its own."""
+    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
+        trees: SimpleQueue[Tree] = SimpleQueue()
+        for _ in range(jobs):
+            trees.put(stack.enter_context(Tree(ROOT)))
+
+        def attempt(mutant: Mutant) -> tuple[Mutant, Verdict]:
+            tree = trees.get()
+            try:
+                return mutant, tree.checked(tree.try_mutant(mutant, limit), limit)
+            finally:
+                trees.put(tree)
+
+        for done in as_completed([pool.submit(attempt, mutant) for mutant in mutants]):
+            yield done.result()
+
+
+def said(verdict: Verdict) -> str:
+    if verdict.error:
+        return f"TESTS DID NOT RUN: {verdict.error}"
+    return f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
