@@ -248,7 +248,7 @@ def check_all(graph: TensorGraph, values: Values | None = None, *, aligned: bool
     """Every level of one graph against the float64 reference.
 
     Args:
-        interpret_cpu, interpret_gpu: run the kernel IR too; slow, for small graphs.
+        interpret_cpu, interpret_gpu: run the kernel IR too, and the CUDA source on a CPU; slow, for small graphs.
         cuda: compile the CUDA source.
     """
     verify_graph(graph, static=True)
@@ -265,5 +265,8 @@ def check_all(graph: TensorGraph, values: Values | None = None, *, aligned: bool
         if any(len(p) > 1 for p in gpu.programs.values()):
             compare(graph, run_kernel_ir(graph, gpu, values, backwards=True), want, allowed,
                     "H200 kernel IR, packs backwards")
+        from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
+        compare(graph, run_on_cpu(graph, gpu, values, Adversary(Order.SHUFFLED), aligned=aligned), want, allowed,
+                "CUDA on a CPU")
     if cuda and gpu.source:
         build_cubin(gpu)

@@ -46,7 +46,14 @@ def x(*shape: int, dtype: DType = F32, name: str = "x") -> Node:
 def rows(columns: int) -> list[Node]:
     """Reductions by value and by index, each of them more than once."""
     a = x(5, columns)
-    return [p.softmax(a), B.arg_reduce(K.ARGMAX, a, 1, DType.I64), B.arg_reduce(K.ARGMIN, a, 1, DType.I32)]
+    best = [B.arg_reduce(K.ARGMAX, v, 1, DType.I64) for v in (a, B.neg(a))]
+    return [p.softmax(a), *best, B.arg_reduce(K.ARGMIN, a, 1, DType.I32)]
+
+
+def ties() -> list[Node]:
+    """Small integers, of which many are equal."""
+    return [B.arg_reduce(K.ARGMAX, x(5, 20, dtype=DType.I32), 1, DType.I32),
+            B.arg_reduce(K.ARGMIN, x(5, 3000, dtype=DType.I32, name="y"), 1, DType.I32)]
 
 
 def row_and_column(dtype: DType) -> list[Node]:
@@ -79,6 +86,7 @@ GRAPHS: dict[str, Callable[[], TensorGraph]] = {
     "odd elements": lambda: region("g", [p.gelu_erf(x(1003))]),
     "short rows": lambda: region("g", [B.sum(x(700, 8), [1]), p.softmax(x(37, 77, name="y"))]),
     **{f"rows of {n}": lambda n=n: region("g", rows(n)) for n in (33, 1000, 1500, 3000, 12_000)},  # type: ignore[misc]
+    "equal elements": lambda: region("g", ties()),
     "layernorm": lambda: region("g", [p.layernorm(x(30, 768), x(768, name="g"), x(768, name="b"))]),
     "columns": lambda: region("g", [B.sum(B.exp(x(200, 1000)), [0])]),
     "few columns": lambda: region("g", [B.sum(x(700, 100), [0])]),
@@ -200,6 +208,20 @@ def test_random_graphs(seed: int) -> None:
     built = compiled(case.graph, H200, aligned, "greedy")
     if built.source:
         check(case.graph, built, Adversary(Order.SHUFFLED, seed), case.values, aligned=aligned)
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_halves_are_rounded_to_the_nearest(dtype: DType) -> None:
+    """To the even one of two, and NaN to NaN."""
+    halfway = [(1 + (2 * i + 1) / 2 ** (11 if dtype is DType.F16 else 8)) * sign for i in range(9) for sign in (1, -1)]
+    value = np.array([*halfway, 0.0, -0.0, 1 / 3, 1e30, -1e30, 1e-41, 65519, 65520, 3.4e38, np.inf, -np.inf, np.nan],
+                     np.float32)
+    graph = region("g", [B.cast(x(len(value)), dtype)])
+    got = run_on_cpu(graph, for_h200(graph), {"x:0": value}, Adversary(Order.AHEAD))["o0"]
+    with np.errstate(over="ignore"):
+        want = value.astype(dtype.numpy)
+    np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
+    np.testing.assert_array_equal(np.signbit(got[:-1]), np.signbit(value[:-1]))
 
 
 def test_unaligned_buffers_use_no_vectors() -> None:

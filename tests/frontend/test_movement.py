@@ -26,6 +26,7 @@ CASES = {
     "unstack": lambda x: tf.unstack(x, axis=1),
     "split": lambda x: tf.split(x, 2, -1),
     "split_sizes": lambda x: tf.split(x, [1, -1], 1),
+    "split_unequal": lambda x: tf.split(x, [1, 2, 1], 2),
     "pad": lambda x: tf.pad(x, [[0, 1], [2, 0], [1, 1]]),
     "pad_value": lambda x: tf.pad(x, [[0, 1], [2, 0], [1, 1]], constant_values=7),
     "tile": lambda x: tf.tile(x, [2, 1, 3]),

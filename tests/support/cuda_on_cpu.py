@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.differential.redzones import Guarded, spread
+from tests.differential.redzones import FILL, Guarded, spread
 from tests.differential.runner import Array, Values, add_written, results_by_key
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
@@ -95,6 +95,9 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
         return counters[ref.index * COUNTER_BYTES:] if ref.space is Space.BARRIER else spaces[ref.space][ref.index]
 
     for _ in range(runs):
+        guarded.check()
+        for garbage in (arena, *outs, *fresh):
+            garbage[...] = FILL
         for step in executable.steps:
             if isinstance(step, DeviceLaunch):
                 assert library is not None
@@ -112,7 +115,7 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
     for i, (v, mode) in enumerate(executable.state):
         name = executable.variables[v]
         found = current[v] if mode is StateMode.IN_PLACE else fresh[i]
-        state[name] = found.view(values[name].dtype).reshape(values[name].shape)
+        state[name] = found[:values[name].nbytes].view(values[name].dtype).reshape(values[name].shape)
     return results_by_key(graph, results, state)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.differential.generator import make_case
-from tests.differential.runner import compare, compiled, reference, region, run_host
+from tests.differential.patterns import softmax
+from tests.differential.runner import compare, compiled, random_values, reference, region, run_host
 from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.builder import Builder
@@ -92,6 +94,16 @@ def test_movement_that_cancels() -> None:
     assert kinds(p, B.add(X, row)) == ["add"]
 
 
+def test_transposes_in_sequence_are_one() -> None:
+    """Permutations that are not their own inverses, nor each other's."""
+    x = B.input("x:0", F32, (2, 3, 4))
+    graph = region("g", [B.transpose(B.transpose(x, (1, 2, 0)), (0, 2, 1))])
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()] == ["input", "transpose"]
+    values = random_values(graph)
+    np.testing.assert_array_equal(interpret(result, values)["o0"], interpret(graph, values)["o0"])
+
+
 def test_movement_that_stays() -> None:
     p = SimplifyMovement()
     assert kinds(p, B.transpose(X, (1, 0))) == ["transpose"]
@@ -121,6 +133,42 @@ def test_reductions_that_stay_whole() -> None:
 
 
 # copies
+def split_value(p: TwoStageReductions, output: Node, values: dict[str, np.ndarray]) -> np.ndarray:
+    """What a reduction that the pass splits gives."""
+    result = p.run(region("g", [output]))
+    assert result.modified
+    return interpret(result.graph, values)["o0"]
+
+
+def test_parts_of_a_softmax_that_are_all_minus_infinity() -> None:
+    x = B.input("x:0", F32, (1, 256))
+    value = random_values(region("g", [x]))["x:0"]
+    value[0, :64] = -np.inf
+    e = np.exp(value - value.max())
+    np.testing.assert_allclose(split_value(SPLIT, softmax(x), {"x:0": value}), e / e.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "values"), [(OpKind.MAX, -1), (OpKind.MIN, 1), (OpKind.PROD, 1), (OpKind.SUM, 1)])
+def test_a_length_without_divisors_is_padded_by_what_changes_nothing(kind: OpKind, values: float) -> None:
+    x = B.input("x:0", F32, (257,))
+    value = np.full(257, values, np.float32)
+    found = split_value(replace(SPLIT, pad=True), B.reduce(kind, x, [0]), {"x:0": value})
+    assert found == (257 if kind is OpKind.SUM else values)
+
+
+# single_pass_variance
+@pytest.mark.parametrize("axes", [[0], [1]])
+def test_deviations_from_the_mean_of_the_same_columns_are_summed_in_one_pass(axes: list[int]) -> None:
+    """What is no mean of what is summed stays."""
+    x = B.input("x:0", F32, (64, 64, 3))
+    mean = B.broadcast(B.mean(x, [0], True), (64, 64, 3))
+    graph = region("g", [B.sum(B.square(B.sub(x, mean)), axes)])
+    result = SinglePassVariance().run(FoldConstants().run(graph).graph)
+    assert result.modified == (axes == [0])
+    values = random_values(graph)
+    np.testing.assert_allclose(interpret(result.graph, values)["o0"], interpret(graph, values)["o0"], rtol=1e-4)
+
+
 def test_outputs_that_are_other_values_are_copied_by_kernels() -> None:
     y = B.exp(X)
     assert kinds(CopyOutputs(), X, y, y) == ["cast", "exp", "cast"]
