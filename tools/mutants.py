@@ -4,15 +4,14 @@
     python tools/mutants.py --only='*barrier*'    # by name or file
     python tools/mutants.py --survivors           # once more, those that no test saw
 
-Results are kept in --results after each mutant; --markdown writes the table that is committed.
+--results is written after each mutant, and a table beside it: both are committed. A result stands for its edit and its
+tests by name; when tests were weakened, delete the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
@@ -21,8 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from mutating import kernels, running, values
+from mutating.found import Found
 from mutating.mutant import Mutant
-from mutating.table import markdown
 from mutating.trial import Tree, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -34,23 +33,19 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="glob of names or files")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=900, help="seconds of a mutant")
-    parser.add_argument("--results", type=Path, default=Path(tempfile.gettempdir(), "tf_stitch_mutants.json"))
-    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "mutants.json")
     parser.add_argument("--survivors", action="store_true", help="try those again that survived")
-    parser.add_argument("--date", default="", help="for the table")
     args = parser.parse_args()
-    found = json.loads(args.results.read_text()) if args.results.exists() else {}
+    found = Found.read(args.results)
     chosen = [m for m in MUTANTS if fnmatch(m.name, args.only) or fnmatch(m.file, args.only)]
-    open_ = [m for m in chosen if m.key not in found or (args.survivors and not found[m.key]["killed_by"])]
+    open_ = [m for m in chosen if m.key not in found.of or (args.survivors and not found.of[m.key]["killed_by"])]
     for mutant, verdict in trials(open_, args.jobs, args.limit):
-        found[mutant.key] = {"name": mutant.name, "file": mutant.file, "killed_by": verdict.killed_by,
-                             "seconds": round(verdict.seconds, 1), "error": verdict.error}
-        args.results.write_text(json.dumps({m.key: found[m.key] for m in MUTANTS if m.key in found}, indent=1) + "\n")
+        found.add(mutant, verdict)
+        found.write(args.results, MUTANTS)
         print(f"{verdict.seconds:6.1f} s  {said(verdict)}  {mutant.name} ({mutant.file})", flush=True)
-    tried = [(m, found[m.key]) for m in chosen if m.key in found]
-    survivors = [m.name for m, result in tried if not result["killed_by"]]
-    if args.markdown:
-        args.markdown.write_text(markdown([(m, found[m.key]) for m in MUTANTS if m.key in found], args.date))
+    found.write(args.results, MUTANTS)
+    tried = [m for m in chosen if m.key in found.of]
+    survivors = [m.name for m in tried if not found.of[m.key]["killed_by"]]
     print(f"{len(tried)} mutants, {len(survivors)} survived")
     for name in survivors:
         print(f"  SURVIVED: {name}")

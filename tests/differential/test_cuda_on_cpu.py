@@ -56,6 +56,14 @@ def ties() -> list[Node]:
             B.arg_reduce(K.ARGMIN, x(5, 3000, dtype=DType.I32, name="y"), 1, DType.I32)]
 
 
+def every_reduction(axis: int) -> list[Node]:
+    a = x(300, 260)
+    half = B.mul(a, B.constant(0.5, F32))
+    few, many = (B.op(K.LESS, a, B.constant(limit, F32)) for limit in (-2.5, 2.5))
+    return [*(B.reduce(kind, a, [axis]) for kind in (K.SUM, K.MAX, K.MIN)), B.reduce(K.PROD, half, [axis]),
+            B.reduce(K.ANY, few, [axis]), B.reduce(K.ALL, many, [axis])]
+
+
 def row_and_column(dtype: DType) -> list[Node]:
     a = x(300, 136, dtype=dtype)
     return [p.softmax(a), B.sum(a, [0]), B.reduce(K.MAX, a, [0])]
@@ -87,6 +95,8 @@ GRAPHS: dict[str, Callable[[], TensorGraph]] = {
     "short rows": lambda: region("g", [B.sum(x(700, 8), [1]), p.softmax(x(37, 77, name="y"))]),
     **{f"rows of {n}": lambda n=n: region("g", rows(n)) for n in (33, 1000, 1500, 3000, 12_000)},  # type: ignore[misc]
     "equal elements": lambda: region("g", ties()),
+    "every reduction of rows": lambda: region("g", every_reduction(1)),
+    "every reduction of columns": lambda: region("g", every_reduction(0)),
     "layernorm": lambda: region("g", [p.layernorm(x(30, 768), x(768, name="g"), x(768, name="b"))]),
     "columns": lambda: region("g", [B.sum(B.exp(x(200, 1000)), [0])]),
     "few columns": lambda: region("g", [B.sum(x(700, 100), [0])]),
@@ -208,6 +218,16 @@ def test_random_graphs(seed: int) -> None:
     built = compiled(case.graph, H200, aligned, "greedy")
     if built.source:
         check(case.graph, built, Adversary(Order.SHUFFLED, seed), case.values, aligned=aligned)
+
+
+def test_a_row_that_is_not_there_is_zero() -> None:
+    """As TensorFlow has it on a GPU; and is not read."""
+    graph = region("g", [B.add(B.op(K.GATHER, x(4, 12), B.input("ids:0", DType.I32, (5,))), B.constant(1, F32))])
+    values = random_values(graph) | {"ids:0": np.array([0, -1, 3, 4, 1 << 30], np.int32)}
+    want = np.ones((5, 12), np.float32)
+    want[[0, 2]] += values["x:0"][[0, 3]]
+    got = run_on_cpu(graph, for_h200(graph), values, Adversary(Order.AHEAD))["o0"]
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])

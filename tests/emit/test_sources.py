@@ -79,6 +79,19 @@ def test_long_rows_take_dynamic_shared_memory() -> None:
     assert step.shared_bytes == max(shared_bytes(p) for p in result.programs[step.symbol])
 
 
+def test_only_memory_that_nobody_else_writes_is_said_to_be_so() -> None:
+    """Compilers move loads of it to where other threads have not written yet."""
+    v = B.variable("v", DType.F32, (64, 256))
+    large = B.input("x:0", DType.F32, (1, 5000000))
+    for graph in (region("scratch", [softmax(large)]), region("update", [], {"v": B.exp(v)})):
+        for device in (H200, CPU):
+            built = compiled(graph, device)
+            for program in (program for programs in built.programs.values() for program in programs):
+                for b in program.parameters:
+                    alone = re.search(rf"restrict(__)? {b.name}[,)]|restrict {b.name} =", built.source) is not None
+                    assert alone == (b.mode in (k.Mode.READ, k.Mode.WRITE)), b
+
+
 @pytest.mark.parametrize("shape", [(64, 256), (8, 30000), (1, 5000000)])
 def test_kernels_wait_for_others_before_they_touch_memory(shape: tuple[int, int]) -> None:
     """ptxas moves loads of what is taken for constant (ld.global.nc); (1, 5000000) is a cooperative launch."""
