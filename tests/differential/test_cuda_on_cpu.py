@@ -81,6 +81,7 @@ def running_sums() -> list[Node]:
 def movement() -> list[Node]:
     a, b = x(40, 36), x(36, 40, name="y")
     return [B.exp(B.transpose(a, [1, 0])), B.slice(B.neg(a), (0, 3), (2, 3), (20, 11)),
+            p.softmax(B.slice(x(40, 136, name="z"), (0, 1), (1, 1), (40, 128))),
             B.pad(B.neg(a), B.constant(3, F32), (1, 0), (0, 2)), B.concat([b, B.exp(b)], 0)]
 
 
