@@ -152,7 +152,15 @@ def test_every_rule_is_here() -> None:
     assert found == set(Rule) - {Rule.ATTENTION}
 
 
-MEETING = {**groups.CASES, **{f"rows of {name}": make for name, make in groups.SHARED.items()}}
+def below_twice_the_maximum() -> list[Node]:
+    """Exponentials as of a softmax, but relative to another number: a block's own maximum does not do."""
+    a = x(2, 16400)
+    e = B.exp(B.sub(a, B.mul(B.reduce(K.MAX, a, [1], True), B.constant(2, F32))))
+    return [B.div(e, B.sum(e, [1], True))]
+
+
+MEETING = {**groups.CASES, "twice the maximum": below_twice_the_maximum,
+           **{f"rows of {name}": make for name, make in groups.SHARED.items()}}
 
 
 @pytest.mark.parametrize("name", MEETING)

@@ -105,6 +105,19 @@ def test_what_is_carried_to_the_next_turn_shares_nothing() -> None:
     assert places(carried=True) == [0, 4 * THREADS]
 
 
+def test_what_others_send_to_shares_nothing() -> None:
+    """They may be ahead of this block by a barrier that is its own."""
+    def places(received: bool) -> list[int | None]:
+        parts = replace(shared("parts"), received=received)
+        body = (shared("a"), fill("a", k.Literal(1.0, DType.F32)), k.Barrier(), k.ClusterStarted(), parts,
+                k.Send("parts", T, k.Literal(2.0, DType.F32), Index((), 0)), k.ClusterBarrier(),
+                k.Let("u", mirrored("parts")))
+        return offsets(place_arrays(k.Program((), 2, THREADS, body, cluster=2)))
+
+    assert places(received=False) == [0, 0]
+    assert places(received=True) == [0, 4 * THREADS]
+
+
 def test_wide_arrays_take_the_memory_of_several() -> None:
     body = (shared("a"), shared("b"), shared("wide", DType.F64), fill("a", k.Load("x", T, DType.F32)),
             fill("b", k.Load("x", T, DType.F32)), k.Barrier(), k.Let("u", mirrored("a")), k.Let("v", mirrored("b")),

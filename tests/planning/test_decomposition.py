@@ -11,6 +11,7 @@ from tests.planning.dags import B, MadeUpTimes, random_nodes
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.levels import find_levels
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.decomposition import WINDOW, decompose
 from tf_stitch.planning.dependence import dependencies, update_edges
 from tf_stitch.planning.planner import plan_region
@@ -37,6 +38,13 @@ def test_no_part_spans_a_large_product() -> None:
     graph = region("residual", [B.exp(B.add(B.neg(dense(y, "v")), x))])
     kinds = [[n.kind.value for n in part] for part in parts_of(graph)]
     assert kinds == [["exp"], ["dot"], ["neg"], ["dot"], ["neg", "add", "exp"]]
+
+
+def test_nodes_wait_through_those_that_have_no_kernel() -> None:
+    first = B.exp(B.input("x", F32, (64, 64)))
+    graph = region("g", [B.neg(B.reshape(B.reshape(first, (4096,)), (32, 128)))])
+    work = [n for n in graph.nodes() if n.kind in (OpKind.EXP, OpKind.NEG)]
+    assert dependencies(graph.nodes(), work) == [(), (0,)]
 
 
 @pytest.mark.parametrize("seed", range(4))
