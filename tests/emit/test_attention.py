@@ -135,3 +135,16 @@ def test_gives_what_its_nodes_give(built: tuple[TensorGraph, CompiledRegion], wa
     ran = np.isnan(expected) | ~np.isnan(got) if grid > BLOCKS else np.ones(got.shape, np.bool_)
     assert ran.sum() >= got.size * min(grid, BLOCKS) // (2 * grid)
     np.testing.assert_allclose(got[ran], expected[ran], rtol=0, atol=ERROR[node.type.dtype])
+
+
+def test_rows_that_no_vector_can_read_are_copied_first() -> None:
+    """Queries, keys and values side by side behind two columns of something else."""
+    length, count, size = 33, 3, 24
+    width = count * size
+    whole = B.input("qkv", F32, (length, 3 * width + 4))
+    q, k, v = (B.transpose(B.reshape(B.slice(whole, (0, 2 + i * width), (1, 1), (length, width)),
+                                     (1, length, count, size)), [0, 2, 1, 3]) for i in range(3))
+    graph = region("behind", [B.dot(p.softmax(scaled(B.dot(q, k, False, True))), v)])
+    built, values = compiled(graph, H200), random_values(graph)
+    got = run_on_cpu(graph, built, values, Adversary(Order.BEHIND))["o0"]
+    np.testing.assert_allclose(got, reference(graph, values)[0]["o0"], rtol=0, atol=ERROR[F32])

@@ -12,7 +12,7 @@ from tests.differential import patterns as p
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
-from tf_stitch.errors import BuildError, ScheduleError
+from tf_stitch.errors import BindError, BuildError, ScheduleError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -96,6 +96,31 @@ def test_two_builds_serve_every_length(registry: RegionRegistry, make: Callable[
         registry.build(number, device, Key(True, shapes(registry, number, length)))
     assert registry.builds(number) == 2
     assert registry.executables(number) == len(LENGTHS)
+
+
+def test_a_key_says_what_kernels_may_rely_on() -> None:
+    """The first word's bits, then each shape after its rank."""
+    assert Key.parse([0, 2, 3, 4, 0]) == Key(False, ((3, 4), ()))
+    assert Key.parse([1, 1, 7]) == Key(True, ((7,),))
+    assert Key.parse([2]) == Key(False, (), True)
+    assert Key.parse([3]) == Key(True, (), True)
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC")
+def test_kernels_for_aligned_buffers_serve_no_others(registry: RegionRegistry) -> None:
+    number = register(registry, columns)
+    wanted = shapes(registry, number, 16)
+    for aligned in (True, False):
+        built = registry.build(number, 0, Key(aligned, wanted))
+        assert built.compiled is not None
+        assert ("const tfs_vector<float" in built.compiled.source.partition("stitch_0")[2]) == aligned
+
+
+@DEVICES
+def test_what_has_no_elements_is_not_built(registry: RegionRegistry, device: int) -> None:
+    number = register(registry, columns)
+    with pytest.raises(BindError, match="no elements"):
+        registry.build(number, device, Key(True, shapes(registry, number, 0)))
 
 
 @DEVICES

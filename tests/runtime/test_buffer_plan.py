@@ -198,3 +198,48 @@ def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monke
 def test_results_are_right_where_kernels_write_over_operands(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_plan, "WORTH_REUSING", 1)
     check_all(make_case(random.Random(3000 + seed), 24, 300).graph, interpret_gpu=True, cuda=False)
+
+
+def weights(name: str, width: int) -> Node:
+    return B.input(name, F32, (width, width))
+
+
+def check_on(graph: TensorGraph, device: DeviceSpec) -> None:
+    built, values = compiled(graph, device), random_values(graph)
+    assert any(isinstance(step, GemmStep) for step in built.executable.steps)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), device.name)
+
+
+DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+
+
+@DEVICES
+def test_an_old_value_that_is_read_behind_a_product_stays(device: DeviceSpec) -> None:
+    """The kernel that computes the new one does not read it."""
+    v, x = B.variable("v", F32, (64, 64)), B.input("x", F32, (64, 64))
+    new = B.exp(x)
+    graph = region("late", [B.add(B.exp(B.dot(new, weights("w", 64))), v)], {"v": new})
+    assert modes(graph, device) == {"v": StateMode.FRESH}
+    check_on(graph, device)
+
+
+@DEVICES
+def test_an_operand_that_is_read_behind_a_product_stays(device: DeviceSpec) -> None:
+    """A kernel in between has nothing else of its type to write over."""
+    width = 128
+    a = B.exp(B.mul(B.input("x", F32, (width, width)), B.constant(0.1, F32)))
+    half = B.dot(a, B.input("w", F32, (width, width // 2)))
+    c = B.op(OpKind.TANH, B.mul(a, B.concat([half, half], 1)))
+    check_on(region("late", [B.add(B.dot(c, weights("u", width)), a)]), device)
+
+
+@DEVICES
+def test_what_is_copied_in_the_end_is_there_until_then(device: DeviceSpec) -> None:
+    """The new value of a small variable whose old one is read late: others take no memory of it meanwhile."""
+    v, x = B.variable("v", F32, (64,)), B.input("x", F32, (64, 64))
+    new = B.neg(v)
+    y = B.dot(B.add(x, B.broadcast(new, (64, 64))), weights("w", 64))
+    y = B.dot(B.exp(B.mul(y, B.constant(0.01, F32))), weights("u", 64))
+    graph = region("copied", [B.add(B.op(OpKind.TANH, y), B.broadcast(v, (64, 64)))], {"v": new})
+    assert modes(graph, device) == {"v": StateMode.IN_PLACE}
+    check_on(graph, device)

@@ -136,6 +136,13 @@ def test_the_second_build_comes_from_the_cache(tmp_path: Path, monkeypatch: pyte
     assert build_host(source, "native", cache) == first
 
 
+def test_a_header_is_part_of_what_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, cache = compiled(EXP, CPU).source, KernelCache(tmp_path)
+    first = build_host(source, "native", cache)
+    monkeypatch.setattr(host_builder, "_headers", lambda: "static int another;")
+    assert build_host(source, "native", cache) != first
+
+
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 def test_kernels_that_differ_in_the_users_names_alone_share_a_binary(tmp_path: Path, device: DeviceSpec) -> None:
     def built(name: str) -> tuple[str, Path]:
