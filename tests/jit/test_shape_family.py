@@ -66,3 +66,13 @@ def test_multiples_beside_others_are_expected() -> None:
     assert (1, 31) not in apart
     assert len(set(apart)) == len(apart)
     assert (31, 32) not in [tuple(one.values()) for one in expected_sizes(sizes, sizes, {}, (1, 31, 32), {})]
+
+
+def test_kernels_serve_the_sizes_that_are_known_to_change() -> None:
+    family = ShapeFamily[int]()
+    family.meet({"n": 3, "m": 4})
+    assert not family.covers({"n": 3, "m": 4}), "nothing changes"
+    family.meet({"n": 5, "m": 4})
+    assert family.change.symbols == {"n"}
+    assert family.covers({"n": 7, "m": 4})
+    assert not family.covers({"n": 7, "m": 5})
