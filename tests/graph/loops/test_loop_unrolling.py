@@ -14,6 +14,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tests.frontend.check import types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.loops.loop_change import LoopChange
@@ -157,6 +158,27 @@ def test_a_loop_that_keeps_a_state_stays() -> None:
 
     (reason,) = reasons(function, SPEC)
     assert "(RandomUniform) keeps a state" in reason
+
+
+def test_reads_of_a_variable_wait_for_what_the_loop_waits_for() -> None:
+    def function(x: Any, handle: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return i + 1, y + tf.ensure_shape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32), [4, 3])
+
+        tf.raw_ops.AssignVariableOp(resource=handle, value=x)
+        return tf.while_loop(lambda i, y: i < 2, step, (0, x))[1]
+
+    case = unrolled(function, SPEC, tf.TensorSpec([], tf.resource))
+    nodes = {node.name: node for node in case.unrolled.graph_def.node}
+    (assign,) = (name for name, node in nodes.items() if node.op == "AssignVariableOp")
+
+    def behind(name: str) -> set[str]:
+        before = {producer_of(t) for t in nodes[name].input}
+        return before.union(*map(behind, before))
+
+    reads = [name for name, node in nodes.items() if node.op == "ReadVariableOp"]
+    assert reads
+    assert all(assign in behind(name) for name in reads)
 
 
 def test_a_loop_in_a_branch_stays() -> None:
