@@ -1,0 +1,131 @@
+"""A process that runs programs. Reads requests, a JSON object a line, from stdin; answers on the file descriptor of its
+first argument. The environment that it starts with decides whether, and how, graphs are rewritten."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from fuzzing.programs import Program, encode
+
+_ATTEMPTS = 12
+
+
+def main() -> None:
+    tf.get_logger().setLevel(logging.ERROR)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    answers = os.fdopen(int(sys.argv[1]), "w")
+    for line in sys.stdin:
+        request = json.loads(line)
+        answers.write(json.dumps(_DO[request.pop("do")](**request)) + "\n")
+        answers.flush()
+
+
+def draw(generator: str, seed: int) -> dict[str, Any]:
+    """A program that TensorFlow traces, and what came of running it."""
+    for attempt in range(_ATTEMPTS):
+        program = _program(generator, seed, attempt)
+        result = run(program.source())
+        if not result["failed"] or (program.facts.get("raises") == "True" and "trace" not in result["failed"]):
+            break
+    return {"program": encode(program), "result": result}
+
+
+def _program(generator: str, seed: int, attempt: int) -> Program:
+    if generator == "nnsmith":
+        from fuzzing.nnsmith_programs import nnsmith_program
+
+        return nnsmith_program(seed * _ATTEMPTS + attempt)
+    from fuzzing.generator import Generator
+
+    return Generator(f"{seed} {attempt}").program()
+
+
+def run(source: str, noise: int | None = None) -> dict[str, Any]:
+    """Every call's results.
+
+    Args:
+        noise: number of the noise for what rounds, 0 to run eagerly without any.
+
+    Returns:
+        calls: for each call its values, or the error; state: variables afterwards; failed: the error of a first call,
+        or ""; regions, fallbacks: what tf_stitch did.
+    """
+    scope: dict[str, Any] = {"tf": tf, "np": np, "array": np.array, "inf": np.inf, "nan": np.nan}
+    if noise is not None:
+        from fuzzing.noise import Noise
+
+        scope["noise"] = Noise(noise)
+    regions, fallbacks = _counts()
+    calls: list[Any] = []
+    failed = ""
+    with _eagerly(noise == 0):
+        try:
+            exec(source, scope)
+            function = scope["program"]
+            if noise != 0:
+                function.get_concrete_function()
+        except Exception as error:  # the program may be wrong
+            return {"calls": [_error(error)], "state": [], "failed": f"trace: {error}", "regions": 0, "fallbacks": []}
+        for arguments in scope["CALLS"]:
+            try:
+                calls.append([_value(x) for x in tf.nest.flatten(function(*arguments), expand_composites=True)
+                              if x is not None])  # fmt: skip
+            except Exception as error:  # to be compared with what the other does
+                calls.append(_error(error))
+                failed = failed or f"{type(error).__name__}: {error}"
+    state = [] if failed else [_value(v) for v in scope["STATE"]]
+    now_regions, now_fallbacks = _counts()
+    return {"calls": calls, "state": state, "failed": failed, "regions": now_regions - regions,
+            "fallbacks": now_fallbacks[len(fallbacks):]}  # fmt: skip
+
+
+@contextlib.contextmanager
+def _eagerly(on: bool) -> Iterator[None]:
+    tf.config.run_functions_eagerly(on)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def _value(tensor: Any) -> list[Any]:
+    array = np.asarray(tensor.numpy())
+    if array.dtype == object:
+        return ["object", list(array.shape), [str(x) for x in array.reshape(-1)]]
+    return [array.dtype.name, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
+
+
+def _error(error: Exception) -> dict[str, str]:
+    return {"type": type(error).__name__, "message": str(error)[:2000]}
+
+
+def _counts() -> tuple[int, list[str]]:
+    if os.environ.get("TF_STITCH", "0") == "0":
+        return 0, []
+    from tf_stitch.plugin.activation import current_session
+
+    session = current_session()
+    if session is None:
+        raise SystemExit("tf_stitch is not active in this process")
+    found = session.report.document(None)["fallbacks"]
+    return len(session.report.regions), [f"{f['stage']}: {f['reason']} ({f['count']})" for f in found]
+
+
+_DO = {"draw": draw, "run": run}
+
+if __name__ == "__main__":
+    main()
