@@ -39,8 +39,9 @@ _REDUCE = flags.DEFINE_float("reduce", 90, "seconds for cutting down a failure")
 _STATE = flags.DEFINE_string("state", None, "a JSON line a program and mode; those that are there are not run again")
 _FAILURES = flags.DEFINE_string("failures", "fuzz_failures", "folder of programs that differ")
 _CACHE = flags.DEFINE_string("cache", str(Path(tempfile.gettempdir()) / "tf_stitch_fuzz_cache"), "TF_STITCH_CACHE")
+_KNOWN = flags.DEFINE_string("known", "", "pattern of programs that are known to fail: counted, not cut down")
 _SHOW = flags.DEFINE_bool("show", False, "print the programs and run nothing")
-_PASSES = ("same", "rounding", "no program")
+_PASSES = ("same", "rounding", "known", "no program")
 
 
 def seeds() -> range:
@@ -68,9 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(_STATE.value or f"{folder}/state.jsonl")
-        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _CHUNK.value, _LIMIT.value, _REDUCE.value,
-                          Path(_CACHE.value), state, Path(_FAILURES.value),
-                          begin + (_SECONDS.value or float("inf")))  # fmt: skip
+        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _CHUNK.value, _LIMIT.value,
+                          _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
+                          begin + (_SECONDS.value or float("inf")), _KNOWN.value)  # fmt: skip
         ran = 0
         for outcome in run_campaign(options, seeds(), _JOBS.value):
             ran += 1

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-DTYPES = ("tf.float32",) * 6 + ("tf.float16", "tf.bfloat16", "tf.float64", "tf.int32", "tf.int64", "tf.int8", "tf.uint8",
-                                "tf.bool")  # fmt: skip
+DTYPES = ("tf.float32",) * 6 + ("tf.float16", "tf.bfloat16", "tf.float64", "tf.int32", "tf.int64", "tf.int8",
+                                "tf.uint8", "tf.bool")  # fmt: skip
 
 
 class Arguments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import re
 import tempfile
 import threading
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzzing.failures import judge, reduced, steps_of, write_script
+from fuzzing.failures import fails, judge, reduced, steps_of, write_script
 from fuzzing.programs import Program, decode
 from fuzzing.workers import PLAIN, CrashError, HangError, Worker
 
@@ -31,6 +32,8 @@ class Options:
         reduce: seconds for cutting down one failure; 0 for none.
         state: a JSON line for every program and mode.
         failures: folder of programs that failed.
+        stop: time on the monotonic clock after which nothing is begun.
+        known: pattern of programs whose failures are known, and not cut down.
     """
 
     generator: str
@@ -43,6 +46,7 @@ class Options:
     state: Path
     failures: Path
     stop: float
+    known: str
 
 
 Outcome = dict[str, Any]
@@ -115,28 +119,41 @@ def _chunk(options: Options, todo: Sequence[tuple[int, list[str]]]) -> Iterator[
                 answer = plain.ask(options.limit, do="draw", generator=options.generator, seed=seed)
                 drawn[seed] = decode(answer["program"]), answer["result"]
             except (CrashError, HangError) as error:  # of TensorFlow's, or of NNSmith's solver
-                for mode in modes:
-                    yield _outcome(options, seed, mode, "no program", message=str(error)[:300])
+                said = str(error)[-300:]
+                yield from (_outcome(options, seed, mode, "no program", message=said) for mode in modes)
+        small: dict[tuple[int, str], Program] = {}
         for mode in options.modes:
             with _worker(options, mode) as stitched:
                 for seed, modes in todo:
                     if mode in modes and seed in drawn and time.monotonic() < options.stop:
-                        yield _one(options, seed, mode, *drawn[seed], plain, stitched)
+                        yield _one(options, seed, mode, *drawn[seed], plain, stitched, small)
 
 
 def _one(options: Options, seed: int, mode: str, program: Program, want: dict[str, Any], plain: Worker,
-         stitched: Worker) -> Outcome:  # fmt: skip
+         stitched: Worker, small: dict[tuple[int, str], Program]) -> Outcome:  # fmt: skip
+    """What comes of a program in a mode.
+
+    Args:
+        small: what programs of other modes were cut down to, by seed and kind of failure; is added to.
+    """
     begin = time.monotonic()
     try:
         found, rounding, got = judge(program, plain, stitched, options.limit, want)
     except (CrashError, HangError) as error:
         return _outcome(options, seed, mode, "no program", message=str(error)[:300])
     facts = {"steps": steps_of(program.steps), "regions": got.get("regions", 0), "fallbacks": got.get("fallbacks", []),
-             "seconds": round(time.monotonic() - begin, 3), "failed": want["failed"][:100]}  # fmt: skip
+             "seconds": round(time.monotonic() - begin, 3), "cpu": round(got.get("cpu", 0.0), 3), "failed": want["failed"][:100]}  # fmt: skip
     if found is None:
         return _outcome(options, seed, mode, "rounding" if rounding else "same", **facts)
+    if options.known and re.search(options.known, program.source()):
+        return _outcome(options, seed, mode, "known", message=found.message[:300], **facts)
     if options.reduce:
-        program = reduced(program, found.kind, plain, stitched, options.limit, options.reduce)
+        begun = small.get((seed, found.kind))
+        if begun is None or not fails(begun, found.kind, plain, stitched, options.limit):
+            program = reduced(program, found.kind, plain, stitched, options.limit, options.reduce)
+        else:
+            program = begun
+        small[seed, found.kind] = program
         with contextlib.suppress(CrashError, HangError):
             found = judge(program, plain, stitched, options.limit)[0] or found
     path = write_script(program, mode, found, f"{options.generator} seed {seed}", options.failures)
@@ -150,7 +167,7 @@ def _outcome(options: Options, seed: int, mode: str, outcome: str, **facts: Any)
 
 def table(outcomes: Sequence[Mapping[str, Any]]) -> str:
     """How often what came out, by generator and mode, as Markdown."""
-    kinds = ("same", "rounding", "value", "raises", "silent", "type", "crash", "hang", "no program")
+    kinds = ("same", "rounding", "value", "raises", "silent", "type", "crash", "hang", "known", "no program")
     lines = ["| generator | mode | programs | regions | programs with a fallback | " + " | ".join(kinds) + " |",
              "| --- | --- |" + " --- |" * (3 + len(kinds))]  # fmt: skip
     for generator, mode in sorted({(o["generator"], o["mode"]) for o in outcomes}):

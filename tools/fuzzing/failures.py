@@ -42,21 +42,27 @@ def judge(program: Program, plain: Worker, stitched: Worker, seconds: float, wan
     again = plain.ask(seconds, do="run", source=source)
     noisy = [plain.ask(seconds, do="run", source=program.source(noisy=True), noise=n) for n in range(_NOISES + 1)]
     real = difference(want, got, [again, *noisy])
+    silent = [run["failed"] for run in noisy if run["failed"].startswith("trace") and not want["failed"]]
+    if real is not None and silent:
+        real = replace(real, message=f"{real.message} (noise could not be had: {silent[0]})")
     return real, real is None, got
+
+
+def fails(program: Program, kind: str, plain: Worker, stitched: Worker, seconds: float) -> bool:
+    """Whether the program differs in that way, and plain TensorFlow survives it."""
+    try:
+        found, _, _ = judge(program, plain, stitched, seconds)
+    except (CrashError, HangError):
+        return False
+    return found is not None and found.kind == kind
 
 
 def reduced(program: Program, kind: str, plain: Worker, stitched: Worker, seconds: float, budget: float) -> Program:
     """The smallest program found within `budget` seconds that differs in the same way."""
     until = time.monotonic() + budget
 
-    def fails(candidate: Program) -> bool:
-        if time.monotonic() > until:
-            return False
-        try:
-            found, _, _ = judge(candidate, plain, stitched, min(seconds, 20.0))
-        except (CrashError, HangError):
-            return False
-        return found is not None and found.kind == kind
+    def fails_too(candidate: Program) -> bool:
+        return time.monotonic() < until and fails(candidate, kind, plain, stitched, min(seconds, 20.0))
 
     def value(whole: Program, name: str) -> tuple[str, str] | None:
         if time.monotonic() > until:
@@ -68,7 +74,7 @@ def reduced(program: Program, kind: str, plain: Worker, stitched: Worker, second
             return None
         return _text(call[0]) if isinstance(call, list) and call else None
 
-    return reduce_program(program, fails, value)
+    return reduce_program(program, fails_too, value)
 
 
 def _text(value: Sequence[Any]) -> tuple[str, str] | None:

@@ -18,6 +18,8 @@ from fuzzing.programs import Block, Program, Step
 
 LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64)
 MOST_ELEMENTS = 6000
+_INPUT_DTYPES = ("float32",) * 6 + ("float16", "bfloat16", "float64", "int32", "int32", "int64", "bool")
+_ODD = "[0.0, -0.0, 1.0, -1.0, 0.5, 2.5, 1e30, 1e-30, inf, nan]"
 _WEIGHTS = [op.weight for op in OPS]
 _BRACES = re.compile(r"\{([a-z]\w*)\}")
 _FLOATS = {tf.float32, tf.float16, tf.bfloat16, tf.float64}
@@ -77,7 +79,7 @@ class Generator:
         specs, texts = {}, []
         for _ in range(self._rng.randint(1, 4)):
             shape = self._shape(base)
-            dtype = self._rng.choice(("float32",) * 6 + ("float16", "bfloat16", "float64", "int32", "int32", "int64", "bool"))
+            dtype = self._rng.choice(_INPUT_DTYPES)
             name = self._name("x")
             known = [None if self._traits.unknown_sizes and self._rng.random() < 0.6 else size for size in shape]
             spec = None if self._traits.unknown_ranks and self._rng.random() < 0.5 else known
@@ -105,7 +107,7 @@ class Generator:
             low, high = (0, 2) if dtype == "bool" else (-4, 9)
             text = f"np.random.RandomState({seed}).randint({low}, {high}, {size})"
         elif self._traits.odd_values:
-            text = f"np.random.RandomState({seed}).choice([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, 1e30, 1e-30, inf, nan], {size})"
+            text = f"np.random.RandomState({seed}).choice({_ODD}, {size})"
         else:
             text = f"np.random.RandomState({seed}).standard_normal({size})"
         return f"tf.cast({text}, tf.{dtype})"
@@ -175,7 +177,7 @@ class Generator:
                 self._raised = True
                 return Step((), text, rounds, blocks)
             return None
-        except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError):
+        except (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, SyntaxError):
             return None
         if value is None or isinstance(value, tf.Operation):
             return Step((), text, rounds, blocks)
@@ -228,8 +230,14 @@ class Generator:
         return made[-1] if made else name
 
     def _carried(self) -> list[str]:
-        names = [n for n, x in self._values.items() if x.dtype in _FLOATS | {tf.int32} and not isinstance(x, tf.Variable)]
+        kinds = _FLOATS | {tf.int32}
+        names = [n for n, x in self._values.items() if x.dtype in kinds and not isinstance(x, tf.Variable)]
         return self._rng.sample(names[-6:], min(len(names[-6:]), self._rng.randint(1, 3)))
+
+    def _rows(self) -> str:
+        """A float tensor of at least one row; raises IndexError if there is none."""
+        shapes = {n: x.shape for n, x in self._values.items() if x.dtype in _FLOATS}
+        return self._rng.choice([n for n, shape in shapes.items() if shape.rank and shape[0]])
 
     def _cond(self, depth: int) -> tuple[str, tuple[Block, ...]] | None:
         outside = dict(self._values)
@@ -254,7 +262,7 @@ class Generator:
         return text, (Block((counter, *params), tuple(steps), (f"{counter} + 1", *results)),)
 
     def _scan(self, depth: int) -> tuple[str, tuple[Block, ...]] | None:
-        rows = self._rng.choice([n for n, x in self._values.items() if x.dtype in _FLOATS and x.shape.rank and x.shape[0]])
+        rows = self._rows()
         state, row = self._name("p"), self._name("p")
         start = self._rng.choice(self._carried())
         steps = self._body([state, row], [self._values[start], self._values[rows][0]], depth)
@@ -262,7 +270,7 @@ class Generator:
         return f"tf.scan(lambda s, r: block0(s, r)[0], {rows}, {start}, reverse={self._rng.random() < 0.3})", (block,)
 
     def _map(self, depth: int) -> tuple[str, tuple[Block, ...]] | None:
-        rows = self._rng.choice([n for n, x in self._values.items() if x.dtype in _FLOATS and x.shape.rank and x.shape[0]])
+        rows = self._rows()
         row = self._name("p")
         steps = self._body([row], [self._values[rows][0]], depth)
         call = self._rng.choice(("tf.map_fn", "tf.map_fn", "tf.vectorized_map"))

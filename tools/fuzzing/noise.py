@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import ml_dtypes
 import tensorflow as tf
 
 _UNITS = 4
@@ -21,15 +22,13 @@ class Noise:
         self._number, self._steps = number, itertools.count()
 
     def __call__(self, values: Any, rounds: bool) -> Any:
-        """The values, each float times 1 +- 4 units where `rounds`; their gradients in any case, since those are sums."""
-        if not self._number:
-            return tf.nest.map_structure(tf.convert_to_tensor, values) if isinstance(values, tf.Variable) else values
+        """The values, each float times 1 +- 4 units where `rounds`; their gradients always, since those are sums."""
         return tf.nest.map_structure(lambda x: self._one(x, rounds), values)
 
     def _one(self, x: Any, rounds: bool) -> Any:
         if isinstance(x, tf.Variable):
             x = tf.convert_to_tensor(x)
-        if not isinstance(x, tf.Tensor) or not x.dtype.is_floating:
+        if not self._number or not isinstance(x, tf.Tensor) or not x.dtype.is_floating:
             return x
         forward, backward = (tf.constant([self._number, next(self._steps)]) for _ in range(2))
         rounds = rounds or x.dtype in (tf.float16, tf.bfloat16)
@@ -42,5 +41,5 @@ class Noise:
 
 
 def _factor(x: Any, seed: Any) -> Any:
-    unit = tf.constant(float(tf.experimental.numpy.finfo(x.dtype.as_numpy_dtype).eps), tf.float64)
+    unit = tf.constant(float(ml_dtypes.finfo(x.dtype.as_numpy_dtype).eps), tf.float64)
     return tf.cast(1 + unit * tf.random.stateless_uniform(tf.shape(x), seed, -_UNITS, _UNITS, tf.float64), x.dtype)

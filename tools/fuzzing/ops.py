@@ -173,7 +173,8 @@ def _indexing() -> Iterator[Op]:
     yield Op("b", "tf.where({0})", weight=0.6)
     yield Op("i", "tf.unique(tf.reshape({0}, [-1]))", weight=0.5)
     yield Op("n", "tf.dynamic_partition({0}, {segments}, 3)", weight=0.5)
-    yield Op("n0", "tf.dynamic_stitch([tf.range(tf.shape({0})[0]), tf.range(tf.shape({1})[0])], [{0}, {1}])", weight=0.4)
+    yield Op("n0", "tf.dynamic_stitch([tf.range(tf.shape({0})[0]), tf.range(tf.shape({1})[0])], [{0}, {1}])",
+             weight=0.4)  # fmt: skip
     yield Op("i", "tf.sequence_mask({0} & 7, 5)", weight=0.5)
 
 

@@ -1,4 +1,4 @@
-"""A TensorFlow program as data: what the generators draw, the workers run as Python source, and the reducer cuts down."""
+"""A TensorFlow program as data: what the generators draw, the workers run as Python, and the reducer cuts down."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def _renamed(block: Block, names: tuple[str, ...], to: str) -> Block:
             old = re.sub(rf"\b{name}\b", to, old)
         return old
 
-    steps = tuple(replace(s, text=text(s.text), blocks=tuple(_renamed(b, names, to) for b in s.blocks)) for s in block.steps)
-    return replace(block, steps=steps, results=tuple(map(text, block.results)))
+    steps = [replace(s, text=text(s.text), blocks=tuple(_renamed(b, names, to) for b in s.blocks)) for s in block.steps]
+    return replace(block, steps=tuple(steps), results=tuple(map(text, block.results)))
 
 
 def _without_the_unused(program: Program) -> Program:
@@ -107,6 +107,7 @@ def _without_the_unused(program: Program) -> Program:
             break
         steps = rest
     inputs = {name: spec for name, spec in program.inputs.items() if name in used}
-    calls = tuple(tuple(a for name, a in zip(program.inputs, call, strict=True) if name in used) for call in program.calls)
+    calls = tuple(tuple(a for name, a in zip(program.inputs, call, strict=True) if name in used)
+                  for call in program.calls)  # fmt: skip
     constants = {name: text for name, text in program.constants.items() if name in used}
     return replace(program, inputs=inputs, calls=calls, constants=constants, steps=tuple(steps))

@@ -61,7 +61,8 @@ def difference(plain: Result, other: Result, noisy: Sequence[Result] = ()) -> Di
 def _raised(want: Any, got: Any) -> Difference | None:
     if isinstance(want, dict) and isinstance(got, dict):
         same = want["type"] == got["type"]
-        return None if same else Difference("type", f"{got['type']}: {got['message']}, not {want['type']}: {want['message']}")
+        message = f"{got['type']}: {got['message']}, not {want['type']}: {want['message']}"
+        return None if same else Difference("type", message)
     if isinstance(got, dict):
         return Difference("raises", f"{got['type']}: {got['message']}")
     if isinstance(want, dict):
@@ -99,8 +100,8 @@ def _differs(want: Sequence[Any], got: Sequence[Any], noisy: Sequence[Sequence[A
         for run in others:
             off = np.abs(run - x)
             noise = np.max(off[np.isfinite(off)], initial=0.0)
-            allowed = np.maximum(allowed, np.where(np.isfinite(run) == np.isfinite(x), _MARGIN * np.maximum(off, noise / 4),
-                                                   np.inf))  # fmt: skip
+            swing = np.where(np.isfinite(run) == np.isfinite(x), _MARGIN * np.maximum(off, noise / 4), np.inf)
+            allowed = np.maximum(allowed, swing)
         right = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= allowed) | np.isposinf(allowed)
     return _first(a, b, ~right)
 
@@ -109,4 +110,5 @@ def _first(want: Array, got: Array, wrong: Array) -> str:
     if not np.any(wrong):
         return ""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{np.count_nonzero(wrong)} of {want.size} differ, first at {list(at)}: {got[at]}, not {want[at]} ({want.dtype})"
+    many = f"{np.count_nonzero(wrong)} of {want.size} differ"
+    return f"{many}, first at {list(at)}: {got[at]}, not {want[at]} ({want.dtype})"
