@@ -122,7 +122,8 @@ def _chunk(options: Options, todo: Sequence[tuple[int, list[str]]]) -> Iterator[
                 said = str(error)[-300:]
                 yield from (_outcome(options, seed, mode, "no program", message=said) for mode in modes)
         small: dict[tuple[int, str], Program] = {}
-        for mode in options.modes:
+        first = todo[0][0] // options.chunk % len(options.modes)  # another for every chunk: there may be time for few
+        for mode in options.modes[first:] + options.modes[:first]:
             with _worker(options, mode) as stitched:
                 for seed, modes in todo:
                     if mode in modes and seed in drawn and time.monotonic() < options.stop:
@@ -142,7 +143,8 @@ def _one(options: Options, seed: int, mode: str, program: Program, want: dict[st
     except (CrashError, HangError) as error:
         return _outcome(options, seed, mode, "no program", message=str(error)[:300])
     facts = {"steps": steps_of(program.steps), "regions": got.get("regions", 0), "fallbacks": got.get("fallbacks", []),
-             "seconds": round(time.monotonic() - begin, 3), "cpu": round(got.get("cpu", 0.0), 3), "failed": want["failed"][:100]}  # fmt: skip
+             "seconds": round(time.monotonic() - begin, 3), "cpu": round(got.get("cpu", 0.0), 3),
+             "failed": want["failed"][:100]}  # fmt: skip
     if found is None:
         return _outcome(options, seed, mode, "rounding" if rounding else "same", **facts)
     if options.known and re.search(options.known, program.source()):

@@ -93,7 +93,8 @@ class Program:
         lines += [indent + line for line in body]
         lines += ["", "CALLS = [", *(f"    [{', '.join(call)}]," for call in self.calls), "]"]
         lines += [f"STATE = [{', '.join(n for n, text in self.constants.items() if text.startswith('tf.Variable'))}]"]
-        return "\n".join([*(TOTAL.splitlines() if self.sources else []), *lines, ""])
+        total = _NOISY_TOTAL if noisy else _TOTAL
+        return "\n".join([*(total.splitlines() if self.sources else []), *lines, ""])
 
     def script(self, why: str) -> str:
         """A program that runs by itself and prints its results."""
@@ -108,10 +109,16 @@ class Program:
                 '    print(variable.numpy())\n')
 
 
-TOTAL = """\
+_TOTAL = """\
 def total(values):
     floats = [tf.reduce_mean(tf.tanh(tf.cast(x, tf.float32))) for x in values if x.dtype.is_floating]
     return tf.add_n(floats) if floats else tf.constant(0.0)
+
+"""
+_NOISY_TOTAL = """\
+def total(values):
+    floats = [noise(tf.cast(x, tf.float32), True) for x in values if x.dtype.is_floating]
+    return tf.add_n([tf.reduce_mean(noise(tf.tanh(x), True)) for x in floats]) if floats else tf.constant(0.0)
 
 """
 

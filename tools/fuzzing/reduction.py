@@ -24,7 +24,8 @@ def reduce_program(program: Program, fails: Fails, value: Value) -> Program:
         smaller = next((p for p in _smaller(program, value) if fails(p)), None)
         if smaller is None:
             return program
-        program = _without_the_unused(smaller)
+        tidy = _without_the_unused(smaller)
+        program = tidy if tidy != smaller and fails(tidy) else smaller
 
 
 def _smaller(program: Program, value: Value) -> Iterator[Program]:

@@ -1,0 +1,155 @@
+"""The fuzzer: programs are cut down right, differences told from rounding, crashes and hangs noticed."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzzing.failures import judge, reduced, steps_of, write_script
+from fuzzing.programs import Block, Program, Step, decode, encode
+from fuzzing.reduction import reduce_program
+from fuzzing.verdicts import Difference, difference
+from fuzzing.workers import PLAIN, CrashError, HangError, Worker
+
+from tf_stitch.config import load_config
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+SPEC = {"x0": "tf.TensorSpec([2], tf.float32)"}
+CALLS = (("tf.constant([1.0, 2.0])",),)
+
+
+def program(*steps: Step, outputs: tuple[str, ...], **more: Any) -> Program:
+    return Program(SPEC, CALLS, {}, steps, outputs, **more)
+
+
+LOOP = Step(("a9",), "tf.while_loop(lambda i, *_: i < 2, block0, [0, x0])[1]",
+            blocks=(Block(("p1", "p2"), (Step(("a3",), "tf.exp(p2)"), Step(("a4",), "tf.sin(a3)")), ("p1 + 1", "a4")),))
+NESTED = program(Step(("a1",), "tf.tanh(x0)"), Step(("a2",), "a1 * 2.0"), LOOP, Step(("a10",), "a2 + a9"),
+                 outputs=("a10", "a1"), sources=("x0",))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    worker = Worker(PLAIN, "cpu", tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("log") / "log")
+    yield worker
+    worker.close()
+
+
+def result(*values: Any, state: tuple[Any, ...] = ()) -> dict[str, Any]:
+    return {"calls": [[written(v) for v in values]], "state": [written(v) for v in state]}
+
+
+def written(value: Any) -> list[Any]:
+    array = np.asarray(value)
+    return [array.dtype.name, list(array.shape), base64.b64encode(array.tobytes()).decode()]
+
+
+RAISES = {"calls": [{"type": "InvalidArgumentError", "message": "no"}], "state": []}
+ONE = np.float32([1.0, 2.0])
+
+
+@pytest.mark.parametrize(("want", "got", "kind"), [
+    (result(ONE), result(ONE), None), (result(ONE), result(ONE + np.float32(1e-6)), None),
+    (result(ONE), result(ONE * np.float32(1.01)), "value"), (result(ONE), result(np.float32([1.0, np.nan])), "value"),
+    (result(ONE), result(ONE[:1]), "value"), (result(ONE), result(ONE.astype("f8")), "value"),
+    (result(np.int32([3])), result(np.int32([4])), "value"), (result(ONE), RAISES, "raises"),
+    (RAISES, result(ONE), "silent"), (RAISES, RAISES, None), (result(ONE), result(ONE, ONE), "type"),
+    (result(ONE, state=(ONE,)), result(ONE, state=(ONE * 2,)), "value"),
+])  # fmt: skip
+def test_differences(want: dict[str, Any], got: dict[str, Any], kind: str | None) -> None:
+    found = difference(want, got)
+    assert (found and found.kind) == kind
+
+
+def test_what_noise_changes_may_differ() -> None:
+    want, got = result(ONE, np.int32([3])), result(ONE * np.float32(1.01), np.int32([4]))
+    assert difference(want, got, [want]) is not None
+    assert difference(want, got, [result(ONE * np.float32(1.002), np.int32([5]))]) is None
+    assert difference(want, result(ONE * np.float32(1.5), np.int32([3])),
+                      [result(ONE * np.float32(1.002), np.int32([3]))]) is not None  # fmt: skip
+
+
+def test_a_program_survives_json() -> None:
+    assert decode(json.loads(json.dumps(encode(NESTED)))) == NESTED
+
+
+def test_a_program_is_cut_down_to_the_step_that_fails() -> None:
+    def fails(candidate: Program) -> bool:
+        return "tf.sin(" in candidate.source()
+
+    small = reduce_program(NESTED, fails, lambda *_: None)
+    assert steps_of(small.steps) == 2  # the loop, and the sine in it
+    assert not small.sources
+    small = reduce_program(NESTED, lambda p: "a1 = tf.tanh" in p.source(), lambda *_: None)
+    assert small.source().splitlines()[3:] == ["    a1 = tf.tanh(x0)", "    return [a1]", "", *CALLED]
+
+
+CALLED = ["CALLS = [", "    [tf.constant([1.0, 2.0])],", "]", "STATE = []"]
+
+
+def test_a_step_that_is_cut_out_leaves_its_value(plain: Worker) -> None:
+    """Between a worker that is right and one that is not: every asinh is taken for wrong."""
+
+    class Wrong(Worker):
+        def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
+            request["source"] = request["source"].replace("tf.asinh(", "tf.sinh(")
+            return super().ask(seconds, **request)
+
+    steps = (Step(("a1",), "tf.exp(x0)"), Step(("a2",), "tf.reverse(a1, [0])"), Step(("a3",), "tf.asinh(a2)", True),
+             Step(("a4",), "tf.sqrt(a3)", True))  # fmt: skip
+    wrong = Wrong(PLAIN, "cpu", plain._log.parent, plain._log.with_name("other"))
+    try:
+        whole = program(*steps, outputs=("a4",))
+        found, _, _ = judge(whole, plain, wrong, SECONDS)
+        assert found is not None
+        small = reduced(whole, found.kind, plain, wrong, SECONDS, 60)
+    finally:
+        wrong.close()
+    assert [step.text for step in small.steps] == ["tf.asinh(a2)"]
+    assert small.calls[0] == ("tf.cast(np.array([7.389056205749512, 2.7182817459106445]), tf.float32)",)
+
+
+def test_a_script_runs_by_itself(plain: Worker, tmp_path: Path) -> None:
+    found, _, _ = judge(program(Step(("a1",), "x0 + 1.0"), outputs=("a1",)), plain, plain, SECONDS)
+    assert found is None
+    path = write_script(NESTED, "default", Difference("value", "said"), "ops seed 7", tmp_path)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, check=False,
+                          env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3  # two outputs, a gradient
+
+
+def test_a_crash_and_a_hang_are_noticed(plain: Worker) -> None:
+    with pytest.raises(CrashError, match="SIGABRT"):
+        plain.ask(SECONDS, do="run", source="import os\nos.abort()")
+    plain.ask(SECONDS, do="run", source="pass")  # starts it
+    with pytest.raises(HangError):
+        plain.ask(1, do="run", source="import time\ntime.sleep(60)")
+    assert plain.ask(SECONDS, do="run", source="pass")["failed"].startswith("trace")  # no program in it
+
+
+def test_a_seed_is_always_the_same_program(plain: Worker) -> None:
+    first, again = (plain.ask(SECONDS, do="draw", generator="ops", seed=11)["program"] for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.timeout(600)
+def test_todays_programs(tmp_path: Path) -> None:
+    """A minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
+    first = int(dt.date.today().strftime("%y%m%d")) * 10_000
+    command = [sys.executable, "tools/fuzz.py", f"--seeds={first}:{first + 10_000}", "--seconds=60", "--chunk=12",
+               f"--cache={load_config().cache_dir}", f"--failures={tmp_path}", f"--state={tmp_path / 'state'}"]
+    print(" ".join(command))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)
+    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *(p.read_text() for p in tmp_path.glob("*.py"))])
+    assert len((tmp_path / "state").read_text().splitlines()) > 0
