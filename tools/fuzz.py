@@ -3,7 +3,8 @@
     python tools/fuzz.py --seeds=0:100                            our own generator, every mode
     python tools/fuzz.py --seeds=0:10000 --state=/tmp/fuzz.jsonl  goes on where it was stopped
     python tools/fuzz.py --generator=nnsmith --seeds=0:100        models of NNSmith (pip install 'tf_stitch[fuzz]')
-    python tools/fuzz.py --device=gpu --seeds=0:2000 --seconds=500 --jobs=12
+    python tools/fuzz.py --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --state=fuzz.jsonl
+    python tools/fuzz.py --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=benchmarks/h200_fuzz.json
     python tools/fuzz.py --seeds=17 --modes=default --show        the program of one seed
 
 A program whose results differ by more than rounding explains is cut down, and written to --failures as a script that
@@ -23,12 +24,14 @@ from pathlib import Path
 from absl import app, flags
 
 from fuzzing.campaign import Options, done_before, run_campaign, table
+from fuzzing.kernel_graphs import run_kernel_graphs
 from fuzzing.programs import decode
 from fuzzing.workers import MODES, PLAIN, Worker
 
 _STITCHED = [mode for mode in MODES if mode != PLAIN]
 _SEEDS = flags.DEFINE_string("seeds", "0:100", "one seed, or FIRST:END")
-_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "nnsmith"], "what draws programs")
+_GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "nnsmith", "kernels"],
+                               "what draws programs; kernels: graphs of the tensor IR, run on a GPU without TensorFlow")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where they run")
 _MODES = flags.DEFINE_multi_enum("modes", _STITCHED, _STITCHED, "ways to stitch; several may be given")
 _JOBS = flags.DEFINE_integer("jobs", 2, "processes that work at a time", lower_bound=1)
@@ -39,6 +42,7 @@ _REDUCE = flags.DEFINE_float("reduce", 90, "seconds for cutting down a failure")
 _STATE = flags.DEFINE_string("state", None, "a JSON line a program and mode; those that are there are not run again")
 _FAILURES = flags.DEFINE_string("failures", "fuzz_failures", "folder of programs that differ")
 _CACHE = flags.DEFINE_string("cache", str(Path(tempfile.gettempdir()) / "tf_stitch_fuzz_cache"), "TF_STITCH_CACHE")
+_OUT = flags.DEFINE_string("out", None, "file for the figures of --generator=kernels")
 _KNOWN = flags.DEFINE_string("known", "", "pattern of programs that are known to fail: counted, not cut down")
 _SHOW = flags.DEFINE_bool("show", False, "print the programs and run nothing")
 _PASSES = ("same", "rounding", "known", "no program")
@@ -66,6 +70,10 @@ def main(arguments: Sequence[str]) -> int:
     if _SHOW.value:
         show()
         return 0
+    if _GENERATOR.value == "kernels":
+        command = f"python tools/fuzz.py --generator=kernels --seeds={_SEEDS.value}"
+        out = Path(_OUT.value) if _OUT.value else None
+        return run_kernel_graphs(seeds(), _JOBS.value, _SECONDS.value or 3600, out, command)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(_STATE.value or f"{folder}/state.jsonl")

@@ -1,5 +1,6 @@
 """A process that runs programs. Reads requests, a JSON object a line, from stdin; answers on the file descriptor of its
-first argument. The environment that it starts with decides whether, and how, graphs are rewritten."""
+first argument; the second is the device. The environment that it starts with decides whether, and how, graphs are
+rewritten."""
 
 from __future__ import annotations
 
@@ -24,6 +25,9 @@ _ATTEMPTS = 12
 
 
 def main() -> None:
+    device = sys.argv[2]
+    if device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        raise SystemExit("TensorFlow sees no GPU")
     tf.get_logger().setLevel(logging.ERROR)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

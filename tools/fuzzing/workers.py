@@ -48,7 +48,7 @@ class Worker:
     """
 
     def __init__(self, mode: str, device: str, cache: Path, log: Path) -> None:
-        self.mode, self._log = mode, log
+        self.mode, self._device, self._log = mode, device, log
         own = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
         self._environ = own | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true", "OMP_NUM_THREADS": "1",
                                "PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1"} | MODES[mode]  # fmt: skip
@@ -100,8 +100,8 @@ class Worker:
         self._answers, theirs = os.pipe()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker.py")), str(theirs)], stdin=subprocess.PIPE,
-                stdout=log, stderr=log, pass_fds=(theirs,), env=self._environ)  # fmt: skip
+                [sys.executable, str(Path(__file__).with_name("worker.py")), str(theirs), self._device],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(theirs,), env=self._environ)  # fmt: skip
         os.close(theirs)
         return self._process
 
