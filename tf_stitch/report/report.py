@@ -135,6 +135,12 @@ class Report:
         self.dropped.stitched_nodes += sum(g.stitched_nodes for g in graphs)
 
     @property
+    def fallbacks(self) -> Counter[tuple[str, str, str]]:
+        """How often what went wrong so far: stage, where, reason."""
+        with self._lock:
+            return self._fallbacks.copy()
+
+    @property
     def kernels(self) -> list[KernelEntry]:
         self._make()
         return self._kernels

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def run(source: str, noise: int | None = None) -> dict[str, Any]:
     state = [] if failed else [_value(v) for v in scope["STATE"]]
     now_regions, now_fallbacks = _counts()
     return {"calls": calls, "state": state, "failed": failed, "regions": now_regions - regions,
-            "fallbacks": now_fallbacks[len(fallbacks):]}  # fmt: skip
+            "fallbacks": [f"{s}: {reason} ({n})" for (s, _, reason), n in (now_fallbacks - fallbacks).items()]}
 
 
 @contextlib.contextmanager
@@ -118,16 +119,16 @@ def _error(error: Exception) -> dict[str, str]:
     return {"type": type(error).__name__, "message": str(error)[:2000]}
 
 
-def _counts() -> tuple[int, list[str]]:
+def _counts() -> tuple[int, Counter[tuple[str, str, str]]]:
+    """Regions and fallbacks of the process so far."""
     if os.environ.get("TF_STITCH", "0") == "0":
-        return 0, []
+        return 0, Counter()
     from tf_stitch.plugin.activation import current_session
 
     session = current_session()
     if session is None:
         raise SystemExit("tf_stitch is not active in this process")
-    found = session.report.document(None)["fallbacks"]
-    return len(session.report.regions), [f"{f['stage']}: {f['reason']} ({f['count']})" for f in found]
+    return len(session.report.regions), session.report.fallbacks
 
 
 _DO = {"draw": draw, "run": run}
