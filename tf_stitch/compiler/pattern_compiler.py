@@ -21,7 +21,7 @@ from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_matmul
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
-from tf_stitch.transforms.inline_small_matmuls import inline_small_matmuls
+from tf_stitch.transforms.inline_small_matmuls import Expanded, inline_small_matmuls
 
 MOST_COPIES = 255
 """Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
@@ -47,6 +47,7 @@ class PatternCompiler:
         self._times: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
         self._fallback_subgraphs: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
+        self._expanded: Expanded = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.is_gpu else device.profile.launch_us)
@@ -58,7 +59,7 @@ class PatternCompiler:
             ScheduleError: none; the message holds every rule's reason.
         """
         require_reuse(pattern, self._reuse)
-        written, fallback_subgraphs = _without_matmuls(pattern)
+        written, fallback_subgraphs = self._without_matmuls(pattern)
         return _of_fallback_subgraphs(self._lowered(written), fallback_subgraphs)
 
     def kernel(self, pattern: Pattern) -> LoweredKernel:
@@ -66,7 +67,7 @@ class PatternCompiler:
         if self._templates is None:
             return self.compile(pattern)
         require_reuse(pattern, self._reuse)
-        written, fallback_subgraphs = _without_matmuls(pattern)
+        written, fallback_subgraphs = self._without_matmuls(pattern)
         self._fallback_subgraphs[written] = fallback_subgraphs
         return _of_fallback_subgraphs(self._templates.forced_kernel(self._lowered(written)), fallback_subgraphs)
 
@@ -97,7 +98,7 @@ class PatternCompiler:
             return call_us(pattern, self._device)
         try:
             require_reuse(pattern, self._reuse)
-            written, _ = _without_matmuls(pattern)
+            written, _ = self._without_matmuls(pattern)
         except ScheduleError:
             return None
         schedule = first_schedule(written, self._device, self._aligned)
@@ -114,39 +115,38 @@ class PatternCompiler:
             self._times[key] = self._cost(pattern)
         return self._times[key]
 
+    def _without_matmuls(self, pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
+        """The pattern with its products written out, and what its outputs were before.
+
+        Raises:
+            ScheduleError: a product too large for that.
+        """
+        matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
+        if not matmuls or attention_of(pattern) is not None:
+            return pattern, {}
+        for matmul in matmuls:
+            if not is_small_matmul(matmul):
+                raise ScheduleError("a product is a library call of its own", matmul.loc)
+        nodes_between = between(pattern)
+        _require_short_chains(nodes_between)
+        new = inline_small_matmuls(nodes_between, self._expanded)
+        elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
+        outside = {*pattern.reads(), *elsewhere}
+        nodes: dict[Node, None] = {}
+        for node in nodes_between:
+            if node not in elsewhere:
+                collect(new[node], outside, nodes)
+        rebuilt = {new[n] for n in nodes_between if n in elsewhere}
+        outputs = tuple(new[n] for n in pattern.outputs)
+        members = tuple(n for n in nodes if n not in rebuilt)
+        return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
+
 
 def _of_fallback_subgraphs(kernel: LoweredKernel, fallback_subgraphs: dict[Node, Node]) -> LoweredKernel:
     """The kernel with the outputs of the pattern before its products were written out."""
     if not fallback_subgraphs:
         return kernel
     return replace(kernel, arguments=tuple((fallback_subgraphs.get(n, n), mode) for n, mode in kernel.arguments))
-
-
-def _without_matmuls(pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
-    """The pattern with its products written out, and what its outputs were before.
-
-    Raises:
-        ScheduleError: a product too large for that.
-    """
-    matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
-    if not matmuls or attention_of(pattern) is not None:
-        return pattern, {}
-    for matmul in matmuls:
-        if not is_small_matmul(matmul):
-            raise ScheduleError("a product is a library call of its own", matmul.loc)
-    nodes_between = between(pattern)
-    _require_short_chains(nodes_between)
-    new = inline_small_matmuls(nodes_between)
-    elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
-    outside = {*pattern.reads(), *elsewhere}
-    nodes: dict[Node, None] = {}
-    for node in nodes_between:
-        if node not in elsewhere:
-            collect(new[node], outside, nodes)
-    rebuilt = {new[n] for n in nodes_between if n in elsewhere}
-    outputs = tuple(new[n] for n in pattern.outputs)
-    members = tuple(n for n in nodes if n not in rebuilt)
-    return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
 
 
 def _require_short_chains(nodes: Sequence[Node]) -> None:

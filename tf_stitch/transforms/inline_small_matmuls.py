@@ -13,25 +13,33 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.ir.types import Shape
 
+Expanded = dict[tuple[Node, tuple[Node, ...]], Node]
+"""What a node over new operands was rebuilt as."""
 
-def inline_small_matmuls(nodes: Iterable[Node]) -> dict[Node, Node]:
+
+def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None) -> dict[Node, Node]:
     """`nodes` with every product among them written out, and their users rebuilt.
 
     Args:
         nodes: static nodes, operands first; every product is small (planning.stitch_plan.is_small_product).
+        expanded: of earlier calls, to which this one adds: sets of nodes that overlap share what they are rebuilt as.
 
     Returns:
         node -> the node of equal value; itself where nothing changed.
     """
+    expanded = {} if expanded is None else expanded
     new: dict[Node, Node] = {}
     for node in nodes:
         operands = tuple(new.get(o, o) for o in node.operands)
-        if isinstance(node.attrs, DotAttrs):
-            new[node] = expand_dot(node, *operands)
-        elif operands != node.operands:
-            new[node] = make_node(node.kind, operands, node.attrs, node.loc)
-        else:
+        product = isinstance(node.attrs, DotAttrs)
+        if not product and operands == node.operands:
             new[node] = node
+            continue
+        key = node, operands
+        if key not in expanded:
+            expanded[key] = (expand_dot(node, *operands) if product else
+                             make_node(node.kind, operands, node.attrs, node.loc))
+        new[node] = expanded[key]
     return new
 
 
