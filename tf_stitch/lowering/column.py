@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
@@ -24,6 +23,7 @@ from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.rules.column_reduction import column_outputs
 
 FEWEST_ROWS = 4
 """Partial results of a column that are left when every thread of the block has combined some: fewer than that are not
@@ -54,7 +54,7 @@ class _ColumnLowering:
 
     def run(self) -> LoweredKernel:
         m, out = self.mapping, self.out
-        elements, columns = self._outputs()
+        elements, columns = column_outputs(self.schedule.pattern, self.reductions, self.kept, self.length)
         tiles = ceil_div(self.inner, m.row_threads * m.vector)
         block, thread = var(Var(k.BLOCK, m.grid)), var(Var(k.THREAD, m.threads))
         outer, tile = block // tiles, block % tiles
@@ -81,22 +81,6 @@ class _ColumnLowering:
         with out.when(owner), out.when(inside):
             self._results(sums, columns, (outer, self._column(chunk, inside)), limit)
         return finish(self.schedule, out, self.buffers)
-
-    def _outputs(self) -> tuple[list[Node], list[Node]]:
-        """Outputs written per element, and per column."""
-        elements, columns = [], []
-        below = _depends_on(self.schedule.pattern.nodes, self.reductions)
-        for node in self.schedule.pattern.outputs:
-            if node not in below and node.type.numel == self.kept * self.length:
-                elements.append(node)
-            elif node.type.numel == self.kept:
-                columns.append(node)
-            else:
-                raise ScheduleError(f"an output of {node.type} is neither a column nor an element", node.loc)
-        for node in self.reductions:
-            if node.operands[0] in below:
-                raise ScheduleError("a column reduction waits for another", node.loc)
-        return elements, columns
 
     def _column(self, chunk: Index, inside: k.Expr | None) -> Index:
         """Last index of the kept element of this thread and lane."""
@@ -209,12 +193,3 @@ class _ColumnLowering:
         keep = iter(delinearize(kept, [d for i, d in enumerate(dims) if i not in axes]))
         reduced = iter(delinearize(row, [d for i, d in enumerate(dims) if i in axes]))
         return tuple(next(reduced) if i in axes else next(keep) for i in range(len(dims)))
-
-
-def _depends_on(nodes: tuple[Node, ...], roots: list[Node]) -> set[Node]:
-    """Nodes that need one of `roots`, and the roots."""
-    below = set(roots)
-    for node in nodes:
-        if any(o in below for o in node.operands):
-            below.add(node)
-    return below

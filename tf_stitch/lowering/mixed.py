@@ -6,7 +6,6 @@ The column reductions are first stages (see transforms.split_reductions): each b
 
 from __future__ import annotations
 
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
@@ -15,7 +14,7 @@ from tf_stitch.lowering.prefetch import ReadAhead, Turns
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.row import RowLowering
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.phases import split_phases
+from tf_stitch.schedule.phases import row_outputs, split_phases
 
 
 def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
@@ -27,10 +26,8 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     lowering = RowLowering(schedule)
     out, m, domain = lowering.out, schedule.mapping, schedule.domain
     columns = [n for n in schedule.pattern.nodes if keeps_last_axis(n)]
-    if any(o in columns for n in schedule.pattern.nodes for o in n.operands):
-        raise ScheduleError("a sum across rows is needed before it is complete")
     phases = split_phases(schedule.pattern, domain.rows * domain.cols, columns)
-    lowering.find_row_outputs(phases)
+    lowering.row_outputs = row_outputs(schedule.pattern, phases, domain.rows)
     for node in columns:
         name = lowering.column_sums[node] = out.fresh("sum")
         size = m.items * m.vector if m.items else domain.cols

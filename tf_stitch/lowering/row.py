@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from contextlib import nullcontext
 
-from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -27,7 +26,7 @@ from tf_stitch.lowering.row_passes import Accesses, RowPasses
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.phases import Phase, exponentials, split_phases
+from tf_stitch.schedule.phases import Phase, exponentials, row_outputs, split_phases
 from tf_stitch.schedule.two_accumulators import phases_with_two_accumulators, prefetched_rows
 
 
@@ -59,7 +58,7 @@ class RowLowering:
 
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
-        self.find_row_outputs(phases)
+        self.row_outputs = row_outputs(self.schedule.pattern, phases, self.domain.rows)
         if self.schedule.ahead:
             self._prefetch_rows()
         with self.out.loop(Var("wave", self.mapping.waves), k.Loop.UNROLL):
@@ -77,14 +76,6 @@ class RowLowering:
         turns = Turns(block, launched, m.grid, lambda number: number // m.row_blocks, carried=True)
         self.ahead = ReadAhead(self.schedule, self.buffers, self.evaluator, turns, self.passes.chunk)
         self.ahead.begin(block, k.InRange(block, 0, launched))
-
-    def find_row_outputs(self, phases: list[Phase]) -> None:
-        """Outputs that no phase writes are one number a row."""
-        written = {n for p in phases for n in (*p.outputs, *p.columns)}
-        self.row_outputs = [n for n in self.schedule.pattern.outputs if n not in written]
-        for node in self.row_outputs:
-            if node.type.numel != self.domain.rows:
-                raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
 
     def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
         """Everything about one row."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
@@ -62,6 +63,20 @@ def split_phases(pattern: Pattern, elements: int, columns: Sequence[Node] = ()) 
         if here or stores or sums:
             phases.append(Phase(here, stores, sums))
     return phases
+
+
+def row_outputs(pattern: Pattern, phases: Sequence[Phase], rows: int) -> list[Node]:
+    """Outputs that no phase writes: one number a row.
+
+    Raises:
+        ScheduleError: one that is not.
+    """
+    written = {n for p in phases for n in (*p.outputs, *p.columns)}
+    found = [n for n in pattern.outputs if n not in written]
+    for node in found:
+        if node.type.numel != rows:
+            raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
+    return found
 
 
 def reduction_depths(pattern: Pattern) -> dict[Node, int]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
@@ -31,7 +34,8 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     """The column schedule.
 
     Raises:
-        ScheduleError: a reduction that does not keep its last axis, or different extents.
+        ScheduleError: a reduction that does not keep its last axis, different extents, reductions in sequence, or
+            outputs of other sizes.
     """
     reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
     if not reductions:
@@ -44,6 +48,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
         raise ScheduleError("reductions of different extents")
     kept, elements, inner = extents.pop()
     domain = Domain(kept, elements // max(kept, 1))
+    column_outputs(pattern, reductions, domain.rows, domain.cols)  # the planner grows patterns by what is proposed
     outer = kept // max(inner, 1)
     together = 0  # as in any loop
     if device.is_gpu:
@@ -55,6 +60,36 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
         mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0)
     return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping, together=together)]
+
+
+def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, length: int
+                   ) -> tuple[list[Node], list[Node]]:
+    """Outputs written per element, and per column.
+
+    Args:
+        kept: elements of each reduction's result.
+        length: elements that each of them reduces.
+
+    Raises:
+        ScheduleError: an output that is neither, or a reduction that waits for another.
+    """
+    elements: list[Node] = []
+    columns: list[Node] = []
+    below = set(reductions)
+    for node in pattern.nodes:
+        if any(o in below for o in node.operands):
+            below.add(node)
+    for node in pattern.outputs:
+        if node not in below and node.type.numel == kept * length:
+            elements.append(node)
+        elif node.type.numel == kept:
+            columns.append(node)
+        else:
+            raise ScheduleError(f"an output of {node.type} is neither a column nor an element", node.loc)
+    for node in reductions:
+        if node.operands[0] in below:
+            raise ScheduleError("a column reduction waits for another", node.loc)
+    return elements, columns
 
 
 def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadMapping:

@@ -14,7 +14,7 @@ from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import split_phases, values_to_stage
+from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.vector_width import vector_width
 
@@ -30,13 +30,16 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     """The mixed schedule.
 
     Raises:
-        ScheduleError: not both kinds of reduction, or not over the same elements in the same order.
+        ScheduleError: not both kinds of reduction, not over the same elements in the same order, a sum across rows
+            that the kernel itself needs, or an output that is neither a row's nor an element's.
     """
     reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
     columns = [n for n in reductions if keeps_last_axis(n)]
     rows = [n for n in reductions if n not in columns]
     if not rows or not columns:
         raise ScheduleError("not row and column reductions together")
+    if any(o in columns for n in pattern.nodes for o in n.operands):
+        raise ScheduleError("a sum across rows is needed before it is complete")
     domains = {_row_domain(n) for n in rows}
     if len(domains) > 1:
         raise ScheduleError("row reductions of different extents")
@@ -49,6 +52,7 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     rows_per_block = blocks.pop()
     elements = domain.rows * domain.cols
     phases = split_phases(pattern, elements, columns)
+    row_outputs(pattern, phases, domain.rows)  # asked here already, as the row rule does
     kept = values_to_stage(pattern, phases, elements, loads=device.is_gpu)
     mapping, scheme = _mapping(pattern, domain, rows_per_block, len(kept), len(columns), device, aligned)
     row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
