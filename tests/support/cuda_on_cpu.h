@@ -1,10 +1,12 @@
 // CUDA C++ as emit/cuda.py writes it, for g++: stands before the emitted source, which stays as it is. Threads are fibres
 // (fibres.cc). The PTX of cuda_prelude.cu and attention_ptx.cu is given its meaning here and in tensor_cores_on_cpu.h.
 #pragma once
+#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+#include <limits>
 #include <utility>
 
 #include "fibres.h"
@@ -36,6 +38,17 @@ inline float __int_as_float(int x) { return tfs_same_bits<float>(x); }
 inline int __float_as_int(float x) { return tfs_same_bits<int>(x); }
 inline float __uint_as_float(unsigned int x) { return tfs_same_bits<float>(x); }
 inline unsigned int __float_as_uint(float x) { return tfs_same_bits<unsigned int>(x); }
+// cvt.rzi: the nearest integer that there is; of a NaN the smallest one, but 0 for a float to an int.
+template <class To, class From> inline To tfs_truncated(From x, To of_nan) {
+  constexpr auto least = std::numeric_limits<To>::min(), most = std::numeric_limits<To>::max();
+  if (x != x) return of_nan;
+  if (x <= (From)least) return least;
+  return x >= -(From)least ? most : (To)x;
+}
+inline int __float2int_rz(float x) { return tfs_truncated<int>(x, 0); }
+inline long long __float2ll_rz(float x) { return tfs_truncated<long long>(x, LLONG_MIN); }
+inline int __double2int_rz(double x) { return tfs_truncated<int>(x, INT_MIN); }
+inline long long __double2ll_rz(double x) { return tfs_truncated<long long>(x, LLONG_MIN); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
@@ -50,7 +63,7 @@ template <class T> inline T __shfl_xor_sync(unsigned int, T value, int mask) {
 }
 
 // cuda_prelude.cu.
-inline int32_t tfs_ineg(int32_t x) { return (int32_t)-(uint32_t)x; }
+inline int32_t tfs_ineg(int32_t x) { return (int32_t)(0 - (uint32_t)x); }
 inline float tfs_from_half(uint16_t h) { return (float)tfs_same_bits<_Float16>(h); }
 inline uint16_t tfs_to_half(float f) { return tfs_same_bits<uint16_t>((_Float16)f); }
 inline void tfs_begin() {}

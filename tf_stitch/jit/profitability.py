@@ -10,8 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildError
 from tf_stitch.jit.region_builder import CPU_ORDINAL
@@ -29,11 +27,13 @@ class ProfitabilityCheck:
 
     Args:
         where: names a region in messages.
+        surroundings: what else of the process a verdict depends on, such as TensorFlow's version and threads.
     """
 
-    def __init__(self, config: StitchConfig, registry: RegionRegistry, report: Report,
-                 where: Callable[[int], str]) -> None:
+    def __init__(self, config: StitchConfig, registry: RegionRegistry, report: Report, where: Callable[[int], str],
+                 surroundings: Callable[[], tuple[str, ...]]) -> None:
         self._config, self._registry, self._report, self._where = config, registry, report, where
+        self._surroundings = surroundings
         self._store = VerdictStore(config.cache_dir / "verdicts")
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
@@ -87,6 +87,5 @@ class ProfitabilityCheck:
             machine = "unknown"
         circumstances = (repr(key.shapes), repr((key.aligned, key.tf32) if on_gpu else ()), config.planner,
                          repr((config.reuse, config.templates, config.fuel)),
-                         str(tf.config.threading.get_intra_op_parallelism_threads()))
-        return cache_key(self._registry.structure(region), "verdict", machine, circumstances, tf.__version__,
-                         package_digest())
+                         *self._surroundings())
+        return cache_key(self._registry.structure(region), "verdict", machine, circumstances, "", package_digest())

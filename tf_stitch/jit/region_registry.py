@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
@@ -23,6 +23,7 @@ from tf_stitch.jit.prebuild import Prebuilder, Traits
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.jit.shape_family import ShapeFamily, Shapes
 from tf_stitch.jit.tuner import Job, Tuner
+from tf_stitch.kernel_ir import index
 from tf_stitch.native.build import native_cache
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.report.build_entries import Place, build_entries, names_of, tune_entry
@@ -125,15 +126,19 @@ class RegionRegistry:
     def __len__(self) -> int:
         return len(self._regions)
 
-    def drop(self, number: int) -> None:
-        """Frees what is kept for a region that will not run any more, but for what regions of equal structure share."""
-        self._prebuilder.drop(number)
-        self._builder.drop(number)
+    def drop(self, numbers: Collection[int]) -> None:
+        """Frees what is kept for regions that will not run any more, but for what regions of equal structure share."""
+        for number in numbers:
+            self._prebuilder.drop(number)
+            self._builder.drop(number)
         with self._lock:
-            for kept in (self._regions, self._family_of, self._recorded, self._forms, self._loops, self._executables):
-                kept.pop(number, None)
-            for waiting in [key for key in self._pending if key[0] == number]:
+            for number in numbers:
+                for kept in (self._regions, self._family_of, self._recorded, self._forms, self._loops,
+                             self._executables):
+                    kept.pop(number, None)
+            for waiting in [key for key in self._pending if key[0] in numbers]:
                 del self._pending[waiting]
+        index.forget()
 
     def describe(self, number: int, parts: Iterable[RegionGraph], roles: str) -> None:
         """Says what a loop consists of that runs as one op: its own graph does not."""

@@ -157,8 +157,8 @@ def _compile(library: Library, flags: list[str], libraries: list[str], kept: Pat
     with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
         linked = Path(folder, library.name)
-        runs = [pool.submit(_run, library, [compiler, *flags, *_special_flags(source), "-c", str(SOURCE_DIR / source),
-                                            "-o", made])
+        runs = [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(source), "-c",
+                                            str(SOURCE_DIR / source), "-o", made])
                 for source, made in zip(library.sources, objects, strict=True)]
         try:
             for run in runs:

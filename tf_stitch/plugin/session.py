@@ -37,7 +37,6 @@ from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
-from tf_stitch.kernel_ir import index
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.pass_manager import Instrument
@@ -82,7 +81,7 @@ class Session:
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
-        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where)
+        self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
         self._controls = Controls(config)
         self._libraries = Libraries(config.scope, native, self.report)
         if native is not None:
@@ -301,8 +300,7 @@ class Session:
         self.report.end(regions)
         for region in regions:
             self._fallback_subgraphs.pop(region, None)
-            self.registry.drop(region)
-        index.forget()
+        self.registry.drop(regions)
 
     def _count(self, entry: RegionEntry) -> None:
         if entry.id in self.registry:
@@ -382,3 +380,8 @@ def _micros(nanoseconds: int, times: int = 1) -> float:
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, StitchError) else f"{type(error).__name__}: {error}"
+
+
+def _surroundings() -> tuple[str, ...]:
+    """What of TensorFlow the time of its own ops depends on."""
+    return tf.__version__, str(tf.config.threading.get_intra_op_parallelism_threads())
