@@ -82,7 +82,7 @@ def calibrate() -> None:
         whole["name"] = _NAME.value
     profile = parse_profile(json.loads(json.dumps(whole)))
     path = Path(_OUT.value) if _OUT.value else own_profile_path(config.cache_dir, device.target)
-    write_profile(profile, path)
+    write_profile(profile, path, in_cache=not _OUT.value)
     print(table(profile))
     for part in _PARTS.value:
         for line in check_errors(device, profile, cache) if part == "kernels" else executor.check_errors(profile):

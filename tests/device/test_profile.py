@@ -33,7 +33,7 @@ def test_shipped_profiles_say_where_they_were_made(name: str) -> None:
 
 
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
-    write_profile(CPU.profile, tmp_path / "folder" / "cpu.json")
+    write_profile(CPU.profile, tmp_path / "folder" / "cpu.json", in_cache=False)
     assert read_profile(tmp_path / "folder" / "cpu.json") == CPU.profile
     assert [p.name for p in (tmp_path / "folder").iterdir()] == ["cpu.json"]
 
@@ -76,7 +76,7 @@ def test_names_of_devices_become_names_of_files() -> None:
 def test_the_users_own_profile_goes_first(tmp_path: Path) -> None:
     assert device_spec(tmp_path / "none", None).profile == CPU.profile
     own = replace(CPU.profile, launch_us=123.0)
-    write_profile(own, own_profile_path(tmp_path, "cpu"))
+    write_profile(own, own_profile_path(tmp_path, "cpu"), in_cache=True)
     assert device_spec(tmp_path, None).profile.launch_us == 123.0
 
 

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tf_stitch.atomic_file import read_verified, write_verified
+from tf_stitch.atomic_file import read_verified, write_atomically, write_verified
 from tf_stitch.device.matmul_times import MatmulTimes, Sizes, parse_matmuls
 from tf_stitch.errors import DamagedFileError, ProfileError
 
@@ -197,10 +197,11 @@ def read_profile(path: Path) -> DeviceProfile:
         raise ProfileError(f"{path}: {error}") from None
 
 
-def write_profile(profile: DeviceProfile, path: Path) -> None:
-    """Writes a profile, whole or not at all."""
+def write_profile(profile: DeviceProfile, path: Path, in_cache: bool) -> None:
+    """Writes a profile, whole or not at all: with a digest for the cache folder, elsewhere as plain JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_verified(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
+    write = write_verified if in_cache else write_atomically
+    write(path, (json.dumps(profile.document(), indent=1) + "\n").encode(), 0o644)
 
 
 def shipped_profile(name: str) -> DeviceProfile:
