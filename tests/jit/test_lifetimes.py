@@ -13,21 +13,63 @@ from tf_stitch.report.entries import GraphEntry, NodeEntry, RegionEntry
 from tf_stitch.report.report import Report
 
 
+class Kept:
+    """What TensorFlow keeps of two functions, f of regions 1 and 2 and g of region 3."""
+
+    def __init__(self) -> None:
+        self.kernels = Counter({1: 1, 2: 1, 3: 1})
+        self.functions = {"f", "g"}
+        self.ended: list[Sequence[int]] = []
+        self.lifetimes = Lifetimes(self.kernels.__getitem__, self.functions.__contains__, self.ended.append)
+        self.lifetimes.begin("f", [1, 2])
+        self.lifetimes.begin("g", [3])
+
+    def leave(self, region: int) -> None:
+        self.kernels[region] = 0
+        self.lifetimes.left(region)
+
+
 def test_a_graph_ends_with_the_last_kernel_of_its_regions() -> None:
-    ended: list[Sequence[int]] = []
-    kernels = Counter({1: 1, 2: 1, 3: 1})
-    lifetimes = Lifetimes(lambda region: kernels[region], ended.append)
-    lifetimes.begin([1, 2])
-    lifetimes.begin([3])
-    kernels[1] = 0
-    lifetimes.left(1)
-    assert ended == []
-    kernels[2] = 0
-    lifetimes.left(2)
-    assert ended == [(1, 2)]
-    lifetimes.left(1)
-    lifetimes.left(7)
-    assert ended == [(1, 2)]
+    kept = Kept()
+    kept.functions.remove("f")
+    kept.leave(1)
+    assert kept.ended == []
+    kept.leave(2)
+    assert kept.ended == [(1, 2)]
+    kept.leave(1)
+    kept.leave(7)
+    assert kept.ended == [(1, 2)]
+
+
+def test_a_graph_that_has_no_kernel_for_a_while_goes_on() -> None:
+    kept = Kept()
+    kept.kernels[2] = 0
+    kept.leave(1)  # constant folding has made a kernel of one region, and freed it
+    assert kept.ended == []
+    kept.kernels[1] = kept.kernels[2] = 1
+    kept.functions.remove("f")
+    kept.lifetimes.left(3)
+    assert kept.ended == [], "removed, but still running"
+    kept.kernels[2] = 0
+    kept.leave(1)
+    assert kept.ended == [(1, 2)]
+
+
+def test_a_function_that_is_removed_after_its_kernels_ends_with_the_next_graph() -> None:
+    kept = Kept()
+    kept.kernels[2] = 0
+    kept.leave(1)
+    kept.functions.remove("f")
+    kept.functions.add("h")
+    kept.lifetimes.begin("h", [4])
+    assert kept.ended == [(1, 2)]
+
+
+def test_graphs_of_sessions_stay() -> None:
+    kept = Kept()
+    kept.lifetimes.begin("tf_graph", [5])
+    kept.leave(5)
+    assert kept.ended == []
 
 
 def test_functions_are_called_by_what_came_before_them() -> None:

@@ -4,34 +4,58 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class _Graph:
+    function: str
+    regions: tuple[int, ...]
 
 
 class Lifetimes:
-    """Graphs by their regions. A graph ends when no kernel runs any of them any more: TensorFlow makes the kernels of a
-    graph together, and a graph that it makes kernels of again has been offered again, with other regions. That does not
-    hold for functions that a graph calls: these should not be added. Thread-safe.
+    """Graphs of functions by their regions. A graph ends when no kernel runs any region of it any more, and TensorFlow
+    has removed its function. Either alone does not tell: constant folding makes a kernel, runs it and frees it before
+    the graph's own kernels are made; and kernels of a removed function may still run. Thread-safe.
+
+    Functions that another graph calls should not be added: TensorFlow may run them under other names.
 
     Args:
         kernels: how many kernels run a region, of those that ever ran.
+        is_function: whether TensorFlow has a function of that name.
         end: frees what was kept for regions.
     """
 
-    def __init__(self, kernels: Callable[[int], int], end: Callable[[Sequence[int]], None]) -> None:
-        self._kernels, self._end = kernels, end
-        self._graphs: dict[int, tuple[int, ...]] = {}
+    def __init__(self, kernels: Callable[[int], int], is_function: Callable[[str], bool],
+                 end: Callable[[Sequence[int]], None]) -> None:
+        self._kernels, self._is_function, self._end = kernels, is_function, end
+        self._graphs: dict[int, _Graph] = {}
+        self._idle: set[_Graph] = set()  # no kernel runs any region
         self._lock = threading.Lock()
 
-    def begin(self, regions: Sequence[int]) -> None:
-        """A graph with these regions is about to run."""
-        with self._lock:
-            self._graphs.update(dict.fromkeys(regions, tuple(regions)))
+    def begin(self, name: str, regions: Sequence[int]) -> None:
+        """The graph with these regions is about to run; it is left out if it is no function's."""
+        if self._is_function(name):
+            with self._lock:
+                self._graphs.update(dict.fromkeys(regions, _Graph(name, tuple(regions))))
+        self._end_idle()  # TensorFlow frees kernels a moment before it removes their function
 
     def left(self, region: int) -> None:
         """Some device has no kernel of a region any more."""
         with self._lock:
-            graph = self._graphs.get(region, ())
-            if not graph or any(map(self._kernels, graph)):
-                return
-            for number in graph:
-                del self._graphs[number]
-        self._end(graph)
+            graph = self._graphs.get(region)
+            if graph is not None:
+                self._idle.add(graph)
+        self._end_idle()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            used = {graph for graph in self._idle if any(map(self._kernels, graph.regions))}
+            self._idle -= used
+            gone = [graph for graph in self._idle if not self._is_function(graph.function)]
+            self._idle.difference_update(gone)
+            for graph in gone:
+                for number in graph.regions:
+                    del self._graphs[number]
+        for graph in gone:
+            self._end(graph.regions)

@@ -16,6 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.python.eager import context
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildInterruptedError, BuildPending, GraphLeftAloneError, StitchError
@@ -88,7 +89,8 @@ class Session:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
         self._fallback_subgraphs: dict[int, FallbackSubgraph] = {}
-        self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1, self._end)
+        self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
+                                   context.context().has_function, self._end)
         self._graphs = itertools.count()
         self._process = os.getpid()
 
@@ -145,7 +147,8 @@ class Session:
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
                                    for loop in state.native)]
         if not item.is_called:
-            self.lifetimes.begin(sorted({*region_of.values(), *(n for own in numbers.values() for n in own.values())}))
+            self.lifetimes.begin(item.graph_id, sorted(
+                {*region_of.values(), *(n for own in numbers.values() for n in own.values())}))
         self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
         return rewritten
 
