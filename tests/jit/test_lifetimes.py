@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -62,6 +63,17 @@ def test_a_function_that_is_removed_after_its_kernels_ends_with_the_next_graph()
     kept.functions.remove("f")
     kept.functions.add("h")
     kept.lifetimes.begin("h", [4])
+    assert kept.ended == [(1, 2)]
+
+
+def test_it_is_looked_again_for_functions_that_are_removed_later() -> None:
+    kept = Kept()
+    kept.kernels[2] = 0
+    kept.leave(1)
+    kept.functions.remove("f")
+    deadline = time.monotonic() + 20
+    while not kept.ended and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert kept.ended == [(1, 2)]
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+LATER = (0.1, 0.5, 2.5, 12.5)
+"""Seconds after which it is looked again whether functions are removed whose kernels are gone."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,14 @@ class Lifetimes:
         self._graphs: dict[int, _Graph] = {}
         self._idle: set[_Graph] = set()  # no kernel runs any region
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def begin(self, name: str, regions: Sequence[int]) -> None:
         """The graph with these regions is about to run; it is left out if it is no function's."""
         if self._is_function(name):
             with self._lock:
                 self._graphs.update(dict.fromkeys(regions, _Graph(name, tuple(regions))))
-        self._end_idle()  # TensorFlow frees kernels a moment before it removes their function
+        self._end_idle()
 
     def left(self, region: int) -> None:
         """Some device has no kernel of a region any more."""
@@ -47,6 +52,23 @@ class Lifetimes:
             if graph is not None:
                 self._idle.add(graph)
         self._end_idle()
+        self._look_again(LATER)
+
+    def _look_again(self, after: Sequence[float]) -> None:
+        """Python removes a function a moment after its kernels are gone, and says so to nobody."""
+        with self._lock:
+            if not self._idle or not after or (self._timer is not None and self._timer.is_alive()):
+                return
+            self._timer = threading.Timer(after[0], self._later, (after[1:],))
+            self._timer.daemon = True
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: the next graph that begins or ends looks
+                self._timer.start()
+
+    def _later(self, after: Sequence[float]) -> None:
+        self._end_idle()
+        with self._lock:
+            self._timer = None
+        self._look_again(after)
 
     def _end_idle(self) -> None:
         with self._lock:
