@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
+from tf_stitch.native.build import GRAPH_HOOK, build_library
 
 GIGABYTES_NEEDED = 12
 
@@ -105,7 +106,7 @@ def test_corrupt_kernels_are_built_anew(run: Runner, expected: list[float], cach
 @pytest.mark.parametrize("what", ["truncated", "digest"])
 def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path, what: str) -> None:
     """The hook, of one file, is built again in the test, the op would take minutes."""
-    [hook] = (cache / "native").glob("graph_hook*.so")
+    hook = build_library(GRAPH_HOOK, cache)
     whole = hook.read_bytes()
     hook.write_bytes(whole[:len(whole) // 2] if what == "truncated" else whole[:-64] + b"\xff" * 64)
     done = run(SMALL, TF_STITCH_CACHE=str(cache))
