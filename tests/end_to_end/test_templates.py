@@ -12,6 +12,7 @@ from explaining.rows import graphs
 from explaining.why import answers
 
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner, check
+from tf_stitch.atomic_file import read_verified, write_verified
 from tf_stitch.runtime.host_builder import compiler
 
 PROGRAM = PROGRAMS / "waits_for_tuning.py"
@@ -40,11 +41,11 @@ def test_what_one_process_tunes_the_next_one_uses(run: Runner, plain: list[float
         assert 0 < entry["best_us"] <= entry["default_us"]
         assert (entry["best"] == entry["default"]) == (entry["best_us"] == entry["default_us"])
     (path,) = (cache / "templates").glob("*.json")
-    records = json.loads(path.read_text())
+    records = json.loads(read_verified(path))
     assert len(records) == 2
     for record in records.values():  # whatever was the fastest here
         record["best"] = record["default"].replace("GRID-THREAD_256", "GRID-THREAD_128")
-    path.write_text(json.dumps(records))
+    write_verified(path, json.dumps(records).encode())
     shutil.rmtree(cache / "measured")  # the same plan again
     second = run(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")
     check(second, plain)
