@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import types_of_graph
+from tests.frontend.check import TypesOfNodes, types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
+from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops import sized_loops, unrolled_nodes
 from tf_stitch.graph.loops.folded_loop import STITCH_LOOP, put_back_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
