@@ -18,7 +18,7 @@ export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 status=0
 
 scripts() {
-  without_xla='import runpy, sys; from tf_stitch.integration import keras_jit; import keras; keras_jit.resolve_auto_to_false(); del sys.argv[0]; sys.path.insert(0, "models/scripts"); runpy.run_path(sys.argv[0], run_name="__main__")'
+  without_xla='import runpy, sys; from tf_stitch.plugin import keras_jit; import keras; keras_jit.resolve_auto_to_false(); del sys.argv[0]; sys.path.insert(0, "models/scripts"); runpy.run_path(sys.argv[0], run_name="__main__")'
   for name in digits_encoder word2vec_v1 char_model; do
     script="models/scripts/$name.py"
     python3 "$script" --out "$out/$name.as_is.json" > "$out/$name.as_is.txt" 2> "$out/$name.as_is.err" || status=1

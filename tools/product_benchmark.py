@@ -22,10 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.matmul_runner import MatmulRunner, plain_matmul  # noqa: E402
-
 from tf_stitch.ir.activations import Activation  # noqa: E402
 from tf_stitch.ir.dtypes import DType  # noqa: E402
-from tf_stitch.runtime.library_calls import Gemm  # noqa: E402
+from tf_stitch.libraries.gemm import Gemm  # noqa: E402
 
 _DEVICE = flags.DEFINE_enum("device", "gpu", ["gpu", "cpu"], "where")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "float16", "bfloat16"], "element type")

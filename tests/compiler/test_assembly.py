@@ -11,7 +11,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.runtime.executable import GemmStep
+from tf_stitch.runtime.executable import LibraryStep
 
 B = p.B
 
@@ -32,4 +32,4 @@ def test_products_that_libraries_cannot_count(sizes: tuple[int, int, int]) -> No
 def test_the_largest_that_they_count() -> None:
     graph = matmul((1 << 31) - 1, 256, 256)
     [step] = compile_region(graph, *keys_of(graph), CompileOptions(H200)).executable.steps
-    assert isinstance(step, GemmStep)
+    assert isinstance(step, LibraryStep)

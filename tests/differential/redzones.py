@@ -13,7 +13,8 @@ import numpy as np
 from tests.differential.runner import Array
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.device_run import GARBAGE
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, GemmStep, Space
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, DeviceLaunch, Executable, LibraryStep
+from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.host_run import aligned_empty
 
 ZONE = int(os.environ.get("TEST_REDZONE", "4096"))
@@ -37,8 +38,8 @@ def arguments(region: CompiledRegion) -> Iterator[tuple[BufferRef, int]]:
             buffers = [b for program in region.programs[step.symbol] for b in program.parameters]
             refs = [ref for ref in step.args if ref.space is not Space.BARRIER]
             yield from ((ref, int(b.size) * b.dtype.size) for ref, b in zip(refs, buffers, strict=True))
-        elif isinstance(step, GemmStep):
-            yield from zip(step.args, step.gemm.operand_bytes(), strict=True)
+        elif isinstance(step, LibraryStep):
+            yield from zip(step.args, step.call.operand_bytes(), strict=True)
         else:
             raise TypeError(f"a step {type(step).__name__}")
 
@@ -60,7 +61,7 @@ def spread(region: CompiledRegion, zone: int) -> tuple[Executable, list[Gap]]:
         return BufferRef(ref.space, place[ref.index]) if ref.space is Space.ARENA else ref
 
     steps = [replace(s, target=moved(s.target), source=moved(s.source)) if isinstance(s, Copy)
-             else replace(s, args=tuple(map(moved, s.args))) if isinstance(s, DeviceLaunch | GemmStep) else s
+             else replace(s, args=tuple(map(moved, s.args))) if isinstance(s, DeviceLaunch | LibraryStep) else s
              for s in region.executable.steps]
     return replace(region.executable, steps=tuple(steps), arena=(end,) if place else ()), gaps if place else []
 

@@ -26,11 +26,11 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, GemmStep, HostLaunch, Space, StateMode
+from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, HostLaunch, LibraryStep
+from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_empty
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.library_calls import multiply
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.schedule.kernel_schedule import Rule
 from tf_stitch.schedule.reuse import Reuse
@@ -207,9 +207,9 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
             for program, buffers in reversed(members) if backwards else members:
                 COUNTS.interpreted += 1
                 interpret_program(program, buffers)
-        elif isinstance(step, GemmStep):
-            multiply(step.gemm, [memory(a, size) for a, size
-                                 in zip(step.args, step.gemm.operand_bytes(), strict=True)])
+        elif isinstance(step, LibraryStep):
+            step.call.reference([memory(a, size) for a, size
+                                 in zip(step.args, step.call.operand_bytes(), strict=True)])
         else:
             assert isinstance(step, Copy)
             memory(step.target, step.nbytes)[...] = memory(step.source, step.nbytes)

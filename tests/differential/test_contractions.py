@@ -11,7 +11,8 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.runtime.executable import GemmStep, StateMode
+from tf_stitch.runtime.executable import LibraryStep
+from tf_stitch.runtime.executable_format import StateMode
 
 B, F32 = p.B, DType.F32
 
@@ -82,7 +83,7 @@ def test_reshapes_beside_products_move_nothing() -> None:
     first = B.dot(B.input("x", F32, (64, 64)), B.input("y", F32, (64, 64)))
     second = B.dot(B.reshape(first, (32, 128)), B.input("z", F32, (128, 32)))
     steps = compiled(region("chain", [second]), H200).executable.steps
-    assert [type(s) for s in steps] == [GemmStep, GemmStep]
+    assert [type(s) for s in steps] == [LibraryStep, LibraryStep]
 
 
 def test_attention_is_six_products_and_few_kernels() -> None:

@@ -135,7 +135,7 @@ def test_library_calls_take_over_alike_for_all_sizes() -> None:
         graph, changing = network(rows), network(size("n", rows))
         region = compile_region(changing, *keys_of(changing), CompileOptions(CPU, plans=plans))
         assert not region.kernels
-        assert [str(c.gemm.at_hand()).partition("] ")[2] for c in region.calls] == ["nn + bias relu",
+        assert [str(c.call.at_hand()).partition("] ")[2] for c in region.calls] == ["nn + bias relu",
                                                                                    "nn + bias + addend"]
         values = random_values(graph)
         outs, _ = HostExecutable(region.executable).run(values, values)

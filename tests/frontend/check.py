@@ -36,6 +36,13 @@ class Traced:
                 if n.reason is not None and n.op not in _NO_WORK and not n.reason.startswith("shape arithmetic")}
 
 
+@dataclass(frozen=True)
+class TypesOfNodes:
+    """Types by a function of a node's name."""
+
+    output_types: TypesOf
+
+
 def types_of_graph(graph: Any) -> TypesOf:
     """Types from the graph's own shape inference: unknown dims are -1."""
 

@@ -17,27 +17,29 @@ from tf_stitch.config import load_config
 from tf_stitch.native.bindings import OpLibrary, Verdict, load_op
 from tf_stitch.native.build import SOURCE_DIR
 from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.runtime.executable_format import ABI_VERSION, Space, StepCode
 
-INPUT, OUTPUT, VARIABLE, FRESH, ARENA, BARRIER = range(6)
+INPUT, OUTPUT, VARIABLE, FRESH, ARENA, BARRIER = Space
+HOST_LAUNCH, DEVICE_LAUNCH, COPY, LIBRARY_CALL = StepCode
 _region_ids = itertools.count(1000)
 
 
 def executable(
-    outputs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    outputs: Sequence[Sequence[int]],
     steps: Sequence[Sequence[int]],
     arena: Sequence[int] = (),
     state: Sequence[tuple[int, int]] = (),
 ) -> list[int]:
-    """The words of an executable; `outputs` are (dims, forward candidates), `arena` bytes of segments."""
-    words = [2, len(arena), *arena, len(outputs)]
-    for dims, forward in outputs:
-        words += [len(dims), *dims, len(forward), *forward]
+    """The words of an executable; `outputs` are dims, `arena` bytes of segments."""
+    words = [ABI_VERSION, len(arena), *arena, len(outputs)]
+    for dims in outputs:
+        words += [len(dims), *dims]
     words += [len(state), *itertools.chain.from_iterable(state), 0, len(steps)]
     return words + list(itertools.chain.from_iterable(steps))
 
 
 def launch(function: int, *operands: tuple[int, int], sizes: Sequence[int] = ()) -> list[int]:
-    return [0, function, len(operands), *itertools.chain.from_iterable(operands), len(sizes), *sizes]
+    return [HOST_LAUNCH, function, len(operands), *itertools.chain.from_iterable(operands), len(sizes), *sizes]
 
 
 def shapes_of(key: Sequence[int]) -> list[tuple[int, ...]]:

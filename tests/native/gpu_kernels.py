@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tf_stitch.runtime.executable_format import ABI_VERSION, StepCode
+
 Place: TypeAlias = tuple[int, int]
 """Space and number, or byte, of an operand."""
 
@@ -43,10 +45,10 @@ class Image:
 
     def executable(self, outputs: Sequence[Sequence[int]], steps: Sequence[Sequence[int]], arena: Sequence[int] = (),
                    state: Sequence[Place] = ()) -> list[int]:
-        """Words of an executable (tf_stitch/native/bindings.py), its outputs float32."""
-        words = [2, len(arena), *arena, len(outputs)]
+        """Words of an executable (tf_stitch/runtime/executable_format.py), its outputs float32."""
+        words = [ABI_VERSION, len(arena), *arena, len(outputs)]
         for dims in outputs:
-            words += [len(dims), *dims, 0]
+            words += [len(dims), *dims]
         words += [len(state), *(word for one in state for word in one)]
         words += [1, ctypes.addressof(self.buffer), len(self.buffer), len(steps)]
         return [*words, *(word for step in steps for word in step)]
@@ -55,5 +57,5 @@ class Image:
                cooperative: int = 0, shared: int = 0) -> list[int]:
         """Words of a step."""
         symbol = ctypes.addressof(self._symbols[kernel])
-        return [1, 0, symbol, blocks, 1, 1, threads, 1, 1, shared, cooperative, len(operands),
+        return [StepCode.DEVICE_LAUNCH, 0, symbol, blocks, threads, shared, cooperative, len(operands),
                 *(word for operand in operands for word in operand), len(sizes), *sizes]

@@ -113,7 +113,7 @@ struct Recorded : CUgraph_st {
 
 GpuLaunch Launch(bool waits, bool cooperative = false) {
   GpuLaunch launch{};
-  launch.grid[0] = 7;
+  launch.grid = 7;
   launch.waits = waits;
   launch.cooperative = cooperative;
   return launch;

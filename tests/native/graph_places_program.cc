@@ -118,7 +118,6 @@ const CudaDriver& Cuda() { return fake; }
 
 std::string CudaError(const char* call, CUresult code) { return code == 0 ? "" : call; }
 
-std::size_t GemmWorkspaceBytes(std::int64_t) { return 0; }
 
 }  // namespace tf_stitch
 

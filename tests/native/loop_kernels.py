@@ -40,12 +40,12 @@ def items(shape: Sequence[int]) -> int:
 
 def less(kernel: Symbols) -> Words:
     """Words of a condition: input 0 < input 1."""
-    return lambda key: executable([([], [])], [launch(kernel("less"), (INPUT, 0), (INPUT, 1), (OUTPUT, 0))])
+    return lambda key: executable([[]], [launch(kernel("less"), (INPUT, 0), (INPUT, 1), (OUTPUT, 0))])
 
 
 def counting(kernel: Symbols, name: str = "next") -> Words:
     """Words of a body: input 0 + 1."""
-    return lambda key: executable([([], [])], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
+    return lambda key: executable([[]], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
 
 
 COUNT = Loop((carried(0, 0),), (carried(0, 0), fixed(1)), (last(0, 0),))
@@ -58,7 +58,7 @@ SUM = Loop((carried(0, 0), carried(2, 1), element(3)), (carried(0, 0), fixed(1))
 def summing(kernel: Symbols) -> Words:
     def words(key: tuple[int, ...]) -> list[int]:
         _, x, row, *_ = shapes_of(key)
-        return executable([([], []), (x, [])], [
+        return executable([[], x], [
             launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
             launch(kernel("mix"), (INPUT, 1), (INPUT, 2), (OUTPUT, 1), sizes=[items(row), 1])])
 

@@ -28,9 +28,9 @@ GemmSpec Product(std::int64_t rows, int type, bool bias, bool addend) {
   return {type, 1, rows, 8, 8, square, square, square, bias, addend, Activation::kNone};
 }
 
-std::shared_ptr<GpuGemm> Find(const GemmSpec& spec, unsigned unaligned = kNone) {
-  std::shared_ptr<GpuGemm> gemm;
-  const std::string error = FindGpuGemm(nullptr, spec, kNone, unaligned, 0, &gemm);
+std::shared_ptr<DeviceCall> Find(const GemmSpec& spec, unsigned unaligned = kNone) {
+  std::shared_ptr<DeviceCall> gemm;
+  const std::string error = FindGpuGemm(nullptr, spec, {kNone, unaligned, 0}, &gemm);
   if (!error.empty()) std::printf("%s\n", error.c_str());
   return gemm;
 }
@@ -66,7 +66,7 @@ void Run(const char* library) {
   for (int i = 0; i < 3; ++i) Find(Product(1, tensorflow::DT_FLOAT, true, true))->Run(nullptr, arguments, nullptr, true);
   std::printf("runs with a bias: %d more live\n", live() - before);
 
-  const std::shared_ptr<GpuGemm> first = Find(Product(3, tensorflow::DT_FLOAT, false, false));
+  const std::shared_ptr<DeviceCall> first = Find(Product(3, tensorflow::DT_FLOAT, false, false));
   std::printf("found again: %d\n", first == Find(Product(3, tensorflow::DT_FLOAT, false, false)));
   for (int rows = 4; rows < 10'000; ++rows) Find(Product(rows, tensorflow::DT_FLOAT, false, false));
   const int many = live();
@@ -76,7 +76,7 @@ void Run(const char* library) {
 
   deterministic = false;
   const auto products = reinterpret_cast<int (*)()>(dlsym(fake, "fake_products"));
-  const std::shared_ptr<GpuGemm> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
+  const std::shared_ptr<DeviceCall> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
   const auto refuse_products = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse_products"));
   for (const int refused : {1, 2}) {
     refuse_products(refused);

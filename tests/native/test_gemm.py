@@ -15,8 +15,9 @@ from tf_stitch.ir.activations import FUNCTIONS, Activation
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import MatrixLayout
 from tf_stitch.ir.types import TensorType
-from tf_stitch.runtime.executable import BufferRef, Executable, GemmStep, Space, encode
-from tf_stitch.runtime.library_calls import Gemm
+from tf_stitch.libraries.gemm import Gemm
+from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.runtime.executable_format import Space
 
 GPU = pytest.param("/GPU:0", marks=[pytest.mark.gpu, pytest.mark.skipif(
     not tf.config.list_physical_devices("GPU"), reason="no GPU")])
@@ -59,7 +60,7 @@ def check(regions: Regions, gemm: Gemm, device: str) -> None:
     want = exact(gemm, *(x.astype(np.float64) for x in memory))
     refs = [BufferRef(Space.INPUT, i) for i in range(len(memory))]
     e = Executable(tuple("abcd"[:len(memory)]), (), (TensorType(gemm.dtype, (counts[-1],)),), (), (),
-                   (GemmStep(gemm, (*refs, BufferRef(Space.OUTPUT, 0))),), None)
+                   (LibraryStep(gemm, (*refs, BufferRef(Space.OUTPUT, 0))),), None)
     region = regions.add(lambda key: encode(e, {}))
     for _ in range(4):
         [out] = regions.call(region, [tf.identity(x) for x in memory], types=[gemm.dtype.numpy])
@@ -113,7 +114,7 @@ def test_sums_of_halves_are_rounded_once(regions: Regions, dtype: DType, m: int)
     g = plain(dtype, m, 40, 5000)
     ones = [np.ones(count, dtype.numpy) for count in (m * g.k, g.k * g.n)]
     refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
-    e = Executable(("a", "b"), (), (TensorType(dtype, (m * g.n,)),), (), (), (GemmStep(g, refs),), None)
+    e = Executable(("a", "b"), (), (TensorType(dtype, (m * g.n,)),), (), (), (LibraryStep(g, refs),), None)
     region = regions.add(lambda key: encode(e, {}))
     with tf.device("/CPU:0"):
         [out] = regions.call(region, [tf.identity(x) for x in ones], types=[dtype.numpy])
@@ -138,7 +139,7 @@ def test_activations_of_nan_on_a_cpu(regions: Regions, activation: Activation) -
     g = plain(DType.F32, 2, 32, 32)
     gemm = Gemm(g.dtype, 1, g.m, g.n, g.k, g.a, g.b, g.out, activation=activation)
     refs = BufferRef(Space.INPUT, 0), BufferRef(Space.INPUT, 1), BufferRef(Space.OUTPUT, 0)
-    e = Executable(("a", "b"), (), (TensorType(DType.F32, (2, 32)),), (), (), (GemmStep(gemm, refs),), None)
+    e = Executable(("a", "b"), (), (TensorType(DType.F32, (2, 32)),), (), (), (LibraryStep(gemm, refs),), None)
     region = regions.add(lambda key: encode(e, {}))
     with tf.device("/CPU:0"):
         x = np.ones((2, 32), np.float32)

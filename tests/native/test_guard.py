@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.python.framework import config as determinism
 
-from tests.native.conftest import INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+from tests.native.conftest import COPY, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.graph.fallback.fallback_function import PARALLEL, WRITTEN
 
 KERNELS = """
@@ -66,7 +66,7 @@ def nap(x: tf.Tensor) -> tf.Tensor:
 
 
 def increment_kernel(kernel: Symbols, name: str) -> list[int]:
-    return executable([([], [])], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
+    return executable([[]], [launch(kernel(name), (INPUT, 0), (OUTPUT, 0))])
 
 
 @cache
@@ -232,7 +232,7 @@ def test_seldom_shapes_are_not_sampled(regions: Regions, guard: None) -> None:
     def original(reason: str) -> None:
         asked.append(reason)
 
-    region = regions.add(lambda key: executable([(key[2:], [])], [[3, OUTPUT, 0, INPUT, 0, 4 * key[2]]]),
+    region = regions.add(lambda key: executable([key[2:]], [[COPY, OUTPUT, 0, INPUT, 0, 4 * key[2]]]),
                          original=original)
     for _ in range(10):
         for size in range(1, 9):

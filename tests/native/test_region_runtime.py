@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import INPUT, OUTPUT, Regions, executable
+from tests.native.conftest import COPY, INPUT, OUTPUT, Regions, executable
 from tf_stitch.errors import BuildInterruptedError, BuildPending
 from tf_stitch.native.fallback_call import FallbackCall
 
@@ -21,7 +21,7 @@ RAMP = np.arange(8, dtype=np.float32)
 
 def copy_of(key: tuple[int, ...]) -> list[int]:
     """Words that copy the input of a key [flags, 1, n]."""
-    return executable([([key[2]], [])], [[3, OUTPUT, 0, INPUT, 0, 4 * key[2]]])
+    return executable([[key[2]]], [[COPY, OUTPUT, 0, INPUT, 0, 4 * key[2]]])
 
 
 def test_signatures_are_capped(regions: Regions) -> None:

@@ -12,7 +12,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
+from tests.native.conftest import (
+    ARENA,
+    BARRIER,
+    COPY,
+    DEVICE_LAUNCH,
+    FRESH,
+    HOST_LAUNCH,
+    INPUT,
+    OUTPUT,
+    VARIABLE,
+    Regions,
+    executable,
+    launch,
+)
 from tf_stitch.native.fallback_call import FallbackCall
 
 KERNELS = """
@@ -54,13 +67,11 @@ def test_outputs_and_arena(regions: Regions, kernel: Symbols) -> None:
     steps = [
         launch(kernel("add"), (INPUT, 0), (INPUT, 1), (ARENA, 64)),
         launch(kernel("increment_to"), (ARENA, 64), (OUTPUT, 0)),
-        [2, OUTPUT, 1, 16, 255],
-        [3, OUTPUT, 2, INPUT, 1, 32],
+        [COPY, OUTPUT, 1, INPUT, 1, 32],
     ]
-    region = regions.add(lambda key: executable([([8], []), ([4], []), ([2, 4], [])], steps, arena=(32, 64)))
-    total, filled, copied = regions.call(region, [ramp(), ramp(10)], types=[tf.float32, tf.int32, tf.float32])
+    region = regions.add(lambda key: executable([[8], [2, 4]], steps, arena=(32, 64)))
+    total, copied = regions.call(region, [ramp(), ramp(10)], types=[tf.float32, tf.float32])
     np.testing.assert_array_equal(total, np.arange(8) * 11 + 1)
-    np.testing.assert_array_equal(filled, [-1] * 4)
     np.testing.assert_array_equal(copied, np.arange(8).reshape(2, 4) * 10)
     assert regions.builds[region] == [(1, 1, 8, 1, 8)]
     assert regions.library.region_runs(region) == 1
@@ -69,14 +80,14 @@ def test_outputs_and_arena(regions: Regions, kernel: Symbols) -> None:
 def test_parallel_for_runs_the_whole_range(regions: Regions, kernel: Symbols) -> None:
     size = 1 << 16
     step = launch(kernel("add_big"), (INPUT, 0), (INPUT, 1), (OUTPUT, 0))
-    region = regions.add(lambda key: executable([([size], [])], [step]))
+    region = regions.add(lambda key: executable([[size]], [step]))
     value = tf.random.normal([size])
     np.testing.assert_array_equal(regions.call(region, [value, value])[0], value + value)
 
 
 def test_parallel_for_waits_for_what_other_threads_have_begun(regions: Regions, kernel: Symbols) -> None:
     step = launch(kernel("late"), (OUTPUT, 0))
-    region = regions.add(lambda key: executable([([1 << 16], [])], [step]))
+    region = regions.add(lambda key: executable([[1 << 16]], [step]))
     with ThreadPoolExecutor(4) as callers:
         results = callers.map(lambda _: regions.call(region)[0].numpy(), range(100))
     for counts in results:
@@ -91,23 +102,8 @@ def test_shape_function_uses_the_hints(regions: Regions) -> None:
         assert ops.stitch_op(inputs=[], variables=[], Tout=[tf.float32], region=1)[0].shape.rank is None
 
 
-def test_forwarding_takes_over_an_unshared_input(regions: Regions, kernel: Symbols) -> None:
-    step = launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))
-    region = regions.add(lambda key: executable([([8], [0])], [step]))
-
-    @tf.function
-    def run(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return regions.call(region, [x * 2.0])[0], regions.call(region, [x])[0]
-
-    x = ramp()
-    taken, kept = run(x)
-    np.testing.assert_array_equal(taken, np.arange(8) * 2 + 1)
-    np.testing.assert_array_equal(kept, np.arange(8) + 1)
-    np.testing.assert_array_equal(x, np.arange(8))
-
-
 def test_empty_tensors(regions: Regions) -> None:
-    region = regions.add(lambda key: executable([([0, 3], [])], []))
+    region = regions.add(lambda key: executable([[0, 3]], []))
     assert regions.call(region, [tf.zeros([0, 4])])[0].shape == (0, 3)
     assert regions.builds[region] == [(1, 2, 0, 4)]
 
@@ -143,7 +139,7 @@ def test_variable_in_place_keeps_its_buffer(regions: Regions, kernel: Symbols) -
 
 def test_read_only_variable(regions: Regions, kernel: Symbols) -> None:
     step = launch(kernel("add"), (INPUT, 0), (VARIABLE, 0), (OUTPUT, 0))
-    region = regions.add(lambda key: executable([([8], [])], [step]))
+    region = regions.add(lambda key: executable([[8]], [step]))
     np.testing.assert_array_equal(regions.call(region, [ramp()], [tf.Variable(ramp())])[0], np.arange(8) * 2)
 
 
@@ -161,7 +157,7 @@ def test_variable_passed_twice(regions: Regions, kernel: Symbols) -> None:
     assert regions.library.region_fallbacks(updating) == 1
     variable.assign(ramp())
     step = launch(kernel("add"), (VARIABLE, 0), (VARIABLE, 1), (OUTPUT, 0))
-    reading = regions.add(lambda key: executable([([8], [])], [step]))
+    reading = regions.add(lambda key: executable([[8]], [step]))
     np.testing.assert_array_equal(regions.call(reading, [], [variable, variable])[0], np.arange(8) * 2)
 
 
@@ -177,7 +173,7 @@ def test_uninitialised_variable(regions: Regions) -> None:
 def test_eight_threads_build_once(regions: Regions, kernel: Symbols) -> None:
     def build(key: tuple[int, ...]) -> Sequence[int]:
         time.sleep(0.2)
-        return executable([([8], [])], [launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))])
+        return executable([[8]], [launch(kernel("increment_to"), (INPUT, 0), (OUTPUT, 0))])
 
     region = regions.add(build)
     results: list[np.ndarray] = []
@@ -198,7 +194,7 @@ def test_eight_threads_build_once(regions: Regions, kernel: Symbols) -> None:
 
 def test_shapes_are_keys(regions: Regions, kernel: Symbols) -> None:
     region = regions.add(
-        lambda key: executable([(key[2:], [])], [[3, OUTPUT, 0, INPUT, 0, 4 * int(np.prod(key[2:]))]])
+        lambda key: executable([key[2:]], [[COPY, OUTPUT, 0, INPUT, 0, 4 * int(np.prod(key[2:]))]])
     )
     for shape in ([8], [2, 4], [8], [2, 4]):
         result = regions.call(region, [tf.reshape(ramp(), shape)])[0]
@@ -252,7 +248,7 @@ def test_failing_build_falls_back(regions: Regions) -> None:
 def test_failing_kernel_falls_back_unless_something_was_overwritten(regions: Regions, kernel: Symbols) -> None:
     step = launch(kernel("broken"))
     harmless = regions.add(
-        lambda key: executable([([8], [])], [step]), lambda call: call.set_output(0, call.inputs[0])
+        lambda key: executable([[8]], [step]), lambda call: call.set_output(0, call.inputs[0])
     )
     np.testing.assert_array_equal(regions.call(harmless, [ramp()])[0], ramp())
     in_place = regions.add(lambda key: executable([], [step], state=[(0, 0)]))
@@ -272,7 +268,7 @@ def test_failing_fallback_names_its_error(regions: Regions) -> None:
         regions.call(silent, [ramp()])
 
 
-GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
+GOOD = executable([[8]], [[COPY, OUTPUT, 0, INPUT, 0, 32]])
 
 
 @pytest.mark.parametrize(
@@ -281,23 +277,22 @@ GOOD = executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 32]])
         [1, *GOOD[1:]],
         GOOD[:-1],
         [*GOOD, 0, 0],
-        executable([([-1], [])], []),
-        executable([([8], [1])], []),
-        executable([([8], []), ([8], [])], []),
-        executable([([1 << 40, 1 << 40], [])], []),
-        executable([([8], [])], [[3, OUTPUT, 0, INPUT, 0, 33]]),
-        executable([([8], [])], [[3, INPUT, 0, OUTPUT, 0, 4]]),
-        executable([([8], [])], [[2, ARENA, 64, 1, 0]], arena=(64,)),
-        executable([([8], [])], [[2, VARIABLE, 0, 4, 0]]),
-        executable([([8], [])], [[3, OUTPUT, 0, BARRIER, 0, 0]]),
-        executable([([8], [])], [[0, 0, 0, 0]]),
-        executable([([8], [])], [[1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]]),
-        executable([([8], [])], [[9]]),
-        executable([([8], [])], [], state=[(0, 0)]),
-        [2, 0, 1 << 60],
-        [2, 1, 0, *GOOD[2:]],
-        executable([([8], [])], [[2, ARENA, 48, 32, 0]], arena=(64, 64)),
-        executable([([8], [])], [[2, ARENA, 128, 0, 0]], arena=(64, 64)),
+        executable([[-1]], []),
+        executable([[8], [8]], []),
+        executable([[1 << 40, 1 << 40]], []),
+        executable([[8]], [[COPY, OUTPUT, 0, INPUT, 0, 33]]),
+        executable([[8]], [[COPY, INPUT, 0, OUTPUT, 0, 4]]),
+        executable([[8]], [[COPY, ARENA, 64, INPUT, 0, 1]], arena=(64,)),
+        executable([[8]], [[COPY, VARIABLE, 0, INPUT, 0, 4]]),
+        executable([[8]], [[COPY, OUTPUT, 0, BARRIER, 0, 0]]),
+        executable([[8]], [[HOST_LAUNCH, 0, 0, 0]]),
+        executable([[8]], [[DEVICE_LAUNCH, 0, 0, 1, 1, 0, 0, 0, 0]]),
+        executable([[8]], [[9]]),
+        executable([[8]], [], state=[(0, 0)]),
+        [GOOD[0], 0, 1 << 60],
+        [GOOD[0], 1, 0, *GOOD[2:]],
+        executable([[8]], [[COPY, ARENA, 48, INPUT, 0, 32]], arena=(64, 64)),
+        executable([[8]], [[COPY, ARENA, 128, INPUT, 0, 0]], arena=(64, 64)),
     ],
 )
 def test_bad_words_are_an_error(regions: Regions, words: list[int]) -> None:
@@ -319,7 +314,7 @@ def test_constant_folding(regions: Regions) -> None:
 
 
 def test_overhead(regions: Regions, kernel: Symbols, capsys: pytest.CaptureFixture[str]) -> None:
-    region = regions.add(lambda key: executable([([], [0])], [launch(kernel("one"), (INPUT, 0), (OUTPUT, 0))]))
+    region = regions.add(lambda key: executable([[]], [launch(kernel("one"), (INPUT, 0), (OUTPUT, 0))]))
     length, runs = 500, 40
 
     def chain(op: Callable[[tf.Tensor], tf.Tensor]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import ARENA, BARRIER, FRESH, INPUT, OUTPUT, VARIABLE, Regions
+from tests.native.conftest import ARENA, BARRIER, COPY, FRESH, INPUT, LIBRARY_CALL, OUTPUT, VARIABLE, Regions
 from tests.native.gpu_kernels import Image, Place, entry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
@@ -43,7 +43,8 @@ def late(source: Place, target: Place, threads: int = 8) -> list[int]:
 def matmul(size: int, *operands: tuple[int, int]) -> list[int]:
     """Of square matrices."""
     layouts = [0, size, size * size] * 3
-    return [4, 1, 1, size, size, size, *layouts, 0, 0, 0, 3, *(word for operand in operands for word in operand)]
+    return [LIBRARY_CALL, 0, 1, 1, size, size, size, *layouts, 0, 0, 0, 3,
+            *(word for operand in operands for word in operand)]
 
 
 def ramp() -> tf.Tensor:
@@ -62,14 +63,12 @@ def test_steps(regions: Regions, cooperative: int, shared: int) -> None:
     steps = [
         increment((INPUT, 0), (ARENA, 256), cooperative=cooperative, shared=shared),
         increment((ARENA, 256), (OUTPUT, 0)),
-        [2, OUTPUT, 1, 16, 255],
-        [3, OUTPUT, 2, INPUT, 0, 32],
+        [COPY, OUTPUT, 1, INPUT, 0, 32],
     ]
-    region = regions.add(lambda key: IMAGE.executable([[8], [4], [8]], steps, arena=(256, 256)))
-    sums, filled, copied = regions.call(region, [ramp()], types=[tf.float32, tf.float32, tf.float32])
+    region = regions.add(lambda key: IMAGE.executable([[8], [8]], steps, arena=(256, 256)))
+    sums, copied = regions.call(region, [ramp()], types=[tf.float32, tf.float32])
     assert "GPU" in sums.device
     np.testing.assert_array_equal(sums, np.arange(8) + 2)
-    np.testing.assert_array_equal(filled.numpy().view(np.int32), [-1] * 4)
     np.testing.assert_array_equal(copied, np.arange(8))
     assert regions.library.region_runs(region) == 1
 
@@ -348,22 +347,23 @@ def test_kernels_that_start_early_keep_the_order(regions: Regions, programmatic:
 
 
 @waits
-def test_kernels_start_before_products_and_memsets_end_as_far_as_they_can(regions: Regions, programmatic: bool) -> None:
-    """The kernel after a product starts early, the one after a memset and the product itself do not."""
+def test_kernels_start_before_products_and_copies_end_as_far_as_they_can(regions: Regions, programmatic: bool) -> None:
+    """The kernel after a product starts early, the one after a copy and the product itself do not."""
     size = 16
     weights = tf.eye(size)[::-1] * 2.0
     tf.matmul(weights, weights)  # TensorFlow loads cuBLASLt
     part, threads = size * size * 4, size * size
     steps = [late((INPUT, 0), (ARENA, 0), threads), matmul(size, (ARENA, 0), (INPUT, 1), (ARENA, part)),
-             late((ARENA, part), (OUTPUT, 0), threads), [2, ARENA, 0, part, 0], late((ARENA, 0), (OUTPUT, 1), threads)]
+             late((ARENA, part), (OUTPUT, 0), threads), [COPY, ARENA, 0, INPUT, 1, part],
+             late((ARENA, 0), (OUTPUT, 1), threads)]
     region = regions.add(lambda key: WAITING.executable([[size, size], [size, size]], steps, arena=(2 * part,)))
     values = [np.arange(size * size, dtype=np.float32).reshape(size, size) % 100 + i for i in range(9)]
     inputs = [tf.constant(value) * 1.0 for value in values]
     for run in range(100):
         i = run % 9
-        result, ones = regions.call(region, [inputs[i], weights], types=[tf.float32, tf.float32])
+        result, copied = regions.call(region, [inputs[i], weights], types=[tf.float32, tf.float32])
         np.testing.assert_array_equal(result, (values[i] + 1)[:, ::-1] * 2 + 1)
-        np.testing.assert_array_equal(ones, np.ones([size, size]))
+        np.testing.assert_array_equal(copied, weights + 1)
     [record] = [r for r in regions.library.graphs() if r.region == region]
     assert (record.graphs, record.refused, record.failures, record.error) == (1, 0, 0, "")
     assert record.programmatic == programmatic

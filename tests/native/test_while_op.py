@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import INPUT, OUTPUT, Regions, executable, launch, shapes_of
+from tests.native.conftest import COPY, INPUT, OUTPUT, Regions, executable, launch, shapes_of
 from tests.native.loop_kernels import (
     COUNT,
     I32,
@@ -114,8 +114,8 @@ def test_rows_that_there_is_no_memory_for(regions: Regions, kernel: Symbols) -> 
 def test_a_value_that_grows(regions: Regions, kernel: Symbols) -> None:
     def body(key: tuple[int, ...]) -> list[int]:
         _, (n,) = shapes_of(key)
-        return executable([([], []), ([n + 1], [])], [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
-                                                      [3, OUTPUT, 1, INPUT, 1, 4 * n]])
+        return executable([[], [n + 1]], [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
+                                                  [COPY, OUTPUT, 1, INPUT, 1, 4 * n]])
 
     reasons: list[str] = []
     roles = Loop((carried(0, 0), carried(2, 1)), (carried(0, 0), fixed(1)), (last(0, 0), last(2, 1)))
@@ -131,7 +131,7 @@ def test_what_cannot_be_built_or_run(regions: Regions, kernel: Symbols, which: s
     def fail(key: tuple[int, ...]) -> None:
         raise ValueError("no schedule")
 
-    broken = executable([([], [])], [launch(kernel("broken"))])
+    broken = executable([[]], [launch(kernel("broken"))])
     for words, reason in ((fail, "ValueError: no schedule"), (lambda key: broken, "a generated kernel returned 7")):
         reasons: list[str] = []
         parts = {"condition": less(kernel), "body": counting(kernel), which: words}
@@ -253,7 +253,7 @@ def test_threads_share_a_node(regions: Regions, kernel: Symbols) -> None:
 
 def test_cancellation(regions: Regions, kernel: Symbols) -> None:
     roles = Loop(COUNT.body, (), COUNT.outputs)
-    always = executable([([], [])], [launch(kernel("always"), (OUTPUT, 0))])
+    always = executable([[]], [launch(kernel("always"), (OUTPUT, 0))])
     loop = LoopRegions(regions, roles, [tf.int32], lambda key: always, counting(kernel))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         start = tf.compat.v1.placeholder(tf.int32, [])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.native.conftest import ARENA, INPUT, OUTPUT, Regions, shapes_of
+from tests.native.conftest import ARENA, COPY, INPUT, OUTPUT, Regions, shapes_of
 from tests.native.gpu_kernels import Image, Place, entry
 from tests.native.loop_kernels import I32, KERNELS, Symbols, counting, less
 from tests.native.loops import (
@@ -50,7 +50,7 @@ def mixing(key: tuple[int, ...]) -> list[int]:
     assert shapes_of(key) == [(WIDTH,)] * 2
     return IMAGE.executable([(WIDTH,)], [
         mix((INPUT, 0), (INPUT, 1), (ARENA, 0), 1), mix((ARENA, 0), (INPUT, 0), (ARENA, 256), 2),
-        [3, OUTPUT, 0, ARENA, 256, 4 * WIDTH]], (512,))
+        [COPY, OUTPUT, 0, ARENA, 256, 4 * WIDTH]], (512,))
 
 
 def mixed(x: Array, row: Array) -> list[Array]:

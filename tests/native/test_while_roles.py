@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.native.conftest import INPUT, OUTPUT, Regions, executable, launch
+from tests.native.conftest import COPY, INPUT, OUTPUT, Regions, executable, launch
 from tests.native.loop_kernels import (
     COUNT,
     I32,
@@ -89,9 +89,9 @@ def test_values_that_pass_through(regions: Regions, kernel: Symbols) -> None:
     """Three values change places; one of them is stacked, and one stays."""
     def body(key: tuple[int, ...]) -> list[int]:
         moves = [(0, 1), (1, 2), (2, 0), (4, 3)]  # output, input
-        return executable([([4], [])] * 3 + [([], []), ([4], [])],
+        return executable([[4]] * 3 + [[], [4]],
                           [launch(kernel("next"), (INPUT, 4), (OUTPUT, 3)),
-                           *([3, OUTPUT, to, INPUT, source, 16] for to, source in moves)])
+                           *([COPY, OUTPUT, to, INPUT, source, 16] for to, source in moves)])
 
     roles = Loop((carried(2, 0), carried(3, 1), carried(4, 2), fixed(5), carried(0, 3)),
                  (carried(0, 3), fixed(1)), (last(2, 0), last(3, 1), last(4, 2), stack(1), last(5, 4)))
@@ -107,8 +107,8 @@ def test_values_that_pass_through(regions: Regions, kernel: Symbols) -> None:
 
 def test_a_flag_ends_the_loop(regions: Regions, kernel: Symbols) -> None:
     roles = Loop((carried(0, 0), fixed(1)), (carried(2, 1),), (last(0, 0), last(2, 1), stack(1), stack(0)))
-    goes_on = executable([([], [])], [launch(kernel("not"), (INPUT, 0), (OUTPUT, 0))])
-    step = executable([([], [])] * 2, [launch(kernel("count_to"), (INPUT, 0), (INPUT, 1), (OUTPUT, 0), (OUTPUT, 1))])
+    goes_on = executable([[]], [launch(kernel("not"), (INPUT, 0), (OUTPUT, 0))])
+    step = executable([[]] * 2, [launch(kernel("count_to"), (INPUT, 0), (INPUT, 1), (OUTPUT, 0), (OUTPUT, 1))])
     loop = LoopRegions(regions, roles, [tf.int64, tf.bool], lambda key: goes_on, lambda key: step)
     types = [tf.int64, tf.bool, tf.bool, tf.int64]
     start = (1 << 40) + 1
@@ -150,9 +150,9 @@ def test_random_roles(regions: Regions, kernel: Symbols, case: tuple[Loop, list[
     def body(key: tuple[int, ...]) -> list[int]:
         steps = [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0))]
         for j, (x, y, constant) in enumerate(made, 1):
-            steps.append([3, OUTPUT, j, INPUT, x, 4 * items(SHAPE)] if constant is None else launch(
+            steps.append([COPY, OUTPUT, j, INPUT, x, 4 * items(SHAPE)] if constant is None else launch(
                 kernel("mix"), (INPUT, x), (INPUT, y), (OUTPUT, j), sizes=[items(SHAPE), constant]))
-        return executable([([], [])] + [(SHAPE, [])] * len(made), steps)
+        return executable([[], *[SHAPE] * len(made)], steps)
 
     def meaning(i: Array, *values: Array) -> list[Array]:
         return [np.asarray(i + 1), *(values[x - 1] if constant is None else 5 * values[x - 1] + 3 * values[y - 1] + I32(
@@ -186,9 +186,9 @@ def check_split(regions: Regions, kernel: Symbols, case: tuple[Loop, list[tuple[
     def words(key: tuple[int, ...]) -> list[int]:
         steps = []
         for j, (x, y, constant) in enumerate(made):
-            steps.append([3, OUTPUT, j, INPUT, x - 2, 4 * items(SHAPE)] if constant is None else launch(
+            steps.append([COPY, OUTPUT, j, INPUT, x - 2, 4 * items(SHAPE)] if constant is None else launch(
                 kernel("mix"), (INPUT, x - 2), (INPUT, y - 2), (OUTPUT, j), sizes=[items(SHAPE), constant]))
-        return executable([(SHAPE, [])] * len(made), steps)
+        return executable([SHAPE] * len(made), steps)
 
     loop = LoopRegions(regions, Loop(body, (), outputs), [tf.int32] * len(made), less(kernel), words,
                        HostRegion(host, counting(kernel), [tf.int32]))

@@ -37,7 +37,7 @@ def dense(x: Node, name: str, columns: int = 32) -> Node:
 
 def calls(graph: TensorGraph, device: DeviceSpec = H200) -> list[str]:
     """What each library call does beyond a product."""
-    return [str(c.gemm).partition("]x[")[2].partition(" ")[2] for c in compiled(graph, device).calls]
+    return [str(c.call).partition("]x[")[2].partition(" ")[2] for c in compiled(graph, device).calls]
 
 
 @DEVICES
@@ -82,7 +82,7 @@ def test_the_rest_of_a_kernel_joins_the_one_that_uses_it() -> None:
     graph = region("mask", [B.dot(hidden, error, True), B.dot(x, B.mul(back, mask), True)])
     result = compiled(graph, H200)
     assert len(result.kernels) == 1
-    assert any(str(c.gemm).endswith("+ bias relu") for c in result.calls)
+    assert any(str(c.call).endswith("+ bias relu") for c in result.calls)
 
 
 def test_a_call_waits_for_nothing_that_its_product_does_not_need() -> None:
@@ -119,7 +119,7 @@ def test_attention_of_one_sequence_transposes_nothing(batch: int) -> None:
     if batch == 1:
         result = compiled(graph, replace(H200, tf32=False))  # else it is one kernel
         assert len(result.kernels) == 1
-        assert [str(c.gemm).endswith("transposed") for c in result.calls].count(True) == 1
+        assert [str(c.call).endswith("transposed") for c in result.calls].count(True) == 1
     check_all(graph, interpret_cpu=True, interpret_gpu=True)
 
 

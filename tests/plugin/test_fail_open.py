@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import types_of_graph
+from tests.frontend.check import TypesOfNodes, types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import CPU
 from tf_stitch.graph import pipeline
 from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
+from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.plugin import session
 from tf_stitch.plugin.session import Session
 

@@ -26,7 +26,8 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime import buffer_plan
 from tf_stitch.runtime.buffer_plan import BufferPlan, plan_buffers
-from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, GemmStep, Space, StateMode
+from tf_stitch.runtime.executable import ALIGNMENT, DeviceLaunch, LibraryStep
+from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.needed import scratch_parts
 
 B, F32 = p.B, DType.F32
@@ -188,7 +189,7 @@ def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monke
     monkeypatch.undo()
     together = compiled(matmuls_and_ops_between(4, 256), device)
     assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a product, two"
-    assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, GemmStep)} \
+    assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, LibraryStep)} \
         == {True}
     shared = [b for kernel in together.kernels for b in kernel.program.parameters if b.shared]
     assert len(shared) == 2 * 4, "what is read, and what is written"
@@ -206,7 +207,7 @@ def weights(name: str, width: int) -> Node:
 
 def check_on(graph: TensorGraph, device: DeviceSpec) -> None:
     built, values = compiled(graph, device), random_values(graph)
-    assert any(isinstance(step, GemmStep) for step in built.executable.steps)
+    assert any(isinstance(step, LibraryStep) for step in built.executable.steps)
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), device.name)
 
 

@@ -7,16 +7,14 @@ import pytest
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 from tf_stitch.runtime.executable import (
-    ABI_VERSION,
     BufferRef,
     Copy,
     DeviceLaunch,
     Executable,
     HostLaunch,
-    Space,
-    StateMode,
     encode,
 )
+from tf_stitch.runtime.executable_format import ABI_VERSION, Space, StateMode
 
 X, Y, V = BufferRef(Space.INPUT, 0), BufferRef(Space.OUTPUT, 1), BufferRef(Space.VARIABLE, 2)
 F, A = BufferRef(Space.FRESH, 0), BufferRef(Space.ARENA, 512)
@@ -30,30 +28,30 @@ def executable(*steps: HostLaunch | DeviceLaunch | Copy) -> Executable:
 def test_header() -> None:
     words = encode(executable(), {})
     assert words[:5] == [ABI_VERSION, 2, 768, 256, 2]
-    assert words[5:11] == [2, 2, 3, 0, 0, 0], "rank and dims of each output"
-    assert words[11:16] == [2, 2, 1, 0, 0], "variables with their modes"
+    assert words[5:9] == [2, 2, 3, 0], "rank and dims of each output"
+    assert words[9:14] == [2, 2, 1, 0, 0], "variables with their modes"
 
 
 def test_host_launch() -> None:
     words = encode(executable(HostLaunch("k", (X, A), (7, 9))), {"k": 0x1234})
-    assert words[16:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512, 2, 7, 9]
+    assert words[14:] == [0, 1, 0, 0x1234, 2, 0, 0, 4, 512, 2, 7, 9]
 
 
 def test_device_launch_and_copy() -> None:
     words = encode(executable(DeviceLaunch("k", 7, 128, 4096, (V,), (5,)), Copy(Y, F, 24)), {"k": 0x99},
                    {(0xDEF, 5): ["other"], (0xABC, 77): ["k"]})
-    assert words[16:21] == [2, 0xDEF, 5, 0xABC, 77]
-    rest = words[21:]
+    assert words[14:19] == [2, 0xDEF, 5, 0xABC, 77]
+    rest = words[19:]
     assert rest[0] == 2
-    assert rest[1:13] == [1, 1, 0x99, 7, 1, 1, 128, 1, 1, 4096, 0, 1]
-    assert rest[13:] == [2, 2, 1, 5, 3, 1, 1, 3, 0, 24]
+    assert rest[1:9] == [1, 1, 0x99, 7, 128, 4096, 0, 1]
+    assert rest[9:] == [2, 2, 1, 5, 2, 1, 1, 3, 0, 24]
 
 
 def test_a_cooperative_launch_gets_a_counter() -> None:
     launch = DeviceLaunch("k", 264, 512, 0, (A, BufferRef(Space.BARRIER, 132)), cooperative=True)
     words = encode(executable(launch), {"k": 0x99}, {(0xABC, 77): ["k"]})
-    assert words[20:30] == [1, 0, 0x99, 264, 1, 1, 512, 1, 1, 0]
-    assert words[30:] == [1, 2, 4, 512, 5, 132, 0]
+    assert words[18:24] == [1, 0, 0x99, 264, 512, 0]
+    assert words[24:] == [1, 2, 4, 512, 5, 132, 0]
 
 
 def test_an_unknown_kernel_is_an_error() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_stitch.runtime.executable import BufferRef, Space
+from tf_stitch.runtime.executable import BufferRef
+from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.step_order import Access, predecessors
 
 ACCESS = st.builds(lambda space, at, size, writes: Access(BufferRef(space, at), size, writes),

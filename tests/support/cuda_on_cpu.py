@@ -20,8 +20,8 @@ from tests.differential.redzones import FILL, Guarded, spread
 from tests.differential.runner import Array, Values, add_written, results_by_key
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, GemmStep, Space, StateMode
-from tf_stitch.runtime.library_calls import multiply
+from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceLaunch, LibraryStep
+from tf_stitch.runtime.executable_format import Space, StateMode
 
 HERE = Path(__file__).parent
 SHARED_ROOM = 1 << 18
@@ -103,9 +103,9 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
                 assert library is not None
                 launch(library, step, [memory(ref).ctypes.data for ref in step.args],
                        region.programs[step.symbol][0].cluster, adversary, last)
-            elif isinstance(step, GemmStep):
-                multiply(step.gemm, [memory(a)[:size] for a, size
-                                     in zip(step.args, step.gemm.operand_bytes(), strict=True)])
+            elif isinstance(step, LibraryStep):
+                step.call.reference([memory(a)[:size] for a, size
+                                     in zip(step.args, step.call.operand_bytes(), strict=True)])
             else:
                 assert isinstance(step, Copy)
                 memory(step.target)[:step.nbytes] = memory(step.source)[:step.nbytes]

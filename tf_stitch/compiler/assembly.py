@@ -12,11 +12,12 @@ from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.packing import decided_by, stands_alone
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
-from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, GemmStep, HostLaunch, Space, Step
-from tf_stitch.runtime.library_calls import MOST_EXTENT, LibraryCall
+from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, HostLaunch, LibraryStep, Step
+from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.step_order import Access, predecessors
 
 MAX_PACKED_POINTERS = 480
@@ -67,25 +68,25 @@ def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
 
-def _matmul(call: LibraryCall, args: tuple[BufferRef, ...]) -> GemmStep:
+def _library_step(work: BoundCall, args: tuple[BufferRef, ...]) -> LibraryStep:
     """The step of a library call, for the sizes at hand.
 
     Raises:
         ScheduleError: the library cannot count so far.
     """
-    gemm = call.gemm.at_hand()
-    if max(gemm.batch, gemm.m, gemm.n, gemm.k) > MOST_EXTENT:
-        raise ScheduleError(f"{gemm} has an extent above {MOST_EXTENT}, which matrix libraries count with 32 bits",
-                            call.nodes[0].loc)
-    return GemmStep(gemm, args)
+    call = work.call.at_hand()
+    reason = call.too_large()
+    if reason:
+        raise ScheduleError(reason, work.nodes[0].loc)
+    return LibraryStep(call, args)
 
 
 def _on_host(buffers: BufferPlan) -> Assembly:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
-        if isinstance(work, LibraryCall):
-            steps.append(_matmul(work, _args(buffers, work)))
+        if isinstance(work, BoundCall):
+            steps.append(_library_step(work, _args(buffers, work)))
         elif work.program.grid:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
@@ -100,8 +101,8 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
     names = dict.fromkeys(which, "")
     for group in groups:
         first = buffers.kernels[group[0]]
-        if isinstance(first, LibraryCall):
-            steps.append(_matmul(first, _args(buffers, first)))
+        if isinstance(first, BoundCall):
+            steps.append(_library_step(first, _args(buffers, first)))
             continue
         members = tuple(which[i] for i in group)
         if members not in launches:
@@ -156,8 +157,8 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        if isinstance(first, LibraryCall):
-            steps.append(_matmul(first, args))
+        if isinstance(first, BoundCall):
+            steps.append(_library_step(first, args))
             continue
         kernels = _kernels(buffers, group)
         programs = tuple(kernel.program for kernel in kernels)
@@ -190,7 +191,7 @@ def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> l
     most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
     groups: dict[tuple[int, int, int, tuple[str, ...]], list[list[int]]] = {}
     for i, work in enumerate(works):
-        if isinstance(work, LibraryCall):
+        if isinstance(work, BoundCall):
             groups[rounds[i], 0, i, ()] = [[i]]
             continue
         if not work.program.grid:  # no elements: no work

@@ -16,12 +16,12 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import Work
-from tf_stitch.runtime.library_calls import LibraryCall
 from tf_stitch.schedule.kernel_schedule import Rule
 
 MOST_KERNELS = 16
@@ -41,7 +41,7 @@ def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSp
         works: kernels and library calls in an order in which they can run.
         footprint: see ModelCost.
     """
-    calls = sum(isinstance(work, LibraryCall) for work in works)
+    calls = sum(isinstance(work, BoundCall) for work in works)
     if calls >= GRAPH_LAUNCHES or len(works) > MOST_WORK:
         return list(works)
     joined = _joined(plan, works, CooperativeFuser(plan, works, device, footprint))
@@ -56,8 +56,8 @@ def _launches(works: Sequence[Work]) -> int:
     for level, members in enumerate(nx.topological_generations(waits)):
         for i in members:
             work = works[i]
-            alone = isinstance(work, LibraryCall) or work.program.alone or bool(work.shared_bytes)
-            launches.add((level, 0 if isinstance(work, LibraryCall) else work.program.threads, i if alone else -1))
+            alone = isinstance(work, BoundCall) or work.program.alone or bool(work.shared_bytes)
+            launches.add((level, 0 if isinstance(work, BoundCall) else work.program.threads, i if alone else -1))
     return len(launches)
 
 

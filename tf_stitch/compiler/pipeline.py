@@ -17,12 +17,13 @@ from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
-from tf_stitch.ir.fused_matmuls import FusedMatmul, as_fused_matmul
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.verifier import verify_graph
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
+from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.kept_patterns import keep_patterns
@@ -40,7 +41,6 @@ from tf_stitch.planning.stitch_plan import (
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
 from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.library_calls import LibraryCall, library_call
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.rules.row_reduction import shared_rows
@@ -108,7 +108,7 @@ class CompiledRegion:
     kernels: tuple[LoweredKernel, ...]
     launches: tuple[str, ...]
     seconds: dict[str, float]
-    calls: tuple[LibraryCall, ...] = ()
+    calls: tuple[BoundCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     resources: dict[str, KernelResources] = field(default_factory=dict)
 
@@ -184,7 +184,7 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
                             (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
-    calls = tuple(w for w in buffers.kernels if isinstance(w, LibraryCall))
+    calls = tuple(w for w in buffers.kernels if isinstance(w, BoundCall))
     return CompiledRegion(executable, made.source, made.programs, plan, buffers, kernels, made.launches, seconds, calls,
                           made.rendered)
 
@@ -239,7 +239,7 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
     Raises:
         ScheduleError: a node that no schedule rule takes.
     """
-    made: dict[Pattern, LoweredKernel | FusedMatmul] = {}
+    made: dict[Pattern, LoweredKernel | _Call] = {}
     for pattern in list(plan.patterns):
         try:
             made[pattern] = _kernel_or_call(pattern, compiler)
@@ -249,13 +249,22 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
             made |= {single: _kernel_or_call(single, compiler) for single in plan.split(pattern)}
     stored = {n for p in plan.patterns for n in p.outputs}
     works = (made[p] for p in plan.patterns)
-    return [library_call(work, stored) if isinstance(work, FusedMatmul) else work for work in works]
+    return [work.library.bind(work.fused, stored) if isinstance(work, _Call) else work for work in works]
 
 
-def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | FusedMatmul:
-    if not is_library_call(pattern):
+@dataclass(frozen=True)
+class _Call:
+    """A call before it is known which values lie in memory."""
+
+    library: Library
+    fused: FusedNodes
+
+
+def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | _Call:
+    library = library_of(pattern.nodes[0])
+    if library is None or not is_library_call(pattern):
         return compiler.kernel(pattern)
-    call = as_fused_matmul(between(pattern))
-    if call is None:
+    fused = library.match(between(pattern))
+    if fused is None:
         raise ScheduleError("more than a library call computes", pattern.nodes[0].loc)
-    return call
+    return _Call(library, fused)

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,13 +32,6 @@ class TypeSource(Protocol):
     """Where a GraphItem gets its output types from."""
 
     def output_types(self, node_name: str) -> list[OutputType]: ...
-
-
-@dataclass(frozen=True)
-class TypesOfNodes:
-    """Types by a function of a node's name."""
-
-    output_types: Callable[[str], list[OutputType]]
 
 
 @dataclass(frozen=True)

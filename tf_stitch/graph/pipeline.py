@@ -13,7 +13,7 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.region_replacement import MakeNode
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.loops.sized_loops import put_back_loops
+from tf_stitch.graph.loops.folded_loop import put_back_loops
 from tf_stitch.graph.passes.assume_equal_dimensions import AssumeEqualDimensions
 from tf_stitch.graph.passes.cut_feeds import CutFeeds
 from tf_stitch.graph.passes.fold_loops import FoldLoops

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
@@ -14,13 +13,11 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.importer import TypesOf, import_graph
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Scope
 from tf_stitch.frontend.tensorflow.registry import Legalization
+from tf_stitch.graph.clustering.region_graph import Assumption
+from tf_stitch.graph.loops.folded_loop import FoldedLoops
+from tf_stitch.graph.loops.while_node import NativeLoop
 from tf_stitch.ir.types import Symbol
 from tf_stitch.report.entries import LoopEntry
-
-if TYPE_CHECKING:
-    from tf_stitch.graph.clustering.region_graph import Assumption
-    from tf_stitch.graph.loops.sized_loops import SizedLoops
-    from tf_stitch.graph.loops.while_node import NativeLoop
 
 
 @dataclass
@@ -61,7 +58,7 @@ class GraphState:
     legalizations: Mapping[str, Legalization] = field(default_factory=dict)
     equal: Mapping[Symbol, Symbol] = field(default_factory=dict)
     assumption: Assumption | None = None
-    sized: SizedLoops = field(default_factory=dict)
+    sized: FoldedLoops = field(default_factory=dict)
     native: tuple[NativeLoop, ...] = ()
     loops: tuple[LoopEntry, ...] = ()
     before_native: GraphDef | None = None

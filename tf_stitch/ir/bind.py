@@ -9,6 +9,7 @@ from dataclasses import replace
 from tf_stitch.errors import BindError, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, make_node
+from tf_stitch.ir.loops import loop_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim, atoms, solve, solve_exactly, solve_multiple
 from tf_stitch.ir.types import Shape, Symbol, TensorType, static_shape, substitute, unify
@@ -100,10 +101,9 @@ def bound_graph(graph: TensorGraph, new: Mapping[Node, Node]) -> TensorGraph:
 
 def _inlined(node: Node, operands: tuple[Node, ...]) -> list[Node]:
     """The results of a loop for the sizes at hand."""
-    assert isinstance(node.attrs, oa.LoopAttrs)
     if any(isinstance(d, SymbolicDim) for o in operands for d in o.type.dims):
         raise BindError("a loop is written out for one length", node.loc)
-    graph = node.attrs.loop.unrolled([o.type for o in operands])
+    graph = loop_of(node).unrolled([o.type for o in operands])
     new: dict[Node, Node] = {}
     for inner in graph.nodes():
         if isinstance(inner.attrs, oa.InputAttrs):

@@ -40,6 +40,11 @@ class FusedMatmul:
     def result(self) -> Node:
         return self.nodes[-1]
 
+    @property
+    def added(self) -> tuple[Node, ...]:
+        """Operands beside the matmul's."""
+        return tuple(x for x in (self.bias, self.addend) if x is not None)
+
 
 def bare(matmul: Node) -> FusedMatmul:
     """A static product (DOT) alone."""

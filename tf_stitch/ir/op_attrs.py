@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import Shape, TensorType
-
-if TYPE_CHECKING:
-    from tf_stitch.ir.graph import TensorGraph
 
 
 @dataclass(frozen=True)
@@ -151,21 +147,14 @@ class CumsumAttrs(Attrs):
     reverse: bool
 
 
-class Unrollable(Protocol):
-    """A loop whose length is a size. Loops that compute the same are equal, hash alike, and have one str."""
-
-    def unrolled(self, types: Sequence[TensorType]) -> TensorGraph:
-        """Its graph, without loops, for operands of these static types: input k has the key "i<k>", result j "o<j>".
-
-        Raises:
-            BindError: it cannot be written out for these sizes.
-        """
-
-
 @dataclass(frozen=True)
 class LoopAttrs(Attrs):
-    """Result number `output` of a loop, of type `type`; `ir.bind` writes the loop out."""
+    """Result number `output` of a loop, of type `type`; `ir.bind` unrolls the loop.
 
-    loop: Unrollable
+    Attributes:
+        loop: an ir.loops.Unrollable.
+    """
+
+    loop: Hashable
     output: int
     type: TensorType

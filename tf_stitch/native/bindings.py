@@ -1,28 +1,6 @@
 """Typed wrappers of the native op's C exports.
 
-An executable travels from Python to the op as int64 words:
-
-    [abi = 2, segments of the arena, bytes of each,
-     outputs, {rank, dims..., candidates, inputs whose buffer may be taken over...} each,
-     state entries, {variable, mode: 0 in place, 1 a fresh buffer that becomes the value} each,
-     modules, {image pointer, image bytes} each,             # GPU; the bytes stay valid for the process's life;
-                                                             #   kernels made for compute capability 9.0 or later
-                                                             #   begin with griddepcontrol.wait, in all their threads
-     steps, step...,
-     {steps to wait for, their numbers...} for each step]    # GPU; may be left out: each waits for the one before it
-
-    step: [0, function pointer, n, {space, index} * n, sizes, size...]                  CPU launch
-          [1, module, symbol pointer, gx, gy, gz, bx, by, bz, dynamic shared bytes, cooperative, n, {space, index} * n,
-           sizes, size...]                                                              GPU launch
-          [2, space, index, bytes, byte value]                                          memset
-          [3, target space, target index, source space, source index, bytes]            copy
-          [4, element type, batch, m, n, k, {transposed, stride, step} of a, b and the result, bias: 0 or 1,
-           addend: 0 or 1, activation: 0 none, 1 relu, 2 gelu, n, {space, index} * n]   product, see gemm.h
-
-    spaces: 0 input, 1 output, 2 variable (its current buffer), 3 fresh buffer of a state entry, 4 arena at byte offset,
-            counted through its segments; no buffer lies in two
-            5 counter of a grid barrier, 64 bytes that the executable keeps, zero at first; of a GPU launch alone,
-              which may use as many as it has blocks
+An executable travels from Python to the op as int64 words: runtime.executable_format has the table.
 
 A loop is the attribute `roles` of StitchWhile; others have the numbers of three regions (`region`, the loop as a whole,
 `body` and `condition`) and the types of the body's `results`. It says what inputs are in iteration i, counted from 0,

@@ -27,6 +27,7 @@ from typing import IO
 from tf_stitch.compiler_run import end_compilers, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.runtime.cache_key import ABI_VERSION
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_elf
@@ -64,8 +65,7 @@ STITCH_OP = Library(
     ("op/stitch_op.cc", "op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/callers_executor.cc",
      "op/exports.cc", "loop/while_op.cc", "loop/loop_roles.cc", "loop/loop_spec.cc", "cuda/cuda_driver.cc",
      "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc",
-     "cuda/cublas_lt.cc", "cuda/lt_library.cc", "cpu/host_gemm.cc", "cpu/host_blocks_baseline.cc",
-     "cpu/host_blocks_avx2.cc", "cpu/host_blocks_avx512.cc"),
+     *(source for library in LIBRARIES for source in library.sources)),
     links_tensorflow=True,
 )
 GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)

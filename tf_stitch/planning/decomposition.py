@@ -15,7 +15,7 @@ import networkx as nx
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.levels import Levels
 from tf_stitch.planning.dependence import Edge
-from tf_stitch.planning.stitch_plan import is_large_matmul
+from tf_stitch.planning.stitch_plan import needs_library
 
 WINDOW = 160
 """Most nodes of a part; the shortest window is half of it."""
@@ -42,10 +42,10 @@ def _connected(work: Sequence[Node], needs: Sequence[Sequence[int]], level: Sequ
     connected = nx.utils.UnionFind(range(len(work)))
     readers: dict[tuple[Node, int], int] = {}
     for i, node in enumerate(work):
-        if is_large_matmul(node):
+        if needs_library(node):
             continue
         for j in needs[i]:
-            if level[j] == level[i] and not is_large_matmul(work[j]):
+            if level[j] == level[i] and not needs_library(work[j]):
                 connected.union(j, i)
         for operand in node.operands:
             if operand not in free and operand.type.numel > 1:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tf_stitch.ir.fused_matmuls import FusedMatmul, fused_matmuls
 from tf_stitch.ir.graph import Node
+from tf_stitch.libraries.call import FusedNodes
+from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.part import PatternTimes, RegionFacts
-from tf_stitch.planning.stitch_plan import is_large_matmul, make_pattern
+from tf_stitch.planning.stitch_plan import make_pattern, needs_library
 
 LEAST_GAIN_US = 0.2
 """Predicted gains below this are noise: the kernel stays as it was planned."""
@@ -66,16 +67,19 @@ class Epilogues:
         return offers
 
     def _takes(self, matmul: int) -> Iterator[Positions]:
-        for call in fused_matmuls(self._work[matmul], self._facts.users, self._facts.wanted):
+        root = self._work[matmul]
+        library = library_of(root)
+        assert library is not None
+        for call in library.extensions(root, self._facts.users, self._facts.wanted):
             if not self._is_ready(call, matmul):
                 return
             if call.result in self._position:
                 yield frozenset(self._position[n] for n in call.nodes[1:] if n in self._position)
 
-    def _is_ready(self, call: FusedMatmul, matmul: int) -> bool:
-        """Whether bias and addend are there when the product can run, or a kernel makes them of inputs."""
+    def _is_ready(self, call: FusedNodes, matmul: int) -> bool:
+        """Whether added operands are there when the product can run, or a kernel makes them of inputs."""
         return all(self._is_early_kernel(self._home[p]) or self._waits_for(matmul, p)
-                   for operand in (call.bias, call.addend) if operand is not None for p in self._made_by(operand))
+                   for operand in call.added for p in self._made_by(operand))
 
     def _made_by(self, node: Node) -> Iterator[int]:
         if node in self._position:
@@ -97,11 +101,11 @@ class Epilogues:
 
     def _is_call(self, matmul: int) -> bool:
         """Whether a node is a product that is no part of an attention."""
-        matmuls = [p for p in self._groups[self._home[matmul]] if is_large_matmul(self._work[p])]
+        matmuls = [p for p in self._groups[self._home[matmul]] if needs_library(self._work[p])]
         return matmuls == [matmul]
 
     def _is_kernel(self, group: int) -> bool:
-        return not any(is_large_matmul(self._work[p]) for p in self._groups[group])
+        return not any(needs_library(self._work[p]) for p in self._groups[group])
 
     def _is_early_kernel(self, group: int) -> bool:
         """Whether a group is a kernel that waits for no other."""

@@ -3,14 +3,13 @@ scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
 
-import math
-
-from tf_stitch.device.profile import DeviceProfile, interpolate
+from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
+from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.cost_model import SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
 
@@ -45,22 +44,18 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
 
 def call_us(pattern: Pattern, device: DeviceSpec) -> float:
     """Microseconds of a library call, which has the whole device at work: as it was measured, or estimated where that
-    was not done. What it reads and computes beside its product comes on top, for the product hides neither."""
-    matmul = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
-    known = set(matmul.reads())
+    was not done. What it reads and computes beside its root comes on top, for the root hides neither."""
+    root = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
+    known = set(root.reads())
     added = _memory_ns(sum(n.type.nbytes for n in pattern.reads() if n not in known), device)
     work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
     added *= ADDEND if device.is_gpu else 1
     cores = 1 if device.is_gpu else device.processors
-    alone = _matmul_us(pattern.nodes[0], device.profile)
+    library = library_of(pattern.nodes[0])
+    alone = None if library is None else library.measured_us(pattern.nodes[0], device.profile)
     if alone is None:
-        alone = estimate_us(matmul, device, device.processors, SATURATING_THREADS)
+        alone = estimate_us(root, device, device.processors, SATURATING_THREADS)
     return alone + (added + work / cores) * 1e-3
-
-
-def _matmul_us(matmul: Node, profile: DeviceProfile) -> float | None:
-    *batch, m, n = (int(d) for d in matmul.type.dims)
-    return profile.matmul_us(matmul.type.dtype.value, (math.prod(batch), m, int(terms_of(matmul)), n))
 
 
 def _memory_ns(nbytes: int, device: DeviceSpec) -> float:

@@ -26,9 +26,9 @@ from tf_stitch.planning.stitch_plan import (
     SolverReport,
     StitchPlan,
     free_nodes,
-    is_large_matmul,
     live_out,
     make_pattern,
+    needs_library,
     plannable,
 )
 
@@ -98,14 +98,14 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    levels = find_levels(nodes, is_large_matmul, wanted)
+    levels = find_levels(nodes, needs_library, wanted)
     parts = decompose(work, needs, facts.free, levels)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
     structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
     distinct: dict[tuple[object, ...], Part] = {}
     for number, positions in enumerate(parts):
-        if is_large_matmul(work[positions[0]]):
+        if needs_library(work[positions[0]]):
             structures.append(None)
             continue
         members = [work[p] for p in positions]

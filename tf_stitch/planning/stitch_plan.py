@@ -11,6 +11,7 @@ from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
+from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.attention import Attention, attention_to, views_of
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
@@ -77,6 +78,11 @@ def is_small_matmul(node: Node) -> bool:
 def is_large_matmul(node: Node) -> bool:
     """A product that only a library call computes."""
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
+
+
+def needs_library(node: Node) -> bool:
+    """Whether a library call has to compute this node: no kernel holds it, attention apart."""
+    return library_of(node) is not None and not is_small_matmul(node)
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -189,11 +195,12 @@ def between(pattern: Pattern) -> list[Node]:
 
 
 def is_library_call(pattern: Pattern) -> bool:
-    """Whether a pattern is a product alone, or one that no kernel holds, with what the library does to its result."""
+    """Whether a pattern is a root of library calls alone, or one that no kernel holds, with what the library does to
+    its result."""
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
-        return first.category is Category.CONTRACTION
-    return is_large_matmul(first) and attention_of(pattern) is None
+        return library_of(first) is not None
+    return needs_library(first) and attention_of(pattern) is None
 
 
 def attention_of(pattern: Pattern) -> Attention | None:

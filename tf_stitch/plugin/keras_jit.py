@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tf_stitch.plugin.autoload import after_import
+from tf_stitch.plugin.post_import import after_import
 
 TRAINER_MODULE = "keras.src.trainers.trainer"
 

@@ -87,15 +87,15 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             template=str(template_of(schedule)),
             chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
-        gemm, followers = call.gemm, _names(call.nodes[1:], own_names)
+        followers = _names(call.nodes[1:], own_names)
         predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
             device="gpu" if device.is_gpu else "cpu",
-            symbol=str(gemm), launch="", rule="library", domain=[int(gemm.batch * gemm.m), int(gemm.n)], nodes=names,
+            symbol=str(call.call), launch="", rule="library", domain=list(map(int, call.call.domain)), nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
             edges=_edges(_followed(call.nodes), own_names),
-            predicted_us=predicted_call, measured_us=None, bytes=int(gemm.nbytes), scratch_bytes=0, shared_bytes=0,
+            predicted_us=predicted_call, measured_us=None, bytes=int(call.call.nbytes), scratch_bytes=0, shared_bytes=0,
             chosen_by="library")
 
 

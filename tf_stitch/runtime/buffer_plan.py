@@ -13,15 +13,16 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import accesses
+from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.arena import Lifetime, live_bytes, plan_arena
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Space, StateMode
-from tf_stitch.runtime.library_calls import LibraryCall
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy
+from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.needed import needed
 from tf_stitch.runtime.rounds import Touch, plan_rounds
 from tf_stitch.schedule.kernel_schedule import Rule
 
-Work: TypeAlias = LoweredKernel | LibraryCall
+Work: TypeAlias = LoweredKernel | BoundCall
 
 SMALL_BYTES = 1 << 12
 """A variable's new value up to this size is copied over the old one in the end where it cannot be written there: a
@@ -93,7 +94,7 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
         if node.kind is not OpKind.ASSIGN:
             _store_live_out(plan, copies, node, BufferRef(Space.OUTPUT, output_number))
             output_number += 1
-    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, LibraryCall)}
+    copied, by_calls = _copied_variables(graph), {w.arguments[-1][0] for w in kernels if isinstance(w, BoundCall)}
     number = {handle: i for i, handle in enumerate(variables)}
     for _, node in graph.outputs:
         if isinstance(node.attrs, AssignAttrs):
@@ -214,7 +215,7 @@ def _reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:
 def _write_over(plan: BufferPlan, i: int, value: Node, operand: Node) -> bool:
     """Whether a kernel may write a value over an operand; the two are then marked as the same memory."""
     kernel = plan.kernels[i]
-    if isinstance(kernel, LibraryCall):
+    if isinstance(kernel, BoundCall):
         return False
     names = {p.name for p, (node, _) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if node in (operand, value)}

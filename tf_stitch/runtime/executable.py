@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
-from tf_stitch.runtime.library_calls import Gemm
+from tf_stitch.libraries.call import LibraryCall
+from tf_stitch.libraries.registry import code_of
+from tf_stitch.runtime.executable_format import (
+    ABI_VERSION,
+    COPY,
+    DEVICE_LAUNCH,
+    HOST_LAUNCH,
+    Space,
+    StateMode,
+    StepCode,
+)
+from tf_stitch.runtime.words import OperandFields
 
-ABI_VERSION = 2
 COUNTER_BYTES = 64
 """Of the counter of a grid barrier."""
 ALIGNMENT = 256
 """Bytes; cudaMalloc's, and a multiple of a cache line."""
-
-
-GEMM_TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
-"""Element types of products, as tensorflow.DataType numbers them."""
-
-
-class Space(IntEnum):
-    """Where a buffer lives; the numbers are the native op's."""
-
-    INPUT = 0
-    OUTPUT = 1
-    VARIABLE = 2
-    FRESH = 3
-    ARENA = 4
-    BARRIER = 5
 
 
 @dataclass(frozen=True)
@@ -42,13 +35,6 @@ class BufferRef:
 
     space: Space
     index: int
-
-
-class StateMode(IntEnum):
-    """How a variable gets its new value: written over, or a fresh buffer takes its place."""
-
-    IN_PLACE = 0
-    FRESH = 1
 
 
 @dataclass(frozen=True)
@@ -84,14 +70,14 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class GemmStep:
-    """Calls the device's matrix library; `args` are a, b, the bias and the addend if there are any, the result."""
+class LibraryStep:
+    """Calls one of the device's libraries; `args` are as the call wants them, the result last."""
 
-    gemm: Gemm
+    call: LibraryCall
     args: tuple[BufferRef, ...]
 
 
-Step: TypeAlias = HostLaunch | DeviceLaunch | Copy | GemmStep
+Step: TypeAlias = HostLaunch | DeviceLaunch | Copy | LibraryStep
 
 
 @dataclass(frozen=True)
@@ -126,7 +112,7 @@ class Executable:
 
 def encode(executable: Executable, function_address: Mapping[str, int],
            images: Mapping[tuple[int, int], Collection[str]] | None = None) -> list[int]:
-    """The native op's words (see native/bindings.py).
+    """The native op's words (see executable_format).
 
     Args:
         function_address: CPU: address of each kernel; GPU: address of each symbol's NUL-terminated name.
@@ -136,7 +122,7 @@ def encode(executable: Executable, function_address: Mapping[str, int],
     module = {symbol: i for i, symbols in enumerate(images.values()) for symbol in symbols}
     words = [ABI_VERSION, len(executable.arena), *executable.arena, len(executable.outputs)]
     for t in executable.outputs:
-        words += [t.rank, *t.dims, 0]
+        words += [t.rank, *t.dims]
     words.append(len(executable.state))
     for variable, mode in executable.state:
         words += [variable, int(mode)]
@@ -151,17 +137,13 @@ def encode(executable: Executable, function_address: Mapping[str, int],
 
 def _encode_step(step: Step, address: Mapping[str, int], module: Mapping[str, int]) -> list[int]:
     if isinstance(step, HostLaunch):
-        return [0, address[step.symbol], *_args(step.args), len(step.sizes), *step.sizes]
+        return [int(StepCode.HOST_LAUNCH),
+                *HOST_LAUNCH.words(kernel=address[step.symbol], args=step.args, sizes=step.sizes)]
     if isinstance(step, DeviceLaunch):
-        return [1, module[step.symbol], address[step.symbol], step.grid, 1, 1, step.threads, 1, 1, step.shared_bytes,
-                int(step.cooperative), *_args(step.args), len(step.sizes), *step.sizes]
-    if isinstance(step, GemmStep):
-        g = step.gemm
-        layouts = [w for x in (g.a, g.b, g.out) for w in (int(x.transposed), x.stride, x.step)]
-        return [4, GEMM_TYPES[g.dtype], g.batch, g.m, g.n, g.k, *layouts, int(g.bias), int(g.addend),
-                int(g.activation), *_args(step.args)]
-    return [3, int(step.target.space), step.target.index, int(step.source.space), step.source.index, step.nbytes]
-
-
-def _args(refs: Sequence[BufferRef]) -> list[int]:
-    return [len(refs), *(w for r in refs for w in (int(r.space), r.index))]
+        return [int(StepCode.DEVICE_LAUNCH), *DEVICE_LAUNCH.words(
+            module=module[step.symbol], symbol=address[step.symbol], grid=step.grid, block=step.threads,
+            dynamic_shared_bytes=step.shared_bytes, cooperative=step.cooperative, args=step.args, sizes=step.sizes)]
+    if isinstance(step, LibraryStep):
+        return [int(StepCode.LIBRARY_CALL), code_of(step.call), *step.call.record.words(**step.call.members()),
+                *OperandFields("args").words(step.args)]
+    return [int(StepCode.COPY), *COPY.words(target=step.target, source=step.source, bytes=step.nbytes)]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tf_stitch.errors import BuildError
-from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Executable, GemmStep, HostLaunch, Space
-from tf_stitch.runtime.library_calls import multiply
+from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy, Executable, HostLaunch, LibraryStep
+from tf_stitch.runtime.executable_format import Space
 
 _RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
@@ -79,9 +79,9 @@ class HostExecutable:
                 args = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
                 if self._functions[step.symbol](ctypes.byref(_ENV), args):
                     raise BuildError("a stitched kernel met an index out of range")
-            elif isinstance(step, GemmStep):
-                multiply(step.gemm, [_memory(address(a), size) for a, size
-                                     in zip(step.args, step.gemm.operand_bytes(), strict=True)])
+            elif isinstance(step, LibraryStep):
+                step.call.reference([_memory(address(a), size) for a, size
+                                     in zip(step.args, step.call.operand_bytes(), strict=True)])
             elif isinstance(step, Copy):
                 ctypes.memmove(address(step.target), address(step.source), step.nbytes)
         state = {e.variables[v]: current[v] if mode == 0 else fresh[i] for i, (v, mode) in enumerate(e.state)}

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import accesses
+from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.runtime.library_calls import LibraryCall
 
 
 class Need(NamedTuple):
@@ -22,7 +22,7 @@ class Need(NamedTuple):
     last: int
 
 
-def needed(kernels: Sequence[LoweredKernel | LibraryCall], rounds: Sequence[int]) -> Iterator[list[Need]]:
+def needed(kernels: Sequence[LoweredKernel | BoundCall], rounds: Sequence[int]) -> Iterator[list[Need]]:
     """For each kernel, its arguments. Time is counted in rounds, and where a kernel has grid barriers, by these inside
     its round: what its groups hand to each other may share memory. Of several such kernels in a round that is so for
     the first alone: nobody knows when the others come to their barriers."""
@@ -42,10 +42,10 @@ def needed(kernels: Sequence[LoweredKernel | LibraryCall], rounds: Sequence[int]
         yield needs
 
 
-def scratch_parts(kernel: LoweredKernel | LibraryCall) -> list[set[str]]:
+def scratch_parts(kernel: LoweredKernel | BoundCall) -> list[set[str]]:
     """Between two grid barriers each, the buffers touched that groups of a kernel hand to each other. Others may be
     known to the compiler as nobody else's memory."""
-    if isinstance(kernel, LibraryCall) or not any(isinstance(s, k.GridBarrier) for s in kernel.program.body):
+    if isinstance(kernel, BoundCall) or not any(isinstance(s, k.GridBarrier) for s in kernel.program.body):
         return []
     scratch = {b.name for b in kernel.program.buffers if b.mode is k.Mode.SCRATCH}
     parts: list[set[str]] = [set()]

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tf_stitch.runtime.executable import BufferRef, Space
+from tf_stitch.runtime.executable import BufferRef
+from tf_stitch.runtime.executable_format import Space
 
 
 @dataclass(frozen=True)

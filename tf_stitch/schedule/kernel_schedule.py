@@ -26,10 +26,8 @@ class Rule(Enum):
 class Scheme(Enum):
     """Where a value lives between producer and consumer inside a kernel (AStitch, Table 1): in registers, in memory of
     the block, or in device memory across a grid barrier. Beyond the paper: in memory of all blocks of a cluster, to
-    which each of them sends its part. Values between kernels go through the arena. INDEPENDENT is what no edge has:
-    parts of a kernel that hand each other nothing."""
+    which each of them sends its part. Values between kernels go through the arena."""
 
-    INDEPENDENT = "independent"
     LOCAL = "local"
     REGIONAL = "regional"
     CLUSTER = "cluster"

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarking.graph_nodes import node_us
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import MatrixLayout
-from tf_stitch.runtime.library_calls import Gemm
+from tf_stitch.libraries.gemm import Gemm
 
 # Numbers of cublasLt.h, as in native/cuda/cublas_lt.cc.
 TRANSPOSE_A, TRANSPOSE_B = 3, 4

@@ -12,9 +12,10 @@ from tf_stitch.config import load_config
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.matrices import contiguous
 from tf_stitch.ir.types import TensorType
+from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.native.bindings import load_op
-from tf_stitch.runtime.executable import BufferRef, Executable, GemmStep, Space, encode
-from tf_stitch.runtime.library_calls import Gemm
+from tf_stitch.runtime.executable import BufferRef, Executable, LibraryStep, encode
+from tf_stitch.runtime.executable_format import Space
 
 WARM_UP = 8
 """Calls until the op runs a CUDA graph, and some more."""
@@ -30,7 +31,7 @@ def in_a_row(gemm: Gemm, repeats: int) -> Executable:
     counts = [size // gemm.dtype.size for size in gemm.operand_bytes()]
     args = (*(BufferRef(Space.INPUT, i) for i in range(len(counts) - 1)), BufferRef(Space.OUTPUT, 0))
     return Executable(tuple(f"x{i}" for i in range(len(counts) - 1)), (), (TensorType(gemm.dtype, (counts[-1],)),), (),
-                      (), (GemmStep(gemm, args),) * repeats, None)
+                      (), (LibraryStep(gemm, args),) * repeats, None)
 
 
 class MatmulRunner:

@@ -25,7 +25,8 @@ from tf_stitch.ir.dtypes import DType  # noqa: E402
 from tf_stitch.ir.types import TensorType  # noqa: E402
 from tf_stitch.native.bindings import load_op  # noqa: E402
 from tf_stitch.native.build import SOURCE_DIR  # noqa: E402
-from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, Space, encode  # noqa: E402
+from tf_stitch.runtime.executable import BufferRef, Executable, HostLaunch, encode  # noqa: E402
+from tf_stitch.runtime.executable_format import Space  # noqa: E402
 
 LENGTH, CALLS = 200, 30
 KERNEL = """

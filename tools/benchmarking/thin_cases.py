@@ -14,11 +14,11 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
+from tf_stitch.libraries.gemm import Gemm
 from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import make_pattern, plannable
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.library_calls import Gemm
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
 from tf_stitch.schedule.templates import parse_template

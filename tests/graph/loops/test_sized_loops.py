@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import types_of_graph
+from tests.frontend.check import TypesOfNodes, types_of_graph
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
-from tf_stitch.graph.graph_item import GraphItem, TypesOfNodes
+from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops import sized_loops, unrolled_nodes
+from tf_stitch.graph.loops.folded_loop import STITCH_LOOP, put_back_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_folding import fold_sized_loops
-from tf_stitch.graph.loops.sized_loops import STITCH_LOOP, put_back_loops
+from tf_stitch.graph.loops.sized_loops import SizedLoop
 from tf_stitch.graph.passes.fold_loops import NOT_FOLDED
 from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
@@ -98,9 +99,10 @@ def test_not_for_ever_more_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sized_loops, "MAX_LENGTHS", 2)
-    [loop] = fold(lowered(running_sum, ROWS)).state.sized.values()
+    [folded] = fold(lowered(running_sum, ROWS)).state.sized.values()
+    loop = SizedLoop(folded)
     monkeypatch.setattr(unrolled_nodes, "MAX_NODES", 60)
-    types = {count: [TensorType(DType.F32, (count, 3)) for _ in loop.inputs] for count in (2, 50, 60)}
+    types = {count: [TensorType(DType.F32, (count, 3)) for _ in folded.inputs] for count in (2, 50, 60)}
     assert loop.unrolled(types[2])
     for count, reason in ((50, "more than 60 nodes"), (50, "more than 60 nodes"), (60, "for 2 lengths already")):
         with pytest.raises(BindError, match=reason):

@@ -22,7 +22,7 @@ from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.fallback.fallback_function import function_def
 from tf_stitch.graph.fallback.update_order import update_early, writes_variables
-from tf_stitch.graph.loops.sized_loops import SizedLoops, put_back_loops
+from tf_stitch.graph.loops.folded_loop import FoldedLoops, put_back_loops
 from tf_stitch.graph.shapes.size_nodes import SizeNodes, SizeSource, size_of
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
@@ -126,7 +126,7 @@ class FallbackSubgraph:
 
 
 def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph,
-                   on_gpu: bool = False, loops: SizedLoops | None = None) -> FallbackSubgraph | None:
+                   on_gpu: bool = False, loops: FoldedLoops | None = None) -> FallbackSubgraph | None:
     """The nodes behind a region, None if they need a tensor that the region does not read.
 
     Args:
@@ -138,7 +138,7 @@ def fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, regi
 
 
 def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, region: RegionGraph, on_gpu: bool,
-                    loops: SizedLoops, from_parts: bool) -> FallbackSubgraph | None:
+                    loops: FoldedLoops, from_parts: bool) -> FallbackSubgraph | None:
     """As fallback_subgraph.
 
     Args:

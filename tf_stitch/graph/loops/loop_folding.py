@@ -17,9 +17,10 @@ from tf_stitch.frontend.tensorflow.loop_frames import READS_VARIABLE, LoopFrame,
 from tf_stitch.graph.control_context import control_contexts, frame_names
 from tf_stitch.graph.graph_edit import GraphEdit
 from tf_stitch.graph.graph_item import OutputType, as_tensorflow
+from tf_stitch.graph.loops.folded_loop import FoldedLoop, InputDimension, loop_node, most_common_device
 from tf_stitch.graph.loops.list_values import CREATORS, RULES
 from tf_stitch.graph.loops.loop_change import LoopChange
-from tf_stitch.graph.loops.sized_loops import InputDimension, SizedLoop, legalizations, loop_node, most_common_device
+from tf_stitch.graph.loops.sized_loops import SizedLoop, legalizations
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
@@ -35,7 +36,7 @@ def fold_sized_loops(state: GraphState) -> LoopChange:
     """Puts a StitchLoop in the place of each loop whose length is a size and whose body regions could hold."""
     contexts = control_contexts(state.imported, frame_names(state.graph_def))
     edit = GraphEdit(state)
-    sized: dict[str, SizedLoop] = {}
+    sized: dict[str, FoldedLoop] = {}
     folded: dict[str, None] = {}
     stay: dict[str, str] = {}
     for name, frame in loop_frames(edit.order).items():
@@ -57,7 +58,7 @@ def fold_sized_loops(state: GraphState) -> LoopChange:
     return LoopChange(replace(edit.applied(), sized=sized, legalizations=legalizations(sized)), folded, stay)
 
 
-def _fold(edit: GraphEdit, frame: LoopFrame) -> tuple[str, SizedLoop]:
+def _fold(edit: GraphEdit, frame: LoopFrame) -> tuple[str, FoldedLoop]:
     """Puts a node in the place of one loop; its name, and what it stands for.
 
     Raises:
@@ -131,7 +132,7 @@ class _Cut:
             raise UnsupportedError(f"{read.name} reads a variable that the loop chooses")
         return str(enter.input[0])
 
-    def loop(self) -> tuple[SizedLoop, TensorGraph]:
+    def loop(self) -> tuple[FoldedLoop, TensorGraph]:
         """What goes into the one node, and its graph where every unknown size is TRIAL.
 
         Raises:
@@ -172,12 +173,12 @@ class _Cut:
         for tensor in sizes:
             types[tensor] = [self._types_of(producer_of(tensor))[int(tensor.rpartition(":")[2])]]
         given = tuple(t for t in inputs if t not in sizes)
-        found = SizedLoop(tuple(kept), types, given, sizes, tuple(self._outputs()))
+        found = FoldedLoop(tuple(kept), types, given, sizes, tuple(self._outputs()))
         if not found.outputs:
             raise UnsupportedError("nobody reads what it gives")
         if not sizes:
             raise UnsupportedError("data decides when it ends")
-        return found, found.inlined(self._argument_types(found))
+        return found, SizedLoop(found).inlined(self._argument_types(found))
 
     def _edge(self, edge: str, own: set[str]) -> str:
         """An input of a node as it is inside: variables' values through an Enter, no control edges from outside."""
@@ -227,7 +228,7 @@ class _Cut:
                                                if not t.startswith("^") and producer_of(t) == name))
         return list(found)
 
-    def _argument_types(self, found: SizedLoop) -> list[TensorType]:
+    def _argument_types(self, found: FoldedLoop) -> list[TensorType]:
         types: list[TensorType] = []
         for tensor in found.inputs:
             value = self._imported.value(tensor)
@@ -237,7 +238,7 @@ class _Cut:
             types.append(TensorType(value.type.dtype, substitute(value.type.shape, env)))
         return types
 
-    def output_types(self, found: SizedLoop, trial: TensorGraph) -> list[OutputType]:
+    def output_types(self, found: FoldedLoop, trial: TensorGraph) -> list[OutputType]:
         """Types of the results: sizes that are numbers, or symbols as TensorFlow counts them, else -1."""
         tried = {key: node.type.dims for key, node in trial.outputs}
         types: list[OutputType] = []

@@ -2,23 +2,18 @@
 
 Such a loop cannot be unrolled before its sizes are known. `loop_folding` puts a StitchLoop in its place, which is no op
 of TensorFlow's but holds the loop's nodes; its legalisation gives IR that `ir.bind` unrolls for the sizes at hand. What
-no region took is put back by `put_back_loops`. Reads of variables are moved out of the loop.
+no region took is put back by `folded_loop.put_back_loops`. Reads of variables are moved out of the loop.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TypeAlias
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
@@ -29,14 +24,15 @@ from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import Legalization
 from tf_stitch.graph.clustering.region_graph import cut_region
 from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.loops.folded_loop import STITCH_LOOP, FoldedLoop, FoldedLoops, InputDimension
 from tf_stitch.graph.loops.loop_unrolling import unroll_loops
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.graph import Node, TensorGraph, make_node
+from tf_stitch.ir.loops import Unrollable
 from tf_stitch.ir.op_attrs import InputAttrs, LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 
-STITCH_LOOP = "StitchLoop"
 MAX_LENGTHS = 16
 """Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
 seconds."""
@@ -45,53 +41,24 @@ _ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
 _LEAVES = frozenset({"Placeholder", "Const", "NoOp"})
 
 
-@dataclass(frozen=True)
-class InputDimension:
-    """A whole number that is dimension `axis` of input `number`."""
-
-    number: int
-    axis: int
-
-
 @dataclass(frozen=True, eq=False)
-class SizedLoop:
-    """A loop and what feeds it, cut out of a graph.
+class SizedLoop(Unrollable):
+    """A folded loop that can be unrolled for the sizes of its inputs."""
 
-    Attributes:
-        nodes: the loop's nodes, its lists, and their stacks; without control edges from outside.
-        types: of their outputs; a negative size is unknown.
-        inputs: tensors that come from outside.
-        sizes: further tensors from outside, of whole numbers that are known or dimensions of inputs.
-        outputs: tensors that others read.
-    """
-
-    nodes: tuple[NodeDef, ...]
-    types: Mapping[str, list[OutputType]]
-    inputs: tuple[str, ...]
-    sizes: Mapping[str, NDArray[np.object_]]
-    outputs: tuple[str, ...]
+    folded: FoldedLoop
     _made: dict[tuple[TensorType, ...], TensorGraph | str] = field(default_factory=dict)
 
-    @cached_property
-    def digest(self) -> str:
-        """Tells loops of one graph apart, and says which of different graphs are equal."""
-        text = hashlib.sha256()
-        for node in self.nodes:
-            text.update(node.SerializeToString(deterministic=True))
-        text.update(repr((self.inputs, self.outputs, [(k, v.tolist()) for k, v in self.sizes.items()])).encode())
-        return text.hexdigest()
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SizedLoop) and self.digest == other.digest
+        return isinstance(other, SizedLoop) and self.folded.digest == other.folded.digest
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash(self.folded.digest)
 
     def __str__(self) -> str:
-        return self.digest
+        return self.folded.digest
 
     def unrolled(self, types: Sequence[TensorType]) -> TensorGraph:
-        """See ir.op_attrs.Unrollable."""
+        """See Unrollable; what was made is kept."""
         key = tuple(types)
         if key not in self._made:
             if len(self._made) >= MAX_LENGTHS:
@@ -108,7 +75,7 @@ class SizedLoop:
     def inlined(self, types: Sequence[TensorType]) -> TensorGraph:
         """As unrolled; not remembered."""
         graph_def, types_of = self._with_sizes(types)
-        ends = frozenset(f"tfs_out{i}" for i in range(len(self.outputs)))
+        ends = frozenset(f"tfs_out{i}" for i in range(len(self.folded.outputs)))
         done = unroll_loops(GraphState(graph_def, types_of.__getitem__, ends, _ALL))
         if done.stay:
             raise BindError("; ".join(done.stay.values()))
@@ -120,36 +87,36 @@ class SizedLoop:
         if len({n.device for n in members if n.weight}) > 1:
             raise BindError("its nodes are on several devices")
         region = cut_region(imported, [n.name for n in members if n.reason is None],
-                            [f"tfs_out{i}:0" for i in range(len(self.outputs))])
+                            [f"tfs_out{i}:0" for i in range(len(self.folded.outputs))])
         return _renumbered(region.graph, [_number(t) for t in region.inputs],
-                           [region.outputs[f"tfs_out{i}:0"] for i in range(len(self.outputs))])
+                           [region.outputs[f"tfs_out{i}:0"] for i in range(len(self.folded.outputs))])
 
     def _with_sizes(self, types: Sequence[TensorType]) -> tuple[GraphDef, dict[str, list[OutputType]]]:
         """The nodes with placeholders of these types, and numbers for what sizes are."""
         graph_def = GraphDef()
         types_of = {name: [(e, None if d is None else tuple(max(x, -1) for x in d)) for e, d in outputs]
-                    for name, outputs in self.types.items()}
+                    for name, outputs in self.folded.types.items()}
         names: dict[str, str] = {}
-        device = self.nodes[0].device
-        for i, (tensor, given) in enumerate(zip(self.inputs, types, strict=True)):
+        device = self.folded.nodes[0].device
+        for i, (tensor, given) in enumerate(zip(self.folded.inputs, types, strict=True)):
             names[tensor] = f"tfs_in{i}"
             node = graph_def.node.add(name=names[tensor], op="Placeholder", device=device)
             node.attr["dtype"].type = to_enum(given.dtype)
             types_of[node.name] = [(to_enum(given.dtype), given.dims)]
-        for i, (tensor, elements) in enumerate(self.sizes.items()):
+        for i, (tensor, elements) in enumerate(self.folded.sizes.items()):
             names[tensor] = f"tfs_size{i}"
             known = [types[e.number].dims[e.axis] if isinstance(e, InputDimension) else e for e in elements.flat]
-            enum = self.types[tensor][0][0]
+            enum = self.folded.types[tensor][0][0]
             value = np.array(known, tf.as_dtype(enum).as_numpy_dtype).reshape(elements.shape)
             node = graph_def.node.add(name=names[tensor], op="Const", device=device)
             node.attr["dtype"].type = enum
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
             types_of[node.name] = [(enum, value.shape)]
-        for source in self.nodes:
+        for source in self.folded.nodes:
             node = graph_def.node.add()
             node.CopyFrom(source)
             node.input[:] = [t if t.startswith("^") else names.get(canonical_tensor(t), t) for t in source.input]
-        for i, tensor in enumerate(self.outputs):
+        for i, tensor in enumerate(self.folded.outputs):
             name, _, index = tensor.rpartition(":")
             node = graph_def.node.add(name=f"tfs_out{i}", op="Identity", device=device, input=[tensor])
             types_of[node.name] = [types_of[name][int(index)]]
@@ -157,18 +124,15 @@ class SizedLoop:
         return graph_def, types_of
 
 
-SizedLoops: TypeAlias = Mapping[str, SizedLoop]
-"""The loops of a graph that one node each stands for, by the names of these nodes."""
-
-
-def legalizations(loops: SizedLoops) -> dict[str, Legalization]:
+def legalizations(loops: FoldedLoops) -> dict[str, Legalization]:
     """How a graph's StitchLoops become IR."""
-    return {STITCH_LOOP: Legalization(partial(_loop, loops), weight=2)}  # a region of its own, if need be
+    sized = {name: SizedLoop(folded) for name, folded in loops.items()}
+    return {STITCH_LOOP: Legalization(partial(_loop, sized), weight=2)}  # a region of its own, if need be
 
 
-def _loop(loops: SizedLoops, ctx: NodeContext) -> list[Node]:
+def _loop(loops: Mapping[str, SizedLoop], ctx: NodeContext) -> list[Node]:
     found = loops[ctx.name]
-    operands = ctx.values(0, len(found.inputs))
+    operands = ctx.values(0, len(found.folded.inputs))
     results: list[Node] = []
     for i, spec in enumerate(ctx.output_specs):
         assert spec.dtype is not None
@@ -176,35 +140,6 @@ def _loop(loops: SizedLoops, ctx: NodeContext) -> list[Node]:
         results.append(make_node(OpKind.LOOP, operands, LoopAttrs(found, i, TensorType(spec.dtype, spec.shape)),
                                  ctx.b.loc))
     return results
-
-
-def loop_node(name: str, found: SizedLoop, device: str, controls: Sequence[str]) -> NodeDef:
-    """The node that stands for a loop."""
-    return NodeDef(name=name, op=STITCH_LOOP, device=device,
-                   input=[*found.inputs, *found.sizes, *(f"^{c}" for c in controls)])
-
-
-def put_back_loops(graph_def: GraphDef, loops: SizedLoops) -> None:
-    """Replaces each StitchLoop by the loop's nodes, in place; an IdentityN of its name hands the results on."""
-    for node in [n for n in graph_def.node if n.op == STITCH_LOOP]:
-        found = loops[node.name]
-        given = [t for t in node.input if not t.startswith("^")]
-        controls = [t for t in node.input if t.startswith("^")]
-        now = dict(zip((*found.inputs, *found.sizes), given, strict=True))
-        for source in found.nodes:
-            inner = graph_def.node.add()
-            inner.CopyFrom(source)
-            inner.input[:] = [t if t.startswith("^") else now.get(canonical_tensor(t), t) for t in source.input]
-            if source.op == "Enter":
-                inner.input.extend(controls)
-        end = NodeDef(name=node.name, op="IdentityN", device=node.device, input=found.outputs)
-        end.attr["T"].list.type.extend(_type(found, t)[0] for t in found.outputs)
-        node.CopyFrom(end)
-
-
-def _type(found: SizedLoop, tensor: str) -> OutputType:
-    name, _, index = tensor.rpartition(":")
-    return found.types[name][int(index)]
 
 
 def _number(tensor: str) -> int:
@@ -224,7 +159,3 @@ def _renumbered(graph: TensorGraph, inputs: Sequence[int], outputs: Sequence[int
         new[node] = make_node(node.kind, [new[o] for o in node.operands], attrs, node.loc)
     results = dict(graph.outputs)
     return TensorGraph(graph.name, [(f"o{i}", new[results[f"o{o}"]]) for i, o in enumerate(outputs)])
-
-
-def most_common_device(nodes: Sequence[NodeDef]) -> str:
-    return str(Counter(node.device for node in nodes).most_common(1)[0][0])

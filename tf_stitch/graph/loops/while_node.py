@@ -18,6 +18,7 @@ from tf_stitch.graph.loops.loop_roles import LoopRoles, Stack
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, make_node
+from tf_stitch.ir.loops import Unrollable
 from tf_stitch.ir.op_attrs import LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape, Symbol, TensorType
@@ -115,8 +116,8 @@ class NativeLoop:
 
 
 @dataclass(frozen=True)
-class _EndedByData:
-    """See ir.op_attrs.Unrollable."""
+class _EndedByData(Unrollable):
+    """Cannot be unrolled."""
 
     name: str
 

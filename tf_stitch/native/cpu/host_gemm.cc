@@ -57,7 +57,7 @@ bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadP
   const ProductBlock block = BlockFor(g.type);
   if (block == nullptr) return false;
   const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
-                    g.addend ? arguments[g.addend_argument()] : nullptr, arguments[g.arguments() - 1]};
+                    g.addend ? arguments[AddendArgument(g)] : nullptr, arguments[Arguments(g) - 1]};
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
   const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;

@@ -30,8 +30,6 @@ constexpr int kProposals = 16;
 constexpr std::int64_t kTile = 128, kFewTiles = 64, kManyTerms = 4096, kFewestTerms = 512;
 constexpr std::size_t kSplitProposals = 4;  // the first ones, each split so often:
 constexpr std::int32_t kSplits[] = {4, 8, 16, 32};
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20, kLeastWorkspace = std::size_t{256} << 10;
-constexpr std::int64_t kWorkspaceShare = 32;  // of what a run touches, one part in so many
 
 // Products that are shared, of about 3 kB each. Executables hold theirs, of which a region has up to 512: one that is
 // dropped here is settled anew by the next executable that wants it.
@@ -43,7 +41,7 @@ struct State {
   std::mutex mutex;
   LtLibrary library;
   std::map<CUcontext, LtHandle> handles;
-  RecentlyUsed<Key, std::shared_ptr<GpuGemm>> gemms{kMostGemms};
+  RecentlyUsed<Key, std::shared_ptr<DeviceCall>> gemms{kMostGemms};
 };
 
 // Destroyed by the library's own function.
@@ -83,7 +81,7 @@ int DataType(int type) {
   }
 }
 
-class LtGemm final : public GpuGemm {
+class LtGemm final : public DeviceCall {
  public:
   LtGemm(const LtLibrary& lt, LtHandle handle, const GemmSpec& spec, unsigned cold, unsigned unaligned,
          std::size_t workspace, bool tf32, bool deterministic)
@@ -192,8 +190,8 @@ class LtGemm final : public GpuGemm {
     };
     prefer(kPreferWorkspace, std::uint64_t{workspace_});
     prefer(kPreferReductions, kReproducibleReductions);
-    const int result = spec_.arguments() - 1;
-    const int arguments[] = {1, 0, spec_.addend ? spec_.addend_argument() : result, result};  // of A, B, C and D
+    const int result = Arguments(spec_) - 1;
+    const int arguments[] = {1, 0, spec_.addend ? AddendArgument(spec_) : result, result};  // of A, B, C and D
     for (int i = 0; i < 4; ++i) prefer(kPreferAlignment + i, Alignment(arguments[i]));
     int found = 0;
     proposals_.resize(kProposals);
@@ -271,8 +269,8 @@ class LtGemm final : public GpuGemm {
       const float one = 1, beta = spec_.addend;
       const double wide_one = 1, wide_beta = spec_.addend;
       const bool wide = spec_.type == tensorflow::DT_DOUBLE;
-      void* out = arguments[spec_.arguments() - 1];
-      const void* c = spec_.addend ? arguments[spec_.addend_argument()] : out;
+      void* out = arguments[Arguments(spec_) - 1];
+      const void* c = spec_.addend ? arguments[AddendArgument(spec_)] : out;
       error = Failed("cublasLtMatmul",
                      lt_.Matmul(handle_, spec_.bias ? with_bias.get() : desc_.get(),
                                 wide ? static_cast<const void*>(&wide_one) : &one, arguments[1], b_.get(), arguments[0],
@@ -286,7 +284,7 @@ class LtGemm final : public GpuGemm {
 
   // Bytes that the address of an argument is a multiple of.
   std::uint32_t Alignment(int argument) const {
-    return (unaligned_ >> argument & 1) == 0 ? kGemmAlignment : ItemBytes();
+    return (unaligned_ >> argument & 1) == 0 ? kCallAlignment : ItemBytes();
   }
 
   std::uint32_t ItemBytes() const {
@@ -316,21 +314,16 @@ std::string LoadCublasLt(const std::vector<std::string>& candidates) {
   return state.library.error;
 }
 
-std::size_t GemmWorkspaceBytes(std::int64_t bytes) {
-  std::size_t most = kMostWorkspace;
-  while (most > kLeastWorkspace && most > static_cast<std::size_t>(bytes / kWorkspaceShare)) most /= 2;
-  return most;
-}
-
-std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, unsigned cold, unsigned unaligned,
-                        std::size_t workspace, std::shared_ptr<GpuGemm>* gemm) {
+std::string FindGpuGemm(CUcontext context, const GemmSpec& spec, const CallSite& site,
+                        std::shared_ptr<DeviceCall>* gemm) {
   const std::string missing = LoadCublasLt({});
   if (!missing.empty()) return missing;
   State& state = Global();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
+  const auto [cold, unaligned, workspace] = site;
   const State::Key key{context, spec, cold, unaligned, workspace, tf32, deterministic};
-  if (const std::shared_ptr<GpuGemm>* known = state.gemms.Find(key)) {
+  if (const std::shared_ptr<DeviceCall>* known = state.gemms.Find(key)) {
     *gemm = *known;
     return "";
   }

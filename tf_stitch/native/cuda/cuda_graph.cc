@@ -22,11 +22,9 @@ std::vector<void*> Arguments(const Step& step, const Buffers& buffers) {
   };
   if (const auto* launch = std::get_if<GpuLaunch>(&step)) {
     add(launch->args);
-  } else if (const auto* gemm = std::get_if<Gemm>(&step)) {
-    add(gemm->args);
-    if (gemm->gpu->workspace_bytes() != 0) found.push_back(buffers.workspace);
-  } else if (const auto* fill = std::get_if<Fill>(&step)) {
-    add({fill->target});
+  } else if (const auto* call = std::get_if<LibraryStep>(&step)) {
+    add(call->args);
+    if (call->on_device->workspace_bytes() != 0) found.push_back(buffers.workspace);
   } else if (const auto* copy = std::get_if<Copy>(&step)) {
     add({copy->target, copy->source});
   }
@@ -59,10 +57,10 @@ std::size_t StepGraph::WorkspaceBytes(const Executable& executable) {
   std::size_t most = 0;
   bool settled = true;
   for (const Step& step : executable.steps) {
-    const auto* gemm = std::get_if<Gemm>(&step);
-    if (gemm == nullptr) continue;
-    settled = settled && gemm->gpu->settled();
-    most = std::max(most, gemm->gpu->workspace_bytes());
+    const auto* call = std::get_if<LibraryStep>(&step);
+    if (call == nullptr) continue;
+    settled = settled && call->on_device->settled();
+    most = std::max(most, call->on_device->workspace_bytes());
   }
   if (!settled) return most;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -143,10 +141,10 @@ bool StepGraph::LaunchHere(CUcontext context, const Executable& executable, cons
   return true;
 }
 
-// Products that may run side by side need scratch memory each; those that follow each other share. Where that is too
+// Library calls that may run side by side need scratch memory each; those that follow each other share. Where that is too
 // much, one waits for the others.
 void StepGraph::PlaceWorkspaces(const Executable& executable) {
-  const std::size_t most = GemmWorkspaceBytes(executable.bytes);
+  const std::size_t most = CallWorkspaceBytes(executable.bytes);
   const std::size_t steps = executable.steps.size();
   after_ = executable.after;
   workspace_.assign(steps, 0);
@@ -158,10 +156,10 @@ void StepGraph::PlaceWorkspaces(const Executable& executable) {
   };
   for (std::size_t i = 0; i < steps; ++i) {
     for (int j : after_[i]) follow(i, j);
-    const auto* gemm = std::get_if<Gemm>(&executable.steps[i]);
-    if (gemm == nullptr || gemm->gpu->workspace_bytes() == 0) continue;
-    bytes[i] = (gemm->gpu->workspace_bytes() + kAlign - 1) / kAlign * kAlign;
-    std::vector<std::pair<std::size_t, std::size_t>> taken;  // by products beside this one: begin, step
+    const auto* call = std::get_if<LibraryStep>(&executable.steps[i]);
+    if (call == nullptr || call->on_device->workspace_bytes() == 0) continue;
+    bytes[i] = (call->on_device->workspace_bytes() + kAlign - 1) / kAlign * kAlign;
+    std::vector<std::pair<std::size_t, std::size_t>> taken;  // by calls beside this one: begin, step
     for (std::size_t j = 0; j < i; ++j) {
       if (bytes[j] != 0 && !earlier[i][j]) taken.emplace_back(workspace_[j], j);
     }

@@ -86,13 +86,13 @@ std::string CheckResidency(const GpuLaunch& launch) {
     error = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&supported, kDeviceCooperativeLaunch, device));
   }
   if (error.empty()) {
-    const int threads = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
+    const int threads = static_cast<int>(launch.block);
     error = CudaError("cuOccupancyMaxActiveBlocksPerMultiprocessor",
                       Cuda().OccupancyMaxActiveBlocks(&blocks, launch.function, threads, launch.dynamic_shared_bytes));
   }
   if (!error.empty()) return error;
   if (supported == 0) return "the device has no cooperative launch";
-  const std::int64_t wanted = std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  const std::int64_t wanted = launch.grid;
   const std::int64_t resident = std::int64_t{processors} * blocks;
   if (wanted <= resident) return "";
   return std::string("cooperative launch of ") + launch.symbol + " wants " + std::to_string(wanted) +
@@ -115,21 +115,21 @@ std::string MakeBarriers(CUcontext context, Executable* executable) {
 }
 
 // Operands that no step before it has written, as bits: weights, mostly.
-unsigned FromOutside(const Gemm& gemm) {
+unsigned FromOutside(const LibraryStep& call) {
   unsigned bits = 0;
-  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
-    const Space space = gemm.args[i].space;
+  for (std::size_t i = 0; i < call.args.size(); ++i) {
+    const Space space = call.args[i].space;
     if (space == Space::kInput || space == Space::kVariable) bits |= 1U << i;
   }
   return bits;
 }
 
 // Operands that may lie at any multiple of an element where not all buffers of a key are aligned, as bits: inputs and
-// variables, and outputs, which may take over an input's buffer. Memory that is ours alone is always aligned.
-unsigned MayBeUnaligned(const Gemm& gemm) {
+// variables, and outputs, which of a loop's body are rows of a tensor. Memory that is ours alone is always aligned.
+unsigned MayBeUnaligned(const LibraryStep& call) {
   unsigned bits = 0;
-  for (std::size_t i = 0; i < gemm.args.size(); ++i) {
-    const Operand& operand = gemm.args[i];
+  for (std::size_t i = 0; i < call.args.size(); ++i) {
+    const Operand& operand = call.args[i];
     const bool ours = operand.space == Space::kFresh || operand.space == Space::kArena;
     if (!ours) bits |= 1U << i;
   }
@@ -146,12 +146,12 @@ std::string PrepareGpu(CUcontext context, bool aligned, GraphCounters* counters,
     if (!error.empty()) return error;
   }
   const bool large = executable->bytes > static_cast<std::int64_t>(CacheBytes());
-  const std::size_t workspace = GemmWorkspaceBytes(executable->bytes);
+  const std::size_t workspace = CallWorkspaceBytes(executable->bytes);
   for (Step& step : executable->steps) {
     std::string error;
-    if (auto* gemm = std::get_if<Gemm>(&step)) {
-      error = FindGpuGemm(context, gemm->spec, large ? FromOutside(*gemm) : 0, aligned ? 0 : MayBeUnaligned(*gemm),
-                          workspace, &gemm->gpu);
+    if (auto* call = std::get_if<LibraryStep>(&step)) {
+      const CallSite site{large ? FromOutside(*call) : 0, aligned ? 0 : MayBeUnaligned(*call), workspace};
+      error = call->call->Prepare(context, site, &call->on_device);
     }
     if (!error.empty()) return error;
     auto* launch = std::get_if<GpuLaunch>(&step);

@@ -11,10 +11,9 @@ KernelNodeParams Params(const GpuLaunch& launch, std::vector<void*>& arguments, 
   for (const std::int64_t& size : launch.sizes) addresses->push_back(const_cast<std::int64_t*>(&size));
   KernelNodeParams params{};
   params.function = launch.function;
-  for (int axis = 0; axis < 3; ++axis) {
-    params.grid[axis] = launch.grid[axis];
-    params.block[axis] = launch.block[axis];
-  }
+  params.grid[0] = launch.grid;
+  params.block[0] = launch.block;
+  for (int axis = 1; axis < 3; ++axis) params.grid[axis] = params.block[axis] = 1;
   params.shared_bytes = launch.dynamic_shared_bytes;
   params.parameters = addresses->data();
   return params;

@@ -53,7 +53,7 @@ class LoopPart {
         context_(context),
         executable_(executable),
         launcher_(ctx, placement, buffers_),
-        as_graph_(!MovesProducts(roles, results, executable)) {
+        as_graph_(!MovesCalls(roles, results, executable)) {
     buffers_.barriers = executable.barrier_memory.get();
     for (std::size_t i = 0; i < roles.size(); ++i) {
       const InputRole& role = roles[i];
@@ -109,9 +109,9 @@ class LoopPart {
     int numbered_by = -1;
   };
 
-  // Whether a product of the body reads or writes rows, which lie elsewhere in each iteration: a graph would have to be
+  // Whether a library call of the body reads or writes rows, which lie elsewhere in each iteration: a graph would have to be
   // given each time what the library enqueues, which takes the host longer than enqueueing it.
-  static bool MovesProducts(const Roles& roles, const std::vector<ResultUse>& results, const Executable& executable) {
+  static bool MovesCalls(const Roles& roles, const std::vector<ResultUse>& results, const Executable& executable) {
     const auto moves = [&](const Operand& operand) {
       if (operand.space == Space::kInput) {
         const InputRole& role = roles[operand.index];
@@ -121,8 +121,8 @@ class LoopPart {
       return operand.space == Space::kOutput && results[operand.index].stacked;
     };
     for (const Step& step : executable.steps) {
-      const auto* gemm = std::get_if<Gemm>(&step);
-      if (gemm != nullptr && std::any_of(gemm->args.begin(), gemm->args.end(), moves)) return true;
+      const auto* call = std::get_if<LibraryStep>(&step);
+      if (call != nullptr && std::any_of(call->args.begin(), call->args.end(), moves)) return true;
     }
     return false;
   }

@@ -22,7 +22,7 @@ class LoopResults {
     for (std::size_t i = 0; i < types.size(); ++i) {
       results_[i].kept = ahead || roles.results[i].kept;
       results_[i].type = types[i];
-      results_[i].shape = tensorflow::TensorShape(body.outputs[i].dims);
+      results_[i].shape = tensorflow::TensorShape(body.outputs[i]);
     }
     for (const OutputRole& role : roles.outputs) {
       if (role.kind != OutputRole::Kind::kStack) continue;

@@ -204,7 +204,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     const CUcontext context = regions.body->context();
     std::optional<ScopedContext> current;
     if (on_gpu_) current.emplace(context);
-    if (!condition.outputs[0].dims.empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
+    if (!condition.outputs[0].empty()) return absl::InvalidArgumentError("a loop's condition is no scalar");
     LoopBody body(ctx, placement, context, spec_.main.roles, executable, spec_.main.results, ahead_);
     std::optional<LoopBody> host;
     if (beside != nullptr) {

@@ -1,7 +1,6 @@
 #include "op/executable.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -12,12 +11,11 @@ namespace {
 
 using Words = std::vector<std::int64_t>;
 
-constexpr std::int64_t kAbi = 2;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxRank = 254;
 constexpr std::int64_t kMaxBarriers = 1 << 20;
 
-class Decoder : WordReader {
+class Decoder : public WordReader {
  public:
   Decoder(const Words& words, const Extents& extents, Executable* executable)
       : WordReader(words), extents_(extents), executable_(*executable) {}
@@ -44,7 +42,7 @@ class Decoder : WordReader {
     }
   }
 
- private:
+  // These, with WordReader's, are what the records are read by.
   template <typename Pointer>
   Pointer NextPointer(const char* what) {
     const std::int64_t value = Next(what);
@@ -52,6 +50,29 @@ class Decoder : WordReader {
     return reinterpret_cast<Pointer>(value);
   }
 
+  std::vector<Operand> Operands() {
+    const std::int64_t count = Count("arguments");
+    std::vector<Operand> operands;
+    for (std::int64_t i = 0; i < count; ++i) operands.push_back(NextOperand());
+    return operands;
+  }
+
+  std::vector<std::int64_t> Numbers(const char* what) {
+    const std::int64_t count = Count(what);
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < count; ++i) numbers.push_back(Next(what));
+    return numbers;
+  }
+
+  Operand NextOperand() {
+    const auto space = static_cast<Space>(Ranged("space", 0, 5));
+    const std::int64_t index = Ranged("operand", 0, LastIndex(space));
+    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
+    Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
+    return space == Space::kArena ? InArena(index) : Operand{space, index};
+  }
+
+ private:
   void Arena() {
     const std::int64_t count = Count("segments of the arena");
     for (std::int64_t i = 0; i < count; ++i) {
@@ -64,19 +85,15 @@ class Decoder : WordReader {
     const std::int64_t count = Count("outputs");
     Require(count == static_cast<std::int64_t>(extents_.output_items.size()), "wrong number of outputs");
     for (std::int64_t i = 0; i < count; ++i) {
-      OutputPlan plan;
+      std::vector<std::int64_t> dims;
       std::int64_t bytes = extents_.output_items[i];
       const std::int64_t rank = Ranged("output rank", 0, kMaxRank);
       for (std::int64_t axis = 0; axis < rank; ++axis) {
-        plan.dims.push_back(Ranged("output dimension", 0, kMaxBytes));
-        Require(!__builtin_mul_overflow(bytes, plan.dims.back(), &bytes) && bytes <= kMaxBytes, "output too large");
-      }
-      const std::int64_t candidates = Count("forward candidates");
-      for (std::int64_t k = 0; k < candidates; ++k) {
-        plan.forward.push_back(static_cast<int>(Ranged("forwarded input", 0, Last(extents_.inputs.size()))));
+        dims.push_back(Ranged("output dimension", 0, kMaxBytes));
+        Require(!__builtin_mul_overflow(bytes, dims.back(), &bytes) && bytes <= kMaxBytes, "output too large");
       }
       output_bytes_.push_back(bytes);
-      executable_.outputs.push_back(std::move(plan));
+      executable_.outputs.push_back(std::move(dims));
     }
   }
 
@@ -87,7 +104,7 @@ class Decoder : WordReader {
       const std::int64_t variable = Ranged("state variable", 0, Last(extents_.variables.size()));
       Require(!updated_[variable], "a variable has two state entries");
       updated_[variable] = true;
-      executable_.state.push_back({static_cast<int>(variable), Ranged("state mode", 0, 1) == 1});
+      executable_.state.push_back({static_cast<int>(variable), Ranged("state mode", 0, 1) == static_cast<std::int64_t>(StateMode::kFresh)});
     }
   }
 
@@ -100,96 +117,46 @@ class Decoder : WordReader {
   }
 
   Step NextStep() {
-    switch (const std::int64_t kind = Next("step kind")) {
-      case 0: {
+    const std::int64_t code = Next("step code");
+    switch (static_cast<StepCode>(code)) {
+      case StepCode::kHostLaunch:
         Require(!extents_.on_gpu, "a CPU launch on a GPU");
-        const auto kernel = NextPointer<tfs_cpu_kernel>("kernel");
-        std::vector<Operand> operands = Operands();
-        return CpuLaunch{kernel, std::move(operands), Sizes()};
-      }
-      case 1:
+        return CpuLaunch::Read(*this);
+      case StepCode::kDeviceLaunch:
         Require(extents_.on_gpu, "a GPU launch on the CPU");
         return NextGpuLaunch();
-      case 2: {
-        const Operand target = NextOperand();
-        const std::int64_t bytes = Ranged("memset bytes", 0, Room(target));
-        RequireWritable(target);
-        return Fill{target, bytes, static_cast<int>(Ranged("memset value", 0, 255))};
-      }
-      case 3: {
-        const Operand target = NextOperand();
-        const Operand source = NextOperand();
-        RequireWritable(target);
-        return Copy{target, source, Ranged("copy bytes", 0, std::min(Room(target), Room(source)))};
-      }
-      case 4:
-        return NextGemm();
-      default:
-        throw std::invalid_argument("unknown step kind " + std::to_string(kind));
+      case StepCode::kCopy:
+        return NextCopy();
+      case StepCode::kLibraryCall:
+        return NextCall();
     }
+    throw std::invalid_argument("unknown step code " + std::to_string(code));
   }
 
   GpuLaunch NextGpuLaunch() {
-    constexpr std::int64_t kMaxGrid = std::numeric_limits<std::int32_t>::max();
-    GpuLaunch launch{};
-    launch.module = static_cast<int>(Ranged("module", 0, Last(executable_.modules.size())));
-    launch.symbol = NextPointer<const char*>("symbol");
-    for (int axis = 0; axis < 3; ++axis) {
-      launch.grid[axis] = static_cast<unsigned>(Ranged("grid", 1, axis == 0 ? kMaxGrid : 65535));
-    }
-    for (unsigned& extent : launch.block) extent = static_cast<unsigned>(Ranged("block", 1, 1024));
-    launch.dynamic_shared_bytes = static_cast<unsigned>(Ranged("shared bytes", 0, 1 << 20));
-    launch.cooperative = Ranged("cooperative", 0, 1) == 1;
-    launch.args = Operands();
+    GpuLaunch launch{DeviceLaunchWords::Read(*this)};
+    Require(launch.module < static_cast<std::int64_t>(executable_.modules.size()), "a module that is not there");
     for (const Operand& operand : launch.args) {  // a counter for each block at most
       if (operand.space != Space::kBarrier) continue;
-      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid[0]);
+      executable_.barriers = std::max(executable_.barriers, operand.index + launch.grid);
     }
-    launch.sizes = Sizes();
     return launch;
   }
 
-  Gemm NextGemm() {
-    Gemm gemm{};
-    GemmSpec& spec = gemm.spec;
-    spec.type = static_cast<int>(Ranged("element type", 1, 1000));
-    for (std::int64_t* extent : {&spec.batch, &spec.m, &spec.n, &spec.k}) {
-      *extent = Ranged("extent of a product", 1, std::numeric_limits<std::int32_t>::max());
-    }
-    for (MatrixLayout* layout : {&spec.a, &spec.b, &spec.out}) {
-      layout->transposed = Ranged("transposition", 0, layout == &spec.out ? 0 : 1) == 1;
-      layout->stride = Ranged("stride of a product", 1, kMaxBytes);
-      layout->step = Ranged("step of a product", 0, kMaxBytes);
-    }
-    spec.bias = Ranged("bias", 0, 1) == 1;
-    spec.addend = Ranged("addend", 0, 1) == 1;
-    spec.activation = static_cast<Activation>(Ranged("activation", 0, 2));
-    gemm.args = Operands();
-    Require(static_cast<int>(gemm.args.size()) == spec.arguments(), "wrong number of operands of a product");
-    RequireWritable(gemm.args.back());
-    return gemm;
+  Copy NextCopy() {
+    const Copy copy = Copy::Read(*this);
+    RequireWritable(copy.target);
+    Require(copy.bytes <= std::min(Room(copy.target), Room(copy.source)), "a copy does not fit");
+    return copy;
   }
 
-  std::vector<Operand> Operands() {
-    const std::int64_t count = Count("arguments");
-    std::vector<Operand> operands;
-    for (std::int64_t i = 0; i < count; ++i) operands.push_back(NextOperand());
-    return operands;
-  }
-
-  std::vector<std::int64_t> Sizes() {
-    const std::int64_t count = Count("sizes");
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t i = 0; i < count; ++i) sizes.push_back(Next("size"));
-    return sizes;
-  }
-
-  Operand NextOperand() {
-    const Space space{Ranged("space", 0, 5)};
-    const std::int64_t index = Ranged("operand", 0, LastIndex(space));
-    if (space == Space::kBarrier) executable_.barriers = std::max(executable_.barriers, index + 1);
-    Require(space != Space::kFresh || executable_.state[index].fresh, "a state entry in place has no fresh buffer");
-    return space == Space::kArena ? InArena(index) : Operand{space, index};
+  LibraryStep NextCall() {
+    LibraryStep step;
+    step.call = ReadCall(*this);
+    step.args = Operands();
+    Require(static_cast<int>(step.args.size()) == step.call->arguments(), "wrong number of arguments of a call");
+    RequireWritable(step.args.back());
+    return step;
   }
 
   // Offsets count through all segments; what lies there is within one.

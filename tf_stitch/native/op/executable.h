@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "cuda/cuda_driver.h"
-#include "op/gemm.h"
-#include "cpu/stitch_abi.h"
+#include "op/executable_format.h"
 
 namespace tf_stitch {
 
@@ -16,21 +15,7 @@ class StepGraph;
 class GraphPlaces;
 struct GraphCounters;
 
-// Where a kernel operand lives; the numbers are part of the encoding.
-enum class Space : std::int64_t { kInput = 0, kOutput = 1, kVariable = 2, kFresh = 3, kArena = 4, kBarrier = 5 };
-
 constexpr std::int64_t kBarrierBytes = 64;  // of a counter: each in a cache line of its own
-
-struct Operand {
-  Space space;
-  std::int64_t index;  // input, output, variable, state entry or counter; for kArena the offset in bytes
-  int segment = 0;     // of the arena; `index` counts from its beginning
-};
-
-struct OutputPlan {
-  std::vector<std::int64_t> dims;
-  std::vector<int> forward;  // inputs whose buffer the output may take over
-};
 
 struct StatePlan {
   int variable;
@@ -42,49 +27,24 @@ struct ModuleImage {
   std::int64_t bytes;
 };
 
-struct CpuLaunch {
-  tfs_cpu_kernel kernel;
-  std::vector<Operand> args;
-  std::vector<std::int64_t> sizes;  // a pointer to them follows the operands, if there are any
-};
-
-struct GpuLaunch {
-  int module;
-  const char* symbol;  // stays valid for the process's life
-  unsigned grid[3];
-  unsigned block[3];
-  unsigned dynamic_shared_bytes;
-  bool cooperative;
-  std::vector<Operand> args;
-  std::vector<std::int64_t> sizes;  // parameters after the operands
+struct GpuLaunch : DeviceLaunchWords {
   CUfunction function = nullptr;  // these two are set by PrepareGpu
   bool waits = false;  // by itself, for kernels that it depends on (tfs_begin in emit/cuda_prelude.cu)
 };
 
-struct Fill {
-  Operand target;
-  std::int64_t bytes;
-  int value;
-};
-
-struct Copy {
-  Operand target;
-  Operand source;
-  std::int64_t bytes;
-};
-
-struct Gemm {
-  GemmSpec spec;
+struct LibraryStep {
+  std::shared_ptr<const LibraryCall> call;
   std::vector<Operand> args;
-  std::shared_ptr<GpuGemm> gpu;  // set by PrepareGpu
+  std::shared_ptr<DeviceCall> on_device;  // set by PrepareGpu
 };
 
-using Step = std::variant<CpuLaunch, GpuLaunch, Fill, Copy, Gemm>;
+using CpuLaunch = HostLaunchWords;
+using Step = std::variant<CpuLaunch, GpuLaunch, Copy, LibraryStep>;
 
 struct Executable {
   std::vector<std::int64_t> arena;  // bytes of each segment
   std::int64_t bytes = 0;  // of everything a run touches
-  std::vector<OutputPlan> outputs;
+  std::vector<std::vector<std::int64_t>> outputs;  // dims of each
   std::vector<StatePlan> state;
   std::vector<ModuleImage> modules;
   std::vector<Step> steps;
@@ -93,7 +53,7 @@ struct Executable {
   std::shared_ptr<char> barrier_memory;  // of all of them; set by PrepareGpu, zero at first, kept from run to run
   std::shared_ptr<StepGraph> graph;  // set by PrepareGpu
 
-  // Scratch memory that a run needs for its products on a GPU; 0: none. Asked for anew by every run.
+  // Scratch memory that a run needs for its library calls on a GPU; 0: none. Asked for anew by every run.
   std::size_t WorkspaceBytes() const;
 };
 
@@ -106,7 +66,7 @@ struct Extents {
   bool on_gpu = false;
 };
 
-// Decodes and checks `words` (bindings.py describes the encoding).
+// Decodes and checks `words` (runtime/executable_format.py describes the encoding).
 // Returns "" or what is wrong; after an error `executable` must not be used.
 std::string Decode(const std::vector<std::int64_t>& words, const Extents& extents, Executable* executable);
 

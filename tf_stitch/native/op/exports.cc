@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "op/gemm.h"
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
 #include "op/region_runtime.h"

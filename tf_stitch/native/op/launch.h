@@ -40,7 +40,7 @@ class Launcher {
 
   absl::Status RunOne(const Step& step, bool trial) const {
     return std::visit([this, trial](const auto& one) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Gemm>) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(one)>, LibraryStep>) {
         return RunStep(one, trial);
       } else {
         return RunStep(one);
@@ -74,34 +74,24 @@ class Launcher {
     Arguments addresses(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) addresses[i] = &values[i];
     for (const std::int64_t& size : launch.sizes) addresses.push_back(const_cast<std::int64_t*>(&size));
-    const unsigned* grid = launch.grid;
-    const unsigned* block = launch.block;
     if (launch.cooperative) {
       return CudaStatus("cuLaunchCooperativeKernel",
-                        Cuda().LaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
-                                                       block[2], launch.dynamic_shared_bytes, placement_.stream,
+                        Cuda().LaunchCooperativeKernel(launch.function, launch.grid, 1, 1, launch.block, 1, 1,
+                                                       launch.dynamic_shared_bytes, placement_.stream,
                                                        addresses.data()));
     }
-    return CudaStatus("cuLaunchKernel", Cuda().LaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0],
-                                                            block[1], block[2], launch.dynamic_shared_bytes,
-                                                            placement_.stream, addresses.data(), nullptr));
+    return CudaStatus("cuLaunchKernel", Cuda().LaunchKernel(launch.function, launch.grid, 1, 1, launch.block, 1, 1,
+                                                            launch.dynamic_shared_bytes, placement_.stream,
+                                                            addresses.data(), nullptr));
   }
 
-  absl::Status RunStep(const Gemm& gemm, bool trial) const {
-    const Arguments arguments = Collect(gemm.args);
-    if (!placement_.on_gpu) {
-      if (RunHostGemm(gemm.spec, arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl))) {
-        return absl::OkStatus();
-      }
-      return absl::InternalError("tf_stitch: a product of a type that has none");
-    }
-    void* const workspace = buffers_.workspace + workspace_;
-    const std::string error = gemm.gpu->Run(placement_.stream, arguments.data(), workspace, trial);
+  absl::Status RunStep(const LibraryStep& step, bool trial) const {
+    const Arguments arguments = Collect(step.args);
+    const std::string error =
+        placement_.on_gpu
+            ? step.on_device->Run(placement_.stream, arguments.data(), buffers_.workspace + workspace_, trial)
+            : step.call->RunOnHost(arguments.data(), static_cast<tensorflow::thread::ThreadPool*>(env_.impl));
     return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("tf_stitch: ", error));
-  }
-
-  absl::Status RunStep(const Fill& fill) const {
-    return FillBytes(placement_, buffers_.At(fill.target), fill.value, fill.bytes);
   }
 
   absl::Status RunStep(const Copy& copy) const {
@@ -110,7 +100,7 @@ class Launcher {
 
   const Placement& placement_;
   const Buffers& buffers_;
-  const std::size_t workspace_ = 0;  // where the scratch memory of a product begins
+  const std::size_t workspace_ = 0;  // where the scratch memory of a library call begins
   tfs_env env_{};
 };
 

@@ -177,16 +177,8 @@ class StitchOp final : public tensorflow::OpKernel {
     bool overwrites = false;
     for (int i = 0; i < num_inputs_; ++i) buffers.inputs.push_back(ctx->input(i).data());
     for (int i = 0; i < static_cast<int>(executable.outputs.size()); ++i) {
-      const OutputPlan& plan = executable.outputs[i];
-      const TensorShape shape(plan.dims);
       Tensor* output = nullptr;
-      int forwarded = -1;
-      if (plan.forward.empty()) {
-        TF_RETURN_IF_ERROR(ctx->allocate_output(i, shape, &output));
-      } else {
-        TF_RETURN_IF_ERROR(ctx->forward_input_or_allocate_output(plan.forward, i, shape, &output, &forwarded));
-      }
-      overwrites |= forwarded >= 0;
+      TF_RETURN_IF_ERROR(ctx->allocate_output(i, TensorShape(executable.outputs[i]), &output));
       buffers.outputs.push_back(output->data());
     }
     buffers.barriers = executable.barrier_memory.get();

@@ -1,0 +1,24 @@
+"""The list of libraries. The place of one is its calls' code in executables.
+
+Another library is a module beside gemm.py (its record, its calls, which nodes they compute), the C++ file that defines
+`MakeCall` for its record (as native/op/gemm.cc), a test of both, and its name here; then
+`python -m tf_stitch.native.executable_header`.
+"""
+
+from __future__ import annotations
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.libraries.call import Library, LibraryCall
+from tf_stitch.libraries.gemm import GEMM
+
+LIBRARIES: tuple[Library, ...] = (GEMM,)
+
+
+def library_of(root: Node) -> Library | None:
+    """The library that can compute a node; None if kernels alone can."""
+    return next((library for library in LIBRARIES if library.is_root(root)), None)
+
+
+def code_of(call: LibraryCall) -> int:
+    """Of a call in an executable."""
+    return next(code for code, library in enumerate(LIBRARIES) if library.record is call.record)

@@ -1,0 +1,188 @@
+// The words of an executable: codes, and records with what reads them. See tf_stitch/runtime/executable_format.py.
+// Made by `python -m tf_stitch.native.executable_header`; edits are lost.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "cpu/stitch_abi.h"
+#include "op/library_call.h"
+
+namespace tf_stitch {
+
+constexpr std::int64_t kAbi = 3;
+
+// Where a buffer lives. An operand is a buffer's number in its space, or a byte offset into the arena, counted
+// through its segments: no buffer lies in two. Counters of grid barriers are memory that the executable keeps from
+// run to run, zero at first; a GPU launch may use as many as it has blocks, from the one it is given on.
+enum class Space : std::int64_t {
+  kInput = 0,
+  kOutput = 1,
+  kVariable = 2,
+  kFresh = 3,
+  kArena = 4,
+  kBarrier = 5,
+};
+
+// Where an operand of a step lives.
+struct Operand {
+  Space space;
+  std::int64_t index;  // input, output, variable, state entry or counter; for kArena the offset in bytes
+  int segment = 0;     // of the arena; `index` counts from its beginning
+};
+
+// How a variable gets its new value: written over, or a fresh buffer takes its place.
+enum class StateMode : std::int64_t {
+  kInPlace = 0,
+  kFresh = 1,
+};
+
+// What a step does.
+enum class StepCode : std::int64_t {
+  kHostLaunch = 0,
+  kDeviceLaunch = 1,
+  kCopy = 2,
+  kLibraryCall = 3,
+};
+
+// Functions that matrix libraries apply to a matmul.
+enum class Activation : std::int64_t {
+  kNone = 0,
+  kRelu = 1,
+  kGelu = 2,
+};
+
+// Calls a CPU kernel.
+struct HostLaunchWords {
+  tfs_cpu_kernel kernel;
+  std::vector<Operand> args;
+  std::vector<std::int64_t> sizes;  // a pointer to them follows the operands, if there are any
+
+  template <typename Reader>
+  static HostLaunchWords Read(Reader& reader) {
+    HostLaunchWords words{};
+    words.kernel = reader.template NextPointer<tfs_cpu_kernel>("HostLaunchWords.kernel");
+    words.args = reader.Operands();
+    words.sizes = reader.Numbers("HostLaunchWords.sizes");
+    return words;
+  }
+};
+
+// Launches a GPU kernel.
+struct DeviceLaunchWords {
+  int module;  // of the executable's modules
+  const char* symbol;  // stays valid for the process's life
+  unsigned grid;  // blocks
+  unsigned block;  // threads
+  unsigned dynamic_shared_bytes;
+  bool cooperative;  // its blocks wait for each other at a grid barrier
+  std::vector<Operand> args;
+  std::vector<std::int64_t> sizes;  // parameters after the operands
+
+  template <typename Reader>
+  static DeviceLaunchWords Read(Reader& reader) {
+    DeviceLaunchWords words{};
+    words.module = static_cast<int>(reader.Ranged("DeviceLaunchWords.module", 0, 2147483647));
+    words.symbol = reader.template NextPointer<const char*>("DeviceLaunchWords.symbol");
+    words.grid = static_cast<unsigned>(reader.Ranged("DeviceLaunchWords.grid", 1, 2147483647));
+    words.block = static_cast<unsigned>(reader.Ranged("DeviceLaunchWords.block", 1, 1024));
+    words.dynamic_shared_bytes = static_cast<unsigned>(reader.Ranged("DeviceLaunchWords.dynamic_shared_bytes", 0, 1048576));
+    words.cooperative = reader.Ranged("DeviceLaunchWords.cooperative", 0, 1) == 1;
+    words.args = reader.Operands();
+    words.sizes = reader.Numbers("DeviceLaunchWords.sizes");
+    return words;
+  }
+};
+
+// Copies bytes.
+struct Copy {
+  Operand target;
+  Operand source;
+  std::int64_t bytes;
+
+  template <typename Reader>
+  static Copy Read(Reader& reader) {
+    Copy words{};
+    words.target = reader.NextOperand();
+    words.source = reader.NextOperand();
+    words.bytes = reader.Ranged("Copy.bytes", 0, 281474976710656);
+    return words;
+  }
+};
+
+// How matrices [rows, cols] lie in memory: contiguous along the columns, or along the rows if `transposed`.
+struct MatrixLayout {
+  bool transposed;
+  std::int64_t stride;  // elements from one stored row to the next
+  std::int64_t step;  // elements from one matrix to the next
+
+  auto Tie() const { return std::tie(transposed, stride, step); }
+  bool operator<(const MatrixLayout& other) const { return Tie() < other.Tie(); }
+
+  template <typename Reader>
+  static MatrixLayout Read(Reader& reader) {
+    MatrixLayout words{};
+    words.transposed = reader.Ranged("MatrixLayout.transposed", 0, 1) == 1;
+    words.stride = reader.Ranged("MatrixLayout.stride", 1, 281474976710656);
+    words.step = reader.Ranged("MatrixLayout.step", 0, 281474976710656);
+    return words;
+  }
+};
+
+// activation(a b + bias + addend): `batch` matmuls [m, k] x [k, n] -> [m, n], the bias a vector of n that is added to
+// every row, the addend [batch, m, n], contiguous. Arguments are a, b, the bias, the addend, those two if there are
+// any, and the result.
+struct GemmSpec {
+  int type;  // tensorflow::DataType
+  std::int64_t batch;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  MatrixLayout a;
+  MatrixLayout b;
+  MatrixLayout out;  // not transposed
+  bool bias;
+  bool addend;
+  Activation activation;
+
+  auto Tie() const { return std::tie(type, batch, m, n, k, a, b, out, bias, addend, activation); }
+  bool operator<(const GemmSpec& other) const { return Tie() < other.Tie(); }
+
+  template <typename Reader>
+  static GemmSpec Read(Reader& reader) {
+    GemmSpec words{};
+    words.type = static_cast<int>(reader.Ranged("GemmSpec.type", 1, 1000));
+    words.batch = reader.Ranged("GemmSpec.batch", 1, 2147483647);
+    words.m = reader.Ranged("GemmSpec.m", 1, 2147483647);
+    words.n = reader.Ranged("GemmSpec.n", 1, 2147483647);
+    words.k = reader.Ranged("GemmSpec.k", 1, 2147483647);
+    words.a = MatrixLayout::Read(reader);
+    words.b = MatrixLayout::Read(reader);
+    words.out = MatrixLayout::Read(reader);
+    words.bias = reader.Ranged("GemmSpec.bias", 0, 1) == 1;
+    words.addend = reader.Ranged("GemmSpec.addend", 0, 1) == 1;
+    words.activation = static_cast<Activation>(reader.Ranged("GemmSpec.activation", 0, 2));
+    return words;
+  }
+};
+
+// Which library a call is of.
+enum class LibraryCode : std::int64_t {
+  kGemm = 0,
+};
+
+// The call of a record; throws std::invalid_argument where that makes no sense.
+std::shared_ptr<const LibraryCall> MakeCall(const GemmSpec& spec);
+
+template <typename Reader>
+std::shared_ptr<const LibraryCall> ReadCall(Reader& reader) {
+  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 0))) {
+    case LibraryCode::kGemm:
+      return MakeCall(GemmSpec::Read(reader));
+  }
+  return nullptr;
+}
+
+}  // namespace tf_stitch
