@@ -78,7 +78,8 @@ def read_rows(x: Any, n: Any) -> Any:
 
 def written(x: Any, n: Any) -> Any:
     given, out = rows(x), tf.TensorArray(tf.float32, tf.shape(x)[0])
-    return tf.while_loop(lambda i, o: i < n, lambda i, o: (i + 1, o.write(i, tf.tanh(given.read(i)))), (0, out))[1].stack()
+    out = tf.while_loop(lambda i, o: i < n, lambda i, o: (i + 1, o.write(i, tf.tanh(given.read(i)))), (0, out))[1]
+    return out.stack()
 
 
 def maybe_written(x: Any, n: Any) -> Any:
