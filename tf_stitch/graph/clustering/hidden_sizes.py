@@ -1,5 +1,5 @@
 """Sizes of a region that none of its inputs has: its graph finds them out by how many elements a tensor has. The
-region's TensorFlow nodes cannot, since what they read the size from is not at hand, and of an empty tensor nobody can."""
+region's TensorFlow nodes cannot, since what they read the size from is not at hand; of an empty tensor nobody can."""
 
 from __future__ import annotations
 
