@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.grappler.costs.op_performance_data_pb2 import OpInfo
 
 from tf_stitch.errors import StitchError
-from tf_stitch.ir.types import Symbol
+from tf_stitch.ir.types import Shape, Symbol
 
 OutputType = tuple[int, tuple[int, ...] | None]
 
@@ -26,6 +26,11 @@ def as_tensorflow(dim: object, otherwise: int) -> int:
     if isinstance(dim, Symbol):
         return -int(dim.name[1:]) if dim.name[0] == "s" and dim.name[1:].isdigit() else otherwise
     return dim if isinstance(dim, int) else otherwise
+
+
+def as_shape(dims: Sequence[int], name: str) -> Shape:
+    """Dimensions of an OutputType as the IR has them; what is unknown is named after `name`."""
+    return tuple(d if d >= 0 else Symbol(f"s{-d}" if d < -1 else f"u_{name}_{axis}") for axis, d in enumerate(dims))
 
 
 class TypeSource(Protocol):

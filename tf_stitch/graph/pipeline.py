@@ -133,17 +133,26 @@ def find_regions(state: GraphState, options: GraphOptions, instrument: Instrumen
 def _found(state: GraphState, options: GraphOptions) -> FoundRegions:
     clustering = Clustering(state, options.clusters)
     regions = clustering.find()
-    fallbacks = _fallbacks(state, regions) if options.need_fallback else {}
+    fallbacks = _fallbacks(state, regions, clustering) if options.need_fallback else {}
     return FoundRegions(state, regions, clustering, fallbacks)
 
 
-def _fallbacks(state: GraphState, regions: Regions) -> dict[int, FallbackSubgraph | None]:
-    """Fallback subgraphs by the regions' ids."""
+def _fallbacks(state: GraphState, regions: Regions, clustering: Clustering) -> dict[int, FallbackSubgraph | None]:
+    """Fallback subgraphs by the regions' ids. A region that has none gets the inputs that one needs, if they show it a
+    size."""
     defs = {node.name: node for node in state.graph_def.node}
-    return {id(region): fallback_subgraph(
-                defs, state.sure, region, device_type(state.imported.nodes[region.members[0]].device) == "GPU",
-                state.sized)
-            for region in regions.regions}
+
+    def fallback(region: RegionGraph) -> FallbackSubgraph | None:
+        on_gpu = device_type(state.imported.nodes[region.members[0]].device) == "GPU"
+        return fallback_subgraph(defs, state.sure, region, on_gpu, state.sized)
+
+    found: dict[int, FallbackSubgraph | None] = {}
+    for i, region in enumerate(regions.regions):
+        subgraph = fallback(region)
+        if subgraph is None and (shown := clustering.showing_sizes(region)) is not None:
+            subgraph, regions.regions[i] = fallback(shown), shown
+        found[id(regions.regions[i])] = subgraph
+    return found
 
 
 def _host_builds() -> bool:

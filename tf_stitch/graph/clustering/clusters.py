@@ -11,6 +11,7 @@ from tf_stitch.errors import StitchError, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
 from tf_stitch.frontend.tensorflow.importer import device_type
 from tf_stitch.graph.clustering.eligibility import Eligibility
+from tf_stitch.graph.clustering.hidden_sizes import arguments_that_show
 from tf_stitch.graph.clustering.private_tensors import SPLIT_ACROSS_REGIONS, private_edges, split_across_regions
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.clustering.region_replacement import MakeNode, RegionReplacement
@@ -117,6 +118,17 @@ class Clustering:
         """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
         replacement = RegionReplacement(self._state, self._fetched, self._contexts)
         return replacement.apply(regions, make_node)
+
+    def showing_sizes(self, region: RegionGraph) -> RegionGraph | None:
+        """The region with arguments of the graph among its inputs for the sizes that it has no tensor of; None if there
+        are none. See hidden_sizes."""
+        node = self._imported.nodes[region.members[0]]
+        imported = self._imported if region.assumes else self._state.sure
+        shown = () if self._contexts[node.name] else arguments_that_show(imported, region, node.device)
+        if not shown:
+            return None
+        assumed = self._state.assumption if region.assumes else None
+        return cut_region(imported, region.members, self._wanted(region.members), assumed, shown)
 
     def _cut(self, members: tuple[str, ...]) -> RegionGraph:
         """The region of these nodes; most are the same in the next round. Errors as in cut_region."""

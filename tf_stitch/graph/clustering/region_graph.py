@@ -82,7 +82,7 @@ class Assumption:
 
 
 def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str],
-               assumed: Assumption | None = None) -> RegionGraph:
+               assumed: Assumption | None = None, shown: Sequence[str] = ()) -> RegionGraph:
     """The region of `members`.
 
     Args:
@@ -90,11 +90,12 @@ def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence
         wanted: tensor names that the region has to deliver.
         assumed: what the graph was imported with. Its witnesses become inputs in any case, and tensors are not
             delivered as one that are of one value only then.
+        shown: tensors that become inputs for their sizes.
 
     Raises:
         UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
     """
-    return _Cutter(imported, members).cut(wanted, assumed)
+    return _Cutter(imported, members).cut(wanted, assumed, shown)
 
 
 class _Cutter:
@@ -110,7 +111,7 @@ class _Cutter:
         # Handles by the names they have here: in a loop or a branch the tensor that made one may not be read.
         self._handles = {imported.handles.get(t, t): t for m in members for t in imported.nodes[m].inputs}
 
-    def cut(self, wanted: Sequence[str], assumed: Assumption | None) -> RegionGraph:
+    def cut(self, wanted: Sequence[str], assumed: Assumption | None, shown: Sequence[str]) -> RegionGraph:
         for name in self._members:
             self._node(self._imported.nodes[name])
         outputs: list[tuple[str, Node]] = []
@@ -127,7 +128,7 @@ class _Cutter:
         used = set(graph.inputs())
         if not used:
             raise UnsupportedError("reads nothing from outside")
-        for tensor in () if assumed is None else assumed.witnesses:
+        for tensor in (*shown, *(() if assumed is None else assumed.witnesses)):
             value = self._imported.value(tensor)
             assert value is not None  # see equal_sizes
             if self._input(tensor, value) not in used:

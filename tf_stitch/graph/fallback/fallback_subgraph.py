@@ -14,8 +14,9 @@ from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.export_table import tf_dtype
-from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor
+from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.frontend.tensorflow.static_values import SHAPE_OPS, STATIC_RULES
@@ -163,8 +164,8 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
             if from_parts and sizes.replace(node):
                 continue
         data = []
-        for tensor in (canonical_tensor(t) for t in node.input if not t.startswith("^")):
-            tensor = leaves.get(tensor) or leaves.get(_first_name(tensor, imported), tensor)
+        for tensor in (_at_hand(canonical_tensor(t), defs, imported, leaves)
+                       for t in node.input if not t.startswith("^")):
             name = tensor.rpartition(":")[0]
             if tensor not in leaves.values() and name not in seen:
                 source = defs[name]
@@ -259,6 +260,17 @@ def _constant(name: str, value: Any, dtype: tf.DType) -> NodeDef:
     node.attr["dtype"].type = dtype.as_datatype_enum
     node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype=dtype))
     return node
+
+
+def _at_hand(tensor: str, defs: Mapping[str, NodeDef], imported: ImportedGraph, leaves: Mapping[str, str]) -> str:
+    """The leaf that a tensor is, or the tensor; outside of the loops that it was brought into, for the nodes are in
+    none."""
+    while True:
+        leaf = leaves.get(tensor) or leaves.get(_first_name(tensor, imported))
+        source = defs.get(producer_of(tensor))
+        if leaf is not None or source is None or source.op not in ENTERS:
+            return leaf or tensor
+        tensor = canonical_tensor(source.input[0])
 
 
 def _first_name(tensor: str, imported: ImportedGraph) -> str:

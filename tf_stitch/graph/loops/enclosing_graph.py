@@ -11,7 +11,8 @@ from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
-from tf_stitch.graph.graph_item import OutputType, as_tensorflow
+from tf_stitch.graph.graph_item import OutputType, as_shape, as_tensorflow
+from tf_stitch.ir.types import Shape
 
 
 class EnclosingGraph:
@@ -75,3 +76,15 @@ class EnclosingGraph:
         if dims is None:
             raise UnsupportedError(f"nothing is known of the rank of {tensor}")
         return enum, dims
+
+    def shape(self, tensor: str) -> Shape | None:
+        """Of a tensor, as it was imported, else as TensorFlow has it; None if its rank is unknown.
+
+        Raises:
+            UnsupportedError: the IR lacks its element type.
+        """
+        value = self.imported.value(tensor) if producer_of(tensor) in self.imported.nodes else None
+        if value is not None:
+            return value.type.shape
+        dims = self.type(tensor)[1]
+        return None if dims is None else as_shape(dims, tensor)

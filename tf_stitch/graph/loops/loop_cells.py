@@ -10,6 +10,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.control_flow import NEXT_ITERATIONS
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.importer import TypesOf
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 from tf_stitch.graph.graph_item import OutputType
@@ -35,17 +36,30 @@ class Cell:
     passes: tuple[NodeDef, ...]
 
 
-def cells(frame: LoopFrame, outer: Mapping[str, NodeDef], users: Mapping[str, Iterable[NodeDef]]) -> list[Cell]:
-    """Those of a loop: lists that it begins with as rows of a tensor, and that nobody reads after it.
+def cells(frame: LoopFrame, outer: Mapping[str, NodeDef], users: Mapping[str, Iterable[NodeDef]], types_of: TypesOf
+          ) -> list[Cell]:
+    """Those of a loop: lists that it begins with as rows of a tensor, and that nobody reads after it. The element is
+    known to be there: a loop that ends at once does not read it.
 
     Args:
         outer: the graph's nodes by name.
         users: node -> nodes that use it.
     """
     variables = LoopVariables(frame)
-    found = (_cell(variable, variables, frame, users) for variable in variables.all
-             if variable.value and outer[producer_of(variable.initial)].op == "TensorListFromTensor")
-    return [cell for cell in found if cell is not None]
+    found: list[Cell] = []
+    for variable in variables.all:
+        begin = outer[producer_of(variable.initial)]
+        if variable.value and begin.op == "TensorListFromTensor":
+            cell = _cell(variable, variables, frame, users)
+            if cell is not None and cell.place < _first_size(begin.input[0], types_of):
+                found.append(cell)
+    return found
+
+
+def _first_size(tensor: str, types_of: TypesOf) -> int:
+    """The least that a tensor's first size can be."""
+    dims = types_of(producer_of(tensor))[int(canonical_tensor(tensor).rpartition(":")[2])][1]
+    return max(dims[0], 0) if dims else 0
 
 
 def _cell(variable: LoopVariable, variables: LoopVariables, frame: LoopFrame, users: Mapping[str, Iterable[NodeDef]]

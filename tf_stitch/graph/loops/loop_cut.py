@@ -18,13 +18,15 @@ from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
 from tf_stitch.graph.loops.induction_variables import InductionVariables
 from tf_stitch.graph.loops.lists_as_tensors import ListResult, LoopLists, StackedList
 from tf_stitch.graph.loops.loop_device import is_small
-from tf_stitch.graph.loops.loop_fallback import LoopNodes
+from tf_stitch.graph.loops.loop_fallback import LoopNodes, argument
 from tf_stitch.graph.loops.loop_list_uses import READS, Use
 from tf_stitch.graph.loops.loop_roles import LoopRoles
 from tf_stitch.graph.loops.loop_slice import LoopSlice, LoopSlicer
 from tf_stitch.graph.loops.op_inputs import OpInputs
 from tf_stitch.graph.loops.role_assignment import RoleAssignment
 from tf_stitch.graph.loops.while_node import HostPart, NativeLoop
+from tf_stitch.graph.shapes.size_nodes import SizeSource, size_of
+from tf_stitch.ir.types import Symbol
 
 Ends = Sequence[tuple[LoopVariable, NodeDef]]
 
@@ -76,8 +78,8 @@ class LoopCut:
         own = LoopNodes(self._frame, exits)
         for enter in own.enters:
             self._bring_in(enter, own)
-        results = tuple(own.stack(exit_, dtype, dims[1:]) if exit_ in self.lists else f"{exit_}:0"
-                        for exit_, (dtype, dims) in zip(exits, types, strict=True))
+        results = tuple(self._stacked(v, exit_.name, own) if exit_.name in self.lists else f"{exit_.name}:0"
+                        for v, exit_ in ends)
         controls = dict.fromkeys(t for node in self._frame.of(ENTERS) for t in node.input if t.startswith("^"))
         return NativeLoop(name, self._frame.name, device, parts.body, parts.condition, parts.roles,
                           self._inputs.tensors, tuple(self._inputs.types), exits, types, tuple(controls),
@@ -164,6 +166,15 @@ class LoopCut:
             count = self._graph.imported.statics.get(self._lists.rows(variable))
             rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
         return enum, (rows, *dims)
+
+    def _stacked(self, variable: LoopVariable, exit_: str, own: LoopNodes) -> str:
+        """The tensor that the loop's own nodes make of a list. The op's inputs are all known."""
+        item = self._lists.use(variable).item
+        sources = {dim: SizeSource(argument(i), self._inputs.types[i][0], len(shape), axis)
+                   for i, tensor in enumerate(self._inputs.tensors) if (shape := self._graph.shape(tensor)) is not None
+                   for axis, dim in enumerate(shape) if isinstance(dim, Symbol)}
+        sizes = [size_of(dim, sources) for dim in self._graph.shape(item) or ()]
+        return own.stack(exit_, self._graph.type(item)[0], sizes)
 
     def _bring_in(self, enter: NodeDef, own: LoopNodes) -> None:
         """Lets the loop's own nodes start from the op's inputs."""

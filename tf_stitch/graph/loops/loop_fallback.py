@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
 from tf_stitch.graph.clustering.region_graph import input_key
+from tf_stitch.graph.shapes.size_nodes import SizeExpression, SizeNodes
 
 _UNKNOWN = -1
 """A size that is not known, or an element shape of which nothing is known."""
@@ -35,6 +37,7 @@ class LoopNodes:
                 node.attr.pop("_class", None)
                 node.input[:] = [t for t in source.input if producer_of(t) in needed]
         self._defs = {node.name: node for node in self.graph.node}
+        self._numbers = itertools.count()
 
     def start(self, enter: str, number: int) -> None:
         """Brings the op's input in."""
@@ -52,13 +55,29 @@ class LoopNodes:
         """Brings in a list of as many elements as the op's input says."""
         self._list(enter, "TensorListReserve", dtype, [self._shape(enter, dims), argument(number)])
 
-    def stack(self, exit_: str, dtype: int, dims: Sequence[int]) -> str:
-        """The tensor of a list's elements after the loop."""
-        node = self.graph.node.add(name=f"{exit_}/tfs_stack", op="TensorListStack",
-                                   input=[exit_, self._shape(exit_, dims)])
+    def stack(self, exit_: str, dtype: int, sizes: Sequence[SizeExpression | None]) -> str:
+        """The tensor of a list's elements after the loop; of `sizes`, of an element, None is unknown.
+
+        TensorListStack raises where there are no elements and no sizes; the program may never stack the list, or tell
+        the sizes. Those that the op's inputs have are read there, any other is 0 if the list is empty.
+        """
+        nodes = SizeNodes(lambda: f"{exit_}/tfs_shape_{next(self._numbers)}")
+        shape = nodes.vector([_UNKNOWN if size is None else size for size in sizes], "")
+        self.graph.node.extend(nodes.new)
+        if None in sizes:
+            length = self._node(f"{exit_}/tfs_length", "TensorListLength", [exit_])
+            least = self._node(f"{exit_}/tfs_least", "Neg", [length], tf.int32)
+            shape = self._node(f"{exit_}/tfs_shape", "Maximum", [shape, least], tf.int32)
+        node = self.graph.node.add(name=f"{exit_}/tfs_stack", op="TensorListStack", input=[exit_, shape])
         node.attr["element_dtype"].type = dtype
         node.attr["num_elements"].i = -1
         return f"{node.name}:0"
+
+    def _node(self, name: str, op: str, inputs: Sequence[str], dtype: tf.DType | None = None) -> str:
+        node = self.graph.node.add(name=name, op=op, input=inputs)
+        if dtype is not None:
+            node.attr["T"].type = dtype.as_datatype_enum
+        return name
 
     def _list(self, enter: str, op: str, dtype: int, inputs: Sequence[str]) -> None:
         node = self.graph.node.add(name=f"{enter}/tfs_list", op=op, input=inputs)

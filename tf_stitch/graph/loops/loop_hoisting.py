@@ -102,7 +102,7 @@ class _Hoister:
 
     def take_cells(self, frame: LoopFrame) -> None:
         """See loop_cells."""
-        for cell in cells(frame, self._defs, self._users):
+        for cell in cells(frame, self._defs, self._users, self.types):
             self._new += take_cell(frame, cell, self.types(cell.reads[0].name)[:1], self._set_types)
             self.gone.update(node.name for node in (cell.change, *cell.reads))
 

@@ -13,7 +13,7 @@ from tf_stitch.frontend.tensorflow.dtypes import of_enum, to_enum
 from tf_stitch.frontend.tensorflow.loop_shapes import ROWS, STITCH_WHILE
 from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, has_matmuls
-from tf_stitch.graph.graph_item import OutputType
+from tf_stitch.graph.graph_item import OutputType, as_shape
 from tf_stitch.graph.loops.loop_roles import LoopRoles, Stack
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -21,7 +21,7 @@ from tf_stitch.ir.graph import TensorGraph, make_node
 from tf_stitch.ir.loops import Unrollable
 from tf_stitch.ir.op_attrs import LoopAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.types import Shape, Symbol, TensorType
+from tf_stitch.ir.types import Shape, TensorType
 
 
 @dataclass(frozen=True)
@@ -161,5 +161,4 @@ def _typed(output: OutputType, name: str) -> tuple[DType, Shape]:
     enum, dims = output
     dtype = of_enum(enum)
     assert dtype is not None
-    return dtype, tuple(d if d >= 0 else Symbol(f"s{-d}" if d < -1 else f"u_{name}_{axis}")
-                        for axis, d in enumerate(dims or ()))
+    return dtype, as_shape(dims or (), name)
