@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 class Lifetimes:
     """Graphs by their regions. A graph ends when no kernel runs any of them any more: TensorFlow makes the kernels of a
-    graph together, and a graph that it makes kernels of again has been offered again, with other regions: functions whose
-    kernels were forgotten, that are loaded, that pipelines or other graphs call, sessions (tests/end_to_end/programs/
-    made_again.py). That does not hold for functions that a graph calls and does not inline: these should not be added.
+    graph together, and a graph that it makes kernels of again has been offered again, with other regions: functions
+    whose kernels were forgotten, that are loaded, that pipelines or other graphs call, sessions
+    (tests/end_to_end/programs/made_again.py). That does not hold for functions that a graph calls and does not inline: these should not be added.
     Thread-safe.
 
     Args:
