@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,16 @@ from tests.end_to_end.conftest import PROGRAMS, Run, Runner
 FUNCTIONS = PROGRAMS / "dropped_functions.py"
 MODELS = PROGRAMS / "dropped_models.py"
 FIRST, COUNT = 20, 40
+AGAIN = PROGRAMS / "made_again.py"
 MORE = 10.0
 """kB that a dropped function may cost beside what it costs TensorFlow."""
 PAGES = 60.0
 """As MORE, of whole pages: how much of them is in use differs that much from run to run. Everything kept was 200."""
 
 
-def measured(done: Run) -> dict[str, float]:
+def measured(done: Run) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
-    values: dict[str, float] = json.loads(done.stdout)
+    values: dict[str, Any] = json.loads(done.stdout)
     return values
 
 
@@ -43,3 +45,13 @@ def test_models_that_are_dropped_leave_nothing(run: Runner) -> None:
     assert done.report is not None
     assert len(done.report["regions"]) >= 6
     assert measured(done)["regions"] == 0
+
+
+def test_kernels_that_are_made_again_have_regions(run: Runner) -> None:
+    """TensorFlow makes none of a graph whose regions have ended: it offers the graph anew."""
+    done = run(AGAIN)
+    assert done.report is not None
+    assert done.report["fallbacks"] == []
+    found = measured(done)
+    assert found["different"] == []
+    assert found["regions"] < len(done.report["regions"]), "some have to end before kernels are made again"

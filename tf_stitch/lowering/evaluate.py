@@ -95,8 +95,9 @@ class Evaluator:
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
         args = tuple(self.value(o, _aligned(index, o.type.dims)) for o in node.operands)
-        if node.kind is OpKind.CAST and not node.type.dtype.is_float:
-            # A half is computed in float32, but from it the next integer, or infinity, may be but a rounding away.
+        if not node.type.dtype.is_float or node.kind in _JUMPS:
+            # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
+            # be but a rounding away.
             args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
         return k.Apply(node.kind, args, node.type.dtype.compute)
 
@@ -226,6 +227,11 @@ def is_vector(flat: Index, lane: Var) -> bool:
     base = flat - var(lane)
     return flat.coefficient(lane) == 1 and divides(lane.extent, base.offset) and all(
         divides(lane.extent, c) for _, c in base.terms)
+
+
+_JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.FLOOR_DIV, OpKind.FLOOR_MOD,
+                    OpKind.TRUNC_MOD})
+"""Ops that give real numbers, and very different ones for numbers that differ by a rounding."""
 
 
 def _aligned(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:

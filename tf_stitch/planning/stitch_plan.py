@@ -168,8 +168,9 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
 
 def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
                     free: frozenset[Node]) -> bool:
-    return any(u not in members and (u not in free or u in wanted
-                                     or _needed_outside(u, members, users, wanted, free)) for u in users[node])
+    """Whether others read a value, perhaps to compute a free node anew: also one that the pattern delivers itself."""
+    return any((u not in members and (u not in free or u in wanted))
+               or (u in free and _needed_outside(u, members, users, wanted, free)) for u in users[node])
 
 
 def between(pattern: Pattern) -> list[Node]:

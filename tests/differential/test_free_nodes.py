@@ -1,0 +1,26 @@
+"""Values behind free nodes: each kernel that needs a free node computes it anew, from what somebody has to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.runner import check_all, region
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+
+
+def single_product(terms: int, read: int, delivered_first: bool) -> TensorGraph:
+    """A product of one element, arithmetic on it that is delivered, and a concatenation that computes that anew."""
+    b = Builder()
+    product = b.dot(b.input("x", DType.F32, (1, terms)), b.input("y", DType.F32, (terms, 1)))
+    negated = b.neg(b.reshape(product, (1,)))
+    outputs: list[Node] = [b.concat([negated] * read, 0), negated]
+    return region("single_product", outputs[::-1] if delivered_first else outputs)
+
+
+@pytest.mark.parametrize("delivered_first", [False, True])
+@pytest.mark.parametrize("read", [2, 3])
+@pytest.mark.parametrize("terms", [1, 3, 20])
+def test_arithmetic_on_a_product_of_one_element(terms: int, read: int, delivered_first: bool) -> None:
+    check_all(single_product(terms, read, delivered_first))

@@ -1,0 +1,48 @@
+"""Loops over empty tensors, and loops that end at once, work where TensorFlow's do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Runner
+
+PROGRAM = PROGRAMS / "empty_loops.py"
+ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+MODES: dict[str, tuple[list[str], dict[str, str]]] = {
+    "as ops": ([], {}),
+    "split": (["split"], {"TF_STITCH_MIN_REGION": "1"}),
+    "unrolled or folded": ([], {"TF_STITCH_UNROLL": "1"}),
+    "left alone": ([], {"TF_STITCH_UNROLL": "0", "TF_STITCH_LOOP_OP": "0", "TF_STITCH_MIN_REGION": "1"}),
+    "in Python": ([], {"TF_STITCH_WRAP": "py_function", "TF_STITCH_MIN_REGION": "1"}),
+}
+"""What becomes of loops: the program's arguments, and the environment."""
+
+
+@pytest.fixture(scope="module")
+def plain(run: Runner) -> dict[str, Any]:
+    done = run(PROGRAM, 1, stitch="", **ON_A_CPU)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results: dict[str, Any] = json.loads(done.stdout)
+    return {key: outcome for key, outcome in results.items() if not isinstance(outcome, str)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_tensorflow_can(mode: str, run: Runner, plain: dict[str, Any]) -> None:
+    arguments, environment = MODES[mode]
+    done = run(PROGRAM, 1, *arguments, **environment, **ON_A_CPU)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(plain) > 600  # what TensorFlow raises for is not asked for
+    results = json.loads(done.stdout)
+    wrong = [f"{key}: {results[key]}" for key, wanted in plain.items() if not _equal(results[key], wanted)]
+    assert not wrong, f"{len(wrong)} of {len(plain)}, first: {wrong[0][:2000]}"
+
+
+def _equal(got: Any, wanted: list[Any]) -> bool:
+    """Whether results have the same shapes and, but for rounding, values."""
+    return not isinstance(got, str) and len(got) == len(wanted) and all(
+        shape == like and np.allclose(np.array(x, float), np.array(y, float), rtol=1e-3, atol=1e-4, equal_nan=True)
+        for (shape, x), (like, y) in zip(got, wanted, strict=True))
