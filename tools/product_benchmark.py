@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.matmul_runner import MatmulRunner, plain_matmul  # noqa: E402
-
 from tf_stitch.ir.activations import Activation  # noqa: E402
 from tf_stitch.ir.dtypes import DType  # noqa: E402
 from tf_stitch.runtime.library_calls import Gemm  # noqa: E402
