@@ -45,6 +45,7 @@ class PatternCompiler:
                  templates: TemplateChoice | None = None) -> None:
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
+        self._estimates: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
         self._fallback_subgraphs: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
         self._expanded: Expanded = {}
@@ -96,6 +97,12 @@ class PatternCompiler:
         library call."""
         if is_library_call(pattern):
             return call_us(pattern, self._device)
+        key = structural_key(pattern.nodes, pattern.outputs)
+        if key not in self._estimates:
+            self._estimates[key] = self._estimated(pattern)
+        return self._estimates[key]
+
+    def _estimated(self, pattern: Pattern) -> float | None:
         try:
             require_reuse(pattern, self._reuse)
             written, _ = self._without_matmuls(pattern)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,21 @@ from tf_stitch.ir.types import Shape, TensorType
 @dataclass(frozen=True)
 class Attrs:
     """No attributes; base of all."""
+
+    @cached_property
+    def text(self) -> str:
+        """The attributes as "name=value, name=value"; contents of larger arrays by their digest."""
+        return ", ".join(f"{f.name}={_text(getattr(self, f.name))}" for f in fields(self))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        if value.size <= 8:
+            return str(value.tolist())
+        return f"array{list(value.shape)}#{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(str, value)) + "]"
+    return str(getattr(value, "value", value))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-
-import numpy as np
+from dataclasses import replace
 
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -59,16 +56,6 @@ def structural_key(nodes: Sequence[Node], outputs: Iterable[Node]) -> str:
 
 
 def _call(node: Node, number: dict[Node, int]) -> str:
-    operands = ", ".join(f"%{number[o]}" for o in node.operands)
-    attrs = ", ".join(f"{f.name}={_text(getattr(node.attrs, f.name))}" for f in fields(node.attrs))
+    operands = ", ".join([f"%{number[o]}" for o in node.operands])
+    attrs = node.attrs.text
     return f"{node.kind.value}({operands})" + (f" {{{attrs}}}" if attrs else "")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        if value.size <= 8:
-            return str(value.tolist())
-        return f"array{list(value.shape)}#{hashlib.sha256(value.tobytes()).hexdigest()}"
-    if isinstance(value, tuple):
-        return "[" + ",".join(map(str, value)) + "]"
-    return str(getattr(value, "value", value))

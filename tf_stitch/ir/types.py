@@ -63,6 +63,10 @@ class TensorType:
         return typical(self.nbytes)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:  # structural keys ask for it again and again
         return f"{self.dtype.value}[{','.join(map(str, self.shape))}]"
 
 

@@ -50,13 +50,18 @@ def _improved(problem: Selection, order: Sequence[int], chosen: Sequence[int]) -
     """Each candidate in turn takes the place of those that it overlaps, if with what then fits beside it that gains
     more: the largest gain is often that of a large set with a part in it that is better off alone."""
     kept = list(chosen)
+    gains, masks = problem.gains, problem.masks
     improved = True
     while improved:
         improved = False
         for i in order:
-            rest = [j for j in kept if not problem.masks[j] & problem.masks[i]]
-            trial = _disjoint(problem, order, [*rest, i])
-            more = sum(problem.gains[j] for j in trial) - sum(problem.gains[j] for j in kept)
+            gone = [j for j in kept if masks[j] & masks[i]]
+            if i in gone:
+                continue
+            freed = sum(masks[j] for j in gone) & ~masks[i]
+            fits = [j for j in order if masks[j] & freed] if freed else []  # nothing else has become free
+            trial = _disjoint(problem, fits, [*(j for j in kept if j not in gone), i])
+            more = sum(gains[j] for j in trial) - sum(gains[j] for j in kept)
             if more > NEGLIGIBLE and not problem.cycles(trial):
                 kept, improved = trial, True
     return kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from threading import Lock
 from types import ModuleType
@@ -19,6 +20,9 @@ from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
 MAX_ROUNDS = 50
+GAP, LARGE = 1e-3, 100
+"""Part of the gain that a choice among more candidates than these may lack: predicted times are less exact than that,
+and it is the proof that takes seconds."""
 USED = ("LpProblem", "LpAffineExpression", "HiGHS", "LpSolutionOptimal")
 """Of pulp. Version 4 is another library: it lacks the last one, makes expressions elsewhere, and needs Python 3.12."""
 
@@ -69,8 +73,14 @@ def improve(problem: Selection, greedy: Choice, seconds: float) -> Choice:
     """
     if greedy.objective >= greedy.bound - NEGLIGIBLE:
         return Choice(greedy.chosen, "optimal", greedy.objective, greedy.objective)
+    if greedy.objective >= greedy.bound * (1 - _gap(problem)):
+        return replace(greedy, status="optimal")
     pulp = import_pulp()
     return greedy if pulp is None else _Program(pulp, problem).solve(greedy, seconds)
+
+
+def _gap(problem: Selection) -> float:
+    return GAP if len(problem.useful) > LARGE else 0.0
 
 
 class _Program:
@@ -161,8 +171,9 @@ class _Program:
         """HiGHS in process where it is installed, else the CBC program that comes with pulp; one thread: the same
         program has the same answer."""
         if self._name == "CBC":
-            return self._pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True)
-        return _warm_highs(self._pulp)(msg=False, timeLimit=seconds, threads=1)
+            return self._pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=1, warmStart=True,
+                                             gapRel=_gap(self._problem))
+        return _warm_highs(self._pulp)(msg=False, timeLimit=seconds, threads=1, gapRel=_gap(self._problem))
 
 
 @cache

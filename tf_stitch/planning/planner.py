@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph, users_of
@@ -36,6 +36,9 @@ FEW = 100
 """Candidates of a part that are all timed at once."""
 REGROWN = 4
 """How often candidates are grown anew where exact times refuse what estimates led to."""
+CLOSE, LONG = 0.03, 1000
+"""Part of the gain that estimates promise beyond what is known, and that more exact times are not worth; nodes of
+patterns timed for a part until then."""
 EXHAUSTIVE = 300
 """Candidates of a part that are all timed if estimates keep misleading."""
 
@@ -50,6 +53,8 @@ class PlanOptions:
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
         barriers: GPU: kernels may be joined by grid barriers (joining.py).
+        nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
+            for parts that were not begun. Counted, not timed: the same region has the same plan.
         careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
             goes over them once, and nothing is explored.
     """
@@ -59,6 +64,7 @@ class PlanOptions:
     rounds: int = 40
     singles: int = 16
     barriers: bool = True
+    nodes_timed: int = 10_000
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
@@ -69,6 +75,10 @@ class PlanOptions:
 
 FAST_MODE_NODES = 32
 """Most nodes of a merged pattern in a large region: times of larger ones take longer than they are worth."""
+
+
+Key: TypeAlias = tuple[object, ...]
+"""Equal for parts that are planned alike."""
 
 
 class PartPlan(NamedTuple):
@@ -102,8 +112,8 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     parts = decompose(work, needs, facts.free, levels)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
-    structures: list[tuple[object, ...] | None] = []  # None: a product, which is a call by itself
-    distinct: dict[tuple[object, ...], Part] = {}
+    structures: list[Key | None] = []  # None: a product, which is a call by itself
+    distinct: dict[Key, Part] = {}
     for number, positions in enumerate(parts):
         if needs_library(work[positions[0]]):
             structures.append(None)
@@ -117,7 +127,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
             distinct[key] = Part(members, edges, facts, times)
     if sum(len(part.nodes) for part in distinct.values()) > options.careful:
         options = options.in_fast_mode()
-    plans = {key: plan_part(part, options) for key, part in distinct.items()}
+    plans = dict(_plan_parts(distinct, options))
     reports: list[SolverReport] = []
     for positions, structure in zip(parts, structures, strict=True):
         if structure is None:
@@ -135,6 +145,14 @@ def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | 
     return StitchPlan(graph, patterns, total, facts.free)
 
 
+def _plan_parts(parts: dict[Key, Part], options: PlanOptions) -> Iterator[tuple[Key, PartPlan]]:
+    """Plans of parts, those of the fewest nodes first: most parts are looked at with care."""
+    left = options.nodes_timed
+    for key, part in sorted(parts.items(), key=lambda item: len(item[1].nodes)):
+        yield key, plan_part(part, replace(options, nodes_timed=left) if left > 0 else replace(options, rounds=0))
+        left -= part.nodes_timed
+
+
 def _wishes_by_part(parts: Sequence[Sequence[int]], wishes: Sequence[Edge]) -> dict[int, list[Edge]]:
     home = {p: number for number, part in enumerate(parts) for p in part}
     inside: dict[int, list[Edge]] = {}
@@ -150,8 +168,8 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     Gains start as estimates, unless there are few patterns. Those that the solver chooses are timed exactly, and nodes
     that it leaves alone, and the problem is solved again, until it chooses nothing that is not exact: kernels are made
     for those patterns only that matter. The program may take no more kernels than the greedy choice. When the rounds
-    are over, all are timed where they are few; else what is not exact is left out, and the bound tells what that may
-    have cost.
+    are over, or more of them are not worth it (CLOSE), or `nodes_timed` is spent, the best of what is exact is taken,
+    and the bound tells what that may have cost; where nothing is known by then, all are timed if they are few.
 
     Raises:
         ScheduleError: a node that no schedule rule takes even alone.
@@ -177,10 +195,13 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     choice, greedy = solve(exact_only=False)
     unsure: list[int] = []
     spoilt: list[int] = []  # sets that are no kernels, nor are those that hold them
+    known = 0.0  # gain of the best choice whose times are all exact
     for _ in range(options.rounds):
         kernels = {mask for one in (choice, greedy) for mask in _kernels(part, masks, one)}
         unsure = [mask for mask in kernels if not part.is_exact(mask)]
-        if not unsure:
+        if not unsure or (part.nodes_timed > LONG and choice.objective <= known * (1 + CLOSE)):
+            break
+        if part.nodes_timed > options.nodes_timed and known:
             break
         part.confirm(unsure)
         refused = [mask for mask in unsure if part.exact(mask) is None]
@@ -188,8 +209,10 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
             spoilt += [_lowest_spoilt(part, masks, mask) for mask in refused]
             grown = dict.fromkeys([*masks, *candidates(part, options.growth)])
             masks = [mask for mask in grown if all(mask & core != core for core in spoilt)]
+        else:
+            known = max(known, *(sum(part.gain(masks[j]) or 0.0 for j in one.chosen) for one in (choice, greedy)))
         choice, greedy = solve(exact_only=False)
-    if options.rounds and unsure and len(masks) <= EXHAUSTIVE:
+    if options.rounds and unsure and not known and len(masks) <= EXHAUSTIVE:
         for mask in masks:
             part.exact(mask)
         choice, greedy = solve(exact_only=False)

@@ -85,7 +85,8 @@ class Choice:
     """Indices of chosen candidates, and how sure the solver is.
 
     Attributes:
-        status: "optimal", "feasible" (time limit; `bound` tells how far off it may be) or "greedy".
+        status: "optimal" (among many candidates nearly so, see ilp_solver.GAP), "feasible" (time limit; `bound` tells
+            how far off it may be) or "greedy".
         objective, bound: microseconds saved, and the most that could be saved.
         cuts: cycles that were forbidden.
         program: the solver that ran, "" if none had to.

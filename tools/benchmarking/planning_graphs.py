@@ -76,7 +76,33 @@ def mesh(nodes: int) -> TensorGraph:
     return TensorGraph("mesh", [(f"o{i}", n) for i, n in enumerate(ends)])
 
 
-GENERATORS: dict[str, Callable[[int], TensorGraph]] = {"transformer": transformer, "updates": updates, "mesh": mesh}
+def recurrence(nodes: int) -> TensorGraph:
+    """Layers of a recurrence that is written out for 32 steps, RWKV-7's with small products; what happens to the decay
+    of a step is drawn, so that parts differ."""
+    rng = random.Random(nodes)
+    batch, steps, heads, size = 4, 32, 4, 16
+    step_nodes = 19
+    outputs: list[tuple[str, Node]] = []
+    for layer in range(max(nodes // (steps * step_nodes), 1)):
+        r, w, k, v, a, b = (B.input(f"{name}{layer}", F32, (batch, steps, heads, size)) for name in "rwkvab")
+        state = B.input(f"s{layer}", F32, (batch, heads, size, size))
+        for t in range(steps):
+            rows, columns = (batch, heads, 1, size), (batch, heads, size, 1)
+            decay = B.op(rng.choice((OpKind.EXP, OpKind.TANH, OpKind.NEG, OpKind.ABS)), _step(w, t, rows))
+            erased = B.dot(B.dot(state, _step(a, t, columns)), _step(b, t, rows))
+            written = B.dot(_step(v, t, columns), _step(k, t, rows))
+            state = B.add(B.add(B.mul(state, B.broadcast(decay, state.type.shape)), erased), written)
+            outputs.append((f"o{layer}_{t}", B.dot(state, _step(r, t, columns))))
+    return TensorGraph("recurrence", outputs)
+
+
+def _step(x: Node, t: int, shape: tuple[int, ...]) -> Node:
+    batch, _, heads, size = x.type.dims
+    return B.reshape(B.slice(x, (0, t, 0, 0), (1, 1, 1, 1), (batch, 1, heads, size)), shape)
+
+
+GENERATORS: dict[str, Callable[[int], TensorGraph]] = {"transformer": transformer, "updates": updates, "mesh": mesh,
+                                                       "recurrence": recurrence}
 
 
 def _weight(name: str, rows: int, cols: int) -> Node:

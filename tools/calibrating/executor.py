@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from benchmarking.matmul_runner import MatmulRunner, plain_matmul
 
+from benchmarking.matmul_runner import MatmulRunner, plain_matmul
 from calibrating.measure import rounded
 from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import DeviceProfile

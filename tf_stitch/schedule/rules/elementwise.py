@@ -65,9 +65,9 @@ def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
 def _column_counts(pattern: Pattern, elements: int) -> list[int]:
     """Sizes of trailing axes of the outputs and of values inside, the largest first."""
     counts = {elements}
-    for node in pattern.nodes:
+    for dims in {node.type.dims for node in pattern.nodes}:
         size = 1
-        for dim in reversed(node.type.dims):
+        for dim in reversed(dims):
             size *= dim
             if size != 1 and divides(size, elements):
                 counts.add(size)
