@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -121,6 +123,25 @@ def test_nothing_is_raised_outside() -> None:
         thread.join()
     assert not wrong
     assert not interruption._working
+
+
+def test_a_profiler_ends_after_work_has() -> None:
+    """Under CPython 3.11 an exception that was taken back has a function that is profiled never begin."""
+    program = """
+import cProfile, threading
+from tf_stitch.interruption import interruptible
+def work():
+    with interruptible():
+        pass
+def profiled():
+    print("done")
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+cProfile.Profile().runcall(profiled)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "done\n", done.stderr
 
 
 def test_foreign_code_gives_results_and_errors() -> None:

@@ -57,7 +57,7 @@ class StitchConfig:
             "1".
         planner: "ilp" (pulp) or "greedy".
         reuse: how far kernels reuse values: "mapping", "hierarchy" or "merged", for experiments.
-        min_region: fewest TensorFlow nodes with work in them that are worth a region; see `GraphRewriter`.
+        min_region: fewest TensorFlow nodes with work in them that are worth a region; see `ClusterOptions`.
         only: globs on names of TensorFlow nodes; where there are any, regions hold nothing else.
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.

@@ -32,6 +32,7 @@ class Interrupted(BaseException):
 
 _lock = threading.Lock()
 _working: dict[object, int] = {}  # what is interruptible -> its thread
+_interrupted: set[int] = set()  # threads in which Interrupted was to be raised, and may not have been yet
 _pressed = False  # Ctrl-C, and the main thread has not been in Python since
 _ended = False
 _foreign: set[threading.Thread] = set()
@@ -62,11 +63,17 @@ class interruptible:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
                  ) -> None:
+        own = threading.get_ident()
         while True:
             try:
                 with _lock:
-                    if _working.pop(self, None) not in _working.values():
-                        _raise_in(threading.get_ident(), None)  # what has not been raised yet comes too late
+                    _working.pop(self, None)
+                    late = own in _interrupted and own not in _working.values()
+                if late:
+                    _interrupted.discard(own)
+                    _raise_in(own, Interrupted)
+                    while True:  # until it is raised
+                        pass
                 return
             except Interrupted:
                 continue
@@ -77,6 +84,7 @@ def interrupt() -> None:
     end_compilers()
     with _lock:
         for thread in set(_working.values()):
+            _interrupted.add(thread)
             _raise_in(thread, Interrupted)
 
 
@@ -186,10 +194,13 @@ def _interrupt_while(wanted: Callable[[], bool], patience: float) -> None:
         time.sleep(_PAUSE)
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Has a thread raise `error` at its next line; None takes back what it has not raised yet."""
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Has a thread raise `error` at its next line.
+
+    To be waited for, never taken back with NULL: CPython would look for it from then on at every call and jump, and 3.11
+    without end in a function that is profiled.
+    """
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 def _forget() -> None:
@@ -197,6 +208,7 @@ def _forget() -> None:
     global _lock, _watcher, _pressed
     _lock, _watcher, _pressed = threading.Lock(), None, False
     _working.clear()
+    _interrupted.clear()
     _foreign.clear()
 
 

@@ -234,10 +234,11 @@ class Generator:
                 and self._values[n].shape == wanted.shape]  # fmt: skip
         other = [n for step in steps for n in step.names if self._values[n].dtype != tf.string]
         if not made and other:
-            mean = f"tf.tanh(tf.reduce_mean(tf.cast({other[-1]}, tf.float32)))"
-            made = [self._name("a")]
-            self._values[made[0]] = wanted
-            steps.append(Step((made[0],), f"{name} + tf.cast({mean}, {name}.dtype)", True))
+            mean, result = self._name("a"), self._name("a")  # two steps: a float32 rounds in a float64, too
+            steps.append(Step((mean,), f"tf.tanh(tf.reduce_mean(tf.cast({other[-1]}, tf.float32)))", True))
+            steps.append(Step((result,), f"{name} + tf.cast({mean}, {name}.dtype)", True))
+            self._values |= {mean: tf.constant(0.0), result: wanted}
+            made = [result]
         return made[-1] if made else name
 
     def _carried(self) -> list[str]:
