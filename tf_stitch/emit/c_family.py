@@ -16,6 +16,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom, SymbolicDim, surely_less
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 
 Lines = Iterator[str]
@@ -74,6 +75,8 @@ class CFamily(ABC):
     storage: ClassVar[Mapping[DType, str]] = {  # types in memory
         **types, DType.BOOL: "uint8_t", DType.F16: "uint16_t", DType.BF16: "uint16_t"}
     index_type: str
+    rules: ClassVar[ByType[Lines]] = ByType("the C family")
+    """How statements of a type are rendered. A target's table has these, and those that it alone has."""
 
     def __init__(self, program: k.Program) -> None:
         self.program = program
@@ -88,14 +91,6 @@ class CFamily(ABC):
     @abstractmethod
     def array(self, stmt: k.Array) -> Lines:
         """An array declaration, initialised if asked."""
-
-    @abstractmethod
-    def grid_loop(self, stmt: k.GridLoop) -> Lines:
-        """Blocks dealt out to those of the grid."""
-
-    @abstractmethod
-    def hardware(self, stmt: k.Stmt) -> Lines:
-        """Statements that only one kind of target has: vectors, barriers, thread reductions, failure."""
 
     # For the reader.
     def head(self) -> Lines:
@@ -122,53 +117,73 @@ class CFamily(ABC):
                 yield "  " + line
 
     def statement(self, stmt: k.Stmt) -> Lines:
-        if isinstance(stmt, k.Let):
-            ctype = self.types[stmt.value.dtype.compute]
-            yield after(f"const {ctype} {stmt.name} = {self.expr(stmt.value)};", self.note(stmt.note))
-        elif isinstance(stmt, k.LetIndex):
-            yield from self._let_index(stmt)
-        elif isinstance(stmt, k.Accumulator):
-            first = self.literal(stmt.init, stmt.dtype.compute)
-            yield after(f"{self.types[stmt.dtype.compute]} {stmt.name} = {first};", self.note(stmt.note))
-        elif isinstance(stmt, k.Update):
-            yield from self.update(stmt)
-        elif isinstance(stmt, k.Assign):
-            yield f"{stmt.name} = {self.expr(stmt.value)};"
-        elif isinstance(stmt, k.ArgUpdate):
-            sign = ">" if stmt.kind is OpKind.ARGMAX else "<"
-            yield f"if ({self.expr(stmt.value)} {sign} {stmt.best}) {{"
-            yield f"  {stmt.best} = {self.expr(stmt.value)}; {stmt.at} = {self.index(stmt.index)};"
-            yield "}"
-        elif isinstance(stmt, k.Array):
-            yield from self.array(stmt)
-        elif isinstance(stmt, k.SetElement):
-            target = f"{stmt.array}[{self.index(stmt.index)}]"
-            value = self.expr(stmt.value)
-            if stmt.combine is not None:
-                value = _combined(stmt.combine, stmt.value.dtype, target, value)
-            yield f"{target} = {value};"
-        elif isinstance(stmt, k.Store):
-            value = self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])
-            yield f"{stmt.buffer}[{self.index(stmt.index)}] = {value};"
-        elif isinstance(stmt, k.For):
-            yield from self.for_loop(stmt)
-        elif isinstance(stmt, k.If):
-            yield f"if ({self.expr(stmt.condition)}) {{"
-            yield from self.block(stmt.body)
-            if stmt.orelse:
-                yield "} else {"
-                yield from self.block(stmt.orelse)
-            yield "}"
-        elif isinstance(stmt, k.GridLoop):
-            yield from self.grid_loop(stmt)
-        elif isinstance(stmt, k.Comment):
-            yield f"// {safe_comment(replace(stmt, notes=tuple(map(self.note, stmt.notes))).line)}"
-        else:
-            yield from self.hardware(stmt)
+        """The lines of a statement, by the target's rule for its type."""
+        return self.rules.of(stmt)(self, stmt)
+
+    @rules(k.Let)
+    def _let(self, stmt: k.Let) -> Lines:
+        ctype = self.types[stmt.value.dtype.compute]
+        yield after(f"const {ctype} {stmt.name} = {self.expr(stmt.value)};", self.note(stmt.note))
+
+    @rules(k.Accumulator)
+    def _accumulator(self, stmt: k.Accumulator) -> Lines:
+        first = self.literal(stmt.init, stmt.dtype.compute)
+        yield after(f"{self.types[stmt.dtype.compute]} {stmt.name} = {first};", self.note(stmt.note))
+
+    @rules(k.Assign)
+    def _assign(self, stmt: k.Assign) -> Lines:
+        yield f"{stmt.name} = {self.expr(stmt.value)};"
+
+    @rules(k.ArgUpdate)
+    def _arg_update(self, stmt: k.ArgUpdate) -> Lines:
+        sign = ">" if stmt.kind is OpKind.ARGMAX else "<"
+        yield f"if ({self.expr(stmt.value)} {sign} {stmt.best}) {{"
+        yield f"  {stmt.best} = {self.expr(stmt.value)}; {stmt.at} = {self.index(stmt.index)};"
+        yield "}"
+
+    @rules(k.SetElement)
+    def _set_element(self, stmt: k.SetElement) -> Lines:
+        target = f"{stmt.array}[{self.index(stmt.index)}]"
+        value = self.expr(stmt.value)
+        if stmt.combine is not None:
+            value = _combined(stmt.combine, stmt.value.dtype, target, value)
+        yield f"{target} = {value};"
+
+    @rules(k.Store)
+    def _store(self, stmt: k.Store) -> Lines:
+        value = self.to_storage(self.expr(stmt.value), self.dtype_of[stmt.buffer])
+        yield f"{stmt.buffer}[{self.index(stmt.index)}] = {value};"
+
+    @rules(k.If)
+    def _if(self, stmt: k.If) -> Lines:
+        yield f"if ({self.expr(stmt.condition)}) {{"
+        yield from self.block(stmt.body)
+        if stmt.orelse:
+            yield "} else {"
+            yield from self.block(stmt.orelse)
+        yield "}"
+
+    @rules(k.Comment)
+    def _comment(self, stmt: k.Comment) -> Lines:
+        yield f"// {safe_comment(replace(stmt, notes=tuple(map(self.note, stmt.notes))).line)}"
+
+    # What targets render in their own way.
+    @rules(k.For)
+    def _for(self, stmt: k.For) -> Lines:
+        return self.for_loop(stmt)
+
+    @rules(k.Array)
+    def _array(self, stmt: k.Array) -> Lines:
+        return self.array(stmt)
+
+    @rules(k.Update)
+    def _update(self, stmt: k.Update) -> Lines:
+        return self.update(stmt)
 
     def update(self, stmt: k.Update) -> Lines:
         yield f"{stmt.name} = {_combined(stmt.combine, stmt.value.dtype, stmt.name, self.expr(stmt.value))};"
 
+    @rules(k.LetIndex)
     def _let_index(self, stmt: k.LetIndex) -> Lines:
         t, name = self.index_type, stmt.var.name
         if stmt.limit is None:

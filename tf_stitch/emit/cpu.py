@@ -4,7 +4,7 @@ to vectorise."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tf_stitch.emit.c_family import CFamily, Lines
@@ -16,6 +16,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import placed_bytes
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.index import FloorDiv, Mod, Var
 from tf_stitch.kernel_ir.moved_values import moved_values
@@ -68,6 +69,8 @@ def _chooses(body: Sequence[k.Stmt]) -> bool:
 
 
 class _Cpu(CFamily):
+    rules = ByType("a CPU, a block of which has one thread,", CFamily.rules)
+
     index_type = "int64_t"
 
     def __init__(self, program: k.Program) -> None:
@@ -216,18 +219,15 @@ class _Cpu(CFamily):
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int64_t i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
 
-    def grid_loop(self, stmt: k.GridLoop) -> Iterator[str]:
-        raise VerifyError("a CPU kernel has no grid barrier; its phases are kernels of their own")
+    @rules(k.Prefetch)
+    def _prefetch(self, stmt: k.Prefetch) -> Lines:
+        step = CACHE_LINE // self.dtype_of[stmt.buffer].size
+        yield f"for (int64_t i = 0; i < {self.size(stmt.count)}; i += {step}) {{"
+        yield f"__builtin_prefetch({stmt.buffer} + {self.index(stmt.index)} + i);"
+        yield "}"
 
-    def hardware(self, stmt: k.Stmt) -> Iterator[str]:
-        if isinstance(stmt, k.Prefetch):
-            step = CACHE_LINE // self.dtype_of[stmt.buffer].size
-            yield f"for (int64_t i = 0; i < {self.size(stmt.count)}; i += {step}) {{"
-            yield f"__builtin_prefetch({stmt.buffer} + {self.index(stmt.index)} + i);"
-            yield "}"
-            return
-        if not isinstance(stmt, k.Fail):
-            raise VerifyError(f"{type(stmt).__name__} needs threads; a CPU block has one")
+    @rules(k.Fail)
+    def _fail(self, stmt: k.Fail) -> Lines:
         yield f"if (!{self.expr(stmt.unless)}) call->failed = 1;"
 
 

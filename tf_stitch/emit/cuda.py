@@ -14,6 +14,7 @@ from tf_stitch.errors import VerifyError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.index import reach
 from tf_stitch.kernel_ir.walk import indices, statements
@@ -163,6 +164,8 @@ def needs_wide_indices(largest: int, threads: int) -> bool:
 
 
 class _Cuda(CFamily):
+    rules = ByType("CUDA", CFamily.rules)
+
     def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:
         super().__init__(program)
         self.sizes.update(sizes or {})
@@ -203,7 +206,8 @@ class _Cuda(CFamily):
         yield from self.block(stmt.body)
         yield "}"
 
-    def grid_loop(self, stmt: k.GridLoop) -> Lines:
+    @rules(k.GridLoop)
+    def _grid_loop(self, stmt: k.GridLoop) -> Lines:
         t = self.index_type
         self._group = stmt.group
         yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
@@ -226,44 +230,62 @@ class _Cuda(CFamily):
             first = self.literal(stmt.init, stmt.dtype.compute)
             yield f"for (int i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
 
-    def hardware(self, stmt: k.Stmt) -> Lines:
-        if isinstance(stmt, k.AllReduce):
-            kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
-            yield f"tfs_all_reduce<{stmt.width}, {kinds}>(turn, {', '.join(name for name, _ in stmt.members)});"
-        elif isinstance(stmt, k.ArgAllReduce):
-            largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
-            yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
-        elif isinstance(stmt, k.Barrier):
-            yield "__syncthreads();"
-        elif isinstance(stmt, k.GridBarrier):
-            yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
-        elif isinstance(stmt, k.GroupBarrier):  # each group has a counter
-            n = self._group
-            yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
-        elif isinstance(stmt, k.Send):
-            yield (f"tfs_send({stmt.array} + ({self.index(stmt.index)}), {self.index(stmt.block)}, "
-                   f"{self.expr(stmt.value)});")
-        elif isinstance(stmt, k.ClusterStarted):
-            yield "tfs_cluster_started();"
-        elif isinstance(stmt, k.ClusterBarrier):
-            yield "tfs_cluster_barrier();"
-        elif isinstance(stmt, k.AsyncCopy):
-            inside = "true" if stmt.inside is None else self.expr(stmt.inside)
-            yield (f"tfs_async_copy({stmt.array} + ({self.index(stmt.at)}), "
-                   f"{stmt.buffer} + ({self.index(stmt.index)}), {inside});")
-        elif isinstance(stmt, k.AwaitAsyncCopies):
-            yield f"tfs_await_async_copies<{stmt.pending}>();"
-        elif isinstance(stmt, k.LoadVector):
-            yield from self._load_vector(stmt)
-        elif isinstance(stmt, k.LoadFence):
-            yield f"tfs_load_fence({', '.join(stmt.names)});"
-        elif isinstance(stmt, k.StoreVector):
-            yield from self._store_vector(stmt)
-        elif isinstance(stmt, k.Attention):
-            yield from self._attention(stmt)
-        elif not isinstance(stmt, k.Fail):  # a GPU kernel cannot fail: TensorFlow's do not either
-            raise VerifyError(f"no CUDA for {type(stmt).__name__}")
+    @rules(k.AllReduce)
+    def _all_reduce(self, stmt: k.AllReduce) -> Lines:
+        kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
+        yield f"tfs_all_reduce<{stmt.width}, {kinds}>(turn, {', '.join(name for name, _ in stmt.members)});"
 
+    @rules(k.ArgAllReduce)
+    def _arg_all_reduce(self, stmt: k.ArgAllReduce) -> Lines:
+        largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
+        yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
+
+    @rules(k.Barrier)
+    def _barrier(self, stmt: k.Barrier) -> Lines:
+        yield "__syncthreads();"
+
+    @rules(k.GridBarrier)
+    def _grid_barrier(self, stmt: k.GridBarrier) -> Lines:
+        yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
+
+    @rules(k.GroupBarrier)
+    def _group_barrier(self, stmt: k.GroupBarrier) -> Lines:
+        n = self._group  # each group has a counter
+        yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
+
+    @rules(k.Send)
+    def _send(self, stmt: k.Send) -> Lines:
+        yield (f"tfs_send({stmt.array} + ({self.index(stmt.index)}), {self.index(stmt.block)}, "
+               f"{self.expr(stmt.value)});")
+
+    @rules(k.ClusterStarted)
+    def _cluster_started(self, stmt: k.ClusterStarted) -> Lines:
+        yield "tfs_cluster_started();"
+
+    @rules(k.ClusterBarrier)
+    def _cluster_barrier(self, stmt: k.ClusterBarrier) -> Lines:
+        yield "tfs_cluster_barrier();"
+
+    @rules(k.AsyncCopy)
+    def _async_copy(self, stmt: k.AsyncCopy) -> Lines:
+        inside = "true" if stmt.inside is None else self.expr(stmt.inside)
+        yield (f"tfs_async_copy({stmt.array} + ({self.index(stmt.at)}), "
+               f"{stmt.buffer} + ({self.index(stmt.index)}), {inside});")
+
+    @rules(k.AwaitAsyncCopies)
+    def _await_async_copies(self, stmt: k.AwaitAsyncCopies) -> Lines:
+        yield f"tfs_await_async_copies<{stmt.pending}>();"
+
+    @rules(k.LoadFence)
+    def _load_fence(self, stmt: k.LoadFence) -> Lines:
+        yield f"tfs_load_fence({', '.join(stmt.names)});"
+
+    @rules(k.Fail)
+    def _fail(self, stmt: k.Fail) -> Lines:
+        """A GPU kernel cannot fail: TensorFlow's do not either."""
+        return iter(())
+
+    @rules(k.Attention)
     def _attention(self, stmt: k.Attention) -> Lines:
         yield "{"
         yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling))
@@ -279,6 +301,7 @@ class _Cuda(CFamily):
         yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
 
+    @rules(k.LoadVector)
     def _load_vector(self, stmt: k.LoadVector) -> Lines:
         dtype = self.dtype_of[stmt.buffer]
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
@@ -287,6 +310,7 @@ class _Cuda(CFamily):
         value = self.from_storage("t.v[i]", dtype)
         yield f"  for (int i = 0; i < {stmt.width}; ++i) {stmt.array}[{self.index(stmt.at)} + i] = {value}; }}"
 
+    @rules(k.StoreVector)
     def _store_vector(self, stmt: k.StoreVector) -> Lines:
         dtype = self.dtype_of[stmt.buffer]
         vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"

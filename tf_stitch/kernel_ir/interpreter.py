@@ -21,6 +21,7 @@ from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.attention import Rows
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cluster_memory import ClusterMemory
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
@@ -89,6 +90,18 @@ def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int | N
     writers.clear()
 
 
+def _by_each_thread(block: _Block, stmt: k.Stmt, active: list[int]) -> None:
+    rule = _per_thread.of(stmt)
+    for thread in active:
+        rule(block, stmt, thread)
+
+
+_per_thread: ByType[None] = ByType("the interpreter")
+"""What a thread does by itself: (block, stmt, thread)."""
+_together: ByType[None] = ByType("the interpreter", otherwise=_by_each_thread)
+"""What the threads of a block do in a statement: (block, stmt, active threads)."""
+
+
 class _Block:
     """One block of one phase. `scratch` holds the elements behind a barrier, None for a grid barrier, else the first
     block of the group that passed one."""
@@ -125,31 +138,22 @@ class _Block:
 
     def _run(self, body: Sequence[k.Stmt], active: list[int]) -> None:
         for stmt in body:
-            self._statement(stmt, active)
+            _together.of(stmt)(self, stmt, active)
 
-    def _statement(self, stmt: k.Stmt, active: list[int]) -> None:
-        if isinstance(stmt, k.For):
-            self._for(stmt, active)
-        elif isinstance(stmt, k.If):
-            taken = [t for t in active if self._value(stmt.condition, t)]
-            self._run(stmt.body, taken)
-            self._run(stmt.orelse, [t for t in active if t not in taken])
-        elif isinstance(stmt, k.Barrier):
-            if len(active) != self.threads:
-                raise VerifyError(f"a barrier is reached by {len(active)} of {self.threads} threads")
-            self.epoch += 1
-        elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
-            self._all_reduce(stmt, active)
-            self.epoch += is_barrier(stmt) and len(active) == self.threads
-        elif isinstance(stmt, k.Array):
-            self._array(stmt, active)
-        elif isinstance(stmt, k.Attention):
-            self._attention(stmt)
-        else:
-            for thread in active:
-                self._per_thread(stmt, thread)
+    @_together(k.If)
+    def _if(self, stmt: k.If, active: list[int]) -> None:
+        taken = [t for t in active if self._value(stmt.condition, t)]
+        self._run(stmt.body, taken)
+        self._run(stmt.orelse, [t for t in active if t not in taken])
 
-    def _attention(self, stmt: k.Attention) -> None:
+    @_together(k.Barrier)
+    def _barrier(self, stmt: k.Barrier, active: list[int]) -> None:
+        if len(active) != self.threads:
+            raise VerifyError(f"a barrier is reached by {len(active)} of {self.threads} threads")
+        self.epoch += 1
+
+    @_together(k.Attention)
+    def _attention(self, stmt: k.Attention, active: list[int]) -> None:
         """The block's queries, by the first thread."""
         shape, rows = stmt.shape, stmt.tiling.rows
         matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
@@ -175,6 +179,7 @@ class _Block:
                 place = shape.out.offset + outer * shape.out.outer + head * shape.out.head + query * shape.out.row
                 self._store(stmt.out, place + column, value)
 
+    @_together(k.For)
     def _for(self, stmt: k.For, active: list[int]) -> None:
         for i in range(stmt.var.extent):
             for t in active:
@@ -182,6 +187,7 @@ class _Block:
             running = active if stmt.limit is None else [t for t in active if i < self._index(stmt.limit, t)]
             self._run(stmt.body, running)
 
+    @_together(k.Array)
     def _array(self, stmt: k.Array, active: list[int]) -> None:
         self.sizes[stmt.name] = stmt.size
         start = {} if stmt.init is None else {i: stmt.dtype.numpy.type(stmt.init) for i in range(stmt.size)}
@@ -195,49 +201,67 @@ class _Block:
         for t in active:
             self.arrays[t][stmt.name] = shared if stmt.space is k.Space.SHARED else dict(start)
 
-    def _per_thread(self, stmt: k.Stmt, t: int) -> None:
-        scalars = self.scalars[t]
-        if isinstance(stmt, k.Let | k.Assign):
-            scalars[stmt.name] = self._value(stmt.value, t)
-        elif isinstance(stmt, k.LetIndex):
-            value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
-            self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
-        elif isinstance(stmt, k.Accumulator):
-            scalars[stmt.name] = stmt.dtype.numpy.type(stmt.init)
-        elif isinstance(stmt, k.Update):
-            scalars[stmt.name] = _COMBINE[stmt.combine](scalars[stmt.name], self._value(stmt.value, t))
-        elif isinstance(stmt, k.ArgUpdate):
-            value = self._value(stmt.value, t)
-            if _beats(stmt.kind, value, scalars[stmt.best]):
-                scalars[stmt.best], scalars[stmt.at] = value, self._index(stmt.index, t)
-        elif isinstance(stmt, k.SetElement):
-            value = self._value(stmt.value, t)
-            if stmt.combine is not None:
-                value = _COMBINE[stmt.combine](self._element(stmt.array, stmt.index, t), value)
-            self._set(stmt.array, self._index(stmt.index, t), value, t)
-        elif isinstance(stmt, k.Send):
-            self._send(stmt, t)
-        elif isinstance(stmt, k.Store):
-            self._store(stmt.buffer, self._index(stmt.index, t), self._value(stmt.value, t))
-        elif isinstance(stmt, k.LoadVector):
-            for i in range(stmt.width):
-                value = self._load(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i)
-                self._set(stmt.array, self._index(stmt.at, t) + i, value, t)
-        elif isinstance(stmt, k.StoreVector):
-            for i in range(stmt.width):
-                self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
-        elif isinstance(stmt, k.AsyncCopy):
-            self._async_copy(stmt, t)
-        elif isinstance(stmt, k.AwaitAsyncCopies):
-            while len(self.under_way[t]) > stmt.pending:
-                for (array, at), value in self.under_way[t].pop(0).items():
-                    self._set(array, at, value, t)
-        elif isinstance(stmt, k.Fail):
-            if not self._value(stmt.unless, t):
-                raise KernelFailure("an index is out of range")
-        elif not isinstance(stmt, k.Comment | k.Prefetch | k.LoadFence):
-            raise VerifyError(f"the interpreter has no rule for {type(stmt).__name__}")
+    @_per_thread(k.Comment, k.Prefetch, k.LoadFence)
+    def _nothing(self, stmt: k.Stmt, t: int) -> None:
+        """Has no meaning but for time and for readers."""
 
+    @_per_thread(k.Let, k.Assign)
+    def _let(self, stmt: k.Let | k.Assign, t: int) -> None:
+        self.scalars[t][stmt.name] = self._value(stmt.value, t)
+
+    @_per_thread(k.LetIndex)
+    def _let_index(self, stmt: k.LetIndex, t: int) -> None:
+        value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
+        self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
+
+    @_per_thread(k.Accumulator)
+    def _accumulator(self, stmt: k.Accumulator, t: int) -> None:
+        self.scalars[t][stmt.name] = stmt.dtype.numpy.type(stmt.init)
+
+    @_per_thread(k.Update)
+    def _update(self, stmt: k.Update, t: int) -> None:
+        self.scalars[t][stmt.name] = _COMBINE[stmt.combine](self.scalars[t][stmt.name], self._value(stmt.value, t))
+
+    @_per_thread(k.ArgUpdate)
+    def _arg_update(self, stmt: k.ArgUpdate, t: int) -> None:
+        value, scalars = self._value(stmt.value, t), self.scalars[t]
+        if _beats(stmt.kind, value, scalars[stmt.best]):
+            scalars[stmt.best], scalars[stmt.at] = value, self._index(stmt.index, t)
+
+    @_per_thread(k.SetElement)
+    def _set_element(self, stmt: k.SetElement, t: int) -> None:
+        value = self._value(stmt.value, t)
+        if stmt.combine is not None:
+            value = _COMBINE[stmt.combine](self._element(stmt.array, stmt.index, t), value)
+        self._set(stmt.array, self._index(stmt.index, t), value, t)
+
+    @_per_thread(k.Store)
+    def _store_one(self, stmt: k.Store, t: int) -> None:
+        self._store(stmt.buffer, self._index(stmt.index, t), self._value(stmt.value, t))
+
+    @_per_thread(k.LoadVector)
+    def _load_vector(self, stmt: k.LoadVector, t: int) -> None:
+        for i in range(stmt.width):
+            value = self._load(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i)
+            self._set(stmt.array, self._index(stmt.at, t) + i, value, t)
+
+    @_per_thread(k.StoreVector)
+    def _store_vector(self, stmt: k.StoreVector, t: int) -> None:
+        for i in range(stmt.width):
+            self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
+
+    @_per_thread(k.AwaitAsyncCopies)
+    def _await_async_copies(self, stmt: k.AwaitAsyncCopies, t: int) -> None:
+        while len(self.under_way[t]) > stmt.pending:
+            for (array, at), value in self.under_way[t].pop(0).items():
+                self._set(array, at, value, t)
+
+    @_per_thread(k.Fail)
+    def _fail(self, stmt: k.Fail, t: int) -> None:
+        if not self._value(stmt.unless, t):
+            raise KernelFailure("an index is out of range")
+
+    @_per_thread(k.AsyncCopy)
     def _async_copy(self, stmt: k.AsyncCopy, t: int) -> None:
         """What the elements held is lost at once; what comes can be read when it was awaited."""
         at = self._index(stmt.at, t)
@@ -250,6 +274,7 @@ class _Block:
             elements = {(stmt.array, at + i): self._load(stmt.buffer, index + i) for i in range(stmt.width)}
         self.under_way[t].append(elements)
 
+    @_per_thread(k.Send)
     def _send(self, stmt: k.Send, t: int) -> None:
         at, block, size = self._index(stmt.index, t), self._index(stmt.block, t), self.sizes[stmt.array]
         if not (0 <= at < size and block < len(self.cluster)):
@@ -257,6 +282,7 @@ class _Block:
                               f"{len(self.cluster)} blocks")
         self.cluster[block].received.receive((stmt.array, at), self._value(stmt.value, t), self.received)
 
+    @_together(k.AllReduce, k.ArgAllReduce)
     def _all_reduce(self, stmt: k.AllReduce | k.ArgAllReduce, active: list[int]) -> None:
         if self.threads % stmt.width or len(active) % stmt.width:
             raise VerifyError(f"a reduction over {stmt.width} threads in a block of {self.threads}")
@@ -267,6 +293,7 @@ class _Block:
             if len(group) != stmt.width:
                 raise VerifyError(f"a reduction is reached by {len(group)} of {stmt.width} threads")
             self._reduce_group(stmt, group)
+        self.epoch += is_barrier(stmt) and len(active) == self.threads
 
     def _reduce_group(self, stmt: k.AllReduce | k.ArgAllReduce, group: list[int]) -> None:
         first = self.scalars[group[0]]

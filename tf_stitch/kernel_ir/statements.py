@@ -1,75 +1,94 @@
-"""Structured statements of the kernel IR."""
+"""Structured statements of the kernel IR: the one place that says which parts each kind has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
 from tf_stitch.kernel_ir.expressions import Expr
 from tf_stitch.kernel_ir.index import Index, Var
+from tf_stitch.kernel_ir.roles import Role, Where
+
+Value: TypeAlias = Annotated[Expr, Role.OPERAND]
+At: TypeAlias = Annotated[Index, Role.OPERAND]
+Body: TypeAlias = Annotated[tuple["Stmt", ...], Role.BODY]
+Reads: TypeAlias = Annotated[str, Role.READS]
+Writes: TypeAlias = Annotated[str, Role.WRITES]
+Hints: TypeAlias = Annotated[str, Role.HINTS]
+ArrayName: TypeAlias = Annotated[str, Role.ARRAY]
+LetName: TypeAlias = Annotated[str, Role.LET]
+VarName: TypeAlias = Annotated[str, Role.VAR]
+Sets: TypeAlias = Annotated[str, Role.SETS]
 
 
 @dataclass(frozen=True)
-class Let:
+class Statement:
+    """Base of all. Fields say what they hold by their roles; those without are plain values."""
+
+    where: ClassVar[Where] = Where.ANYWHERE
+
+
+@dataclass(frozen=True)
+class Let(Statement):
     """An immutable scalar. Here as below `note` is the user's node that it is the value of, for the reader of the
     source; statements that differ in it alone are equal."""
 
-    name: str
-    value: Expr
+    name: LetName
+    value: Value
     note: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
-class LetIndex:
+class LetIndex(Statement):
     """An integer variable: min(index, limit), or, from a loaded value, that value forced into [0, limit]; without a
     limit the index itself, known to be inside."""
 
     var: Var
-    source: Index | Expr
+    source: Annotated[Index | Expr, Role.OPERAND]
     limit: int | None
 
 
 @dataclass(frozen=True)
-class Accumulator:
+class Accumulator(Statement):
     """A mutable scalar with its first value."""
 
-    name: str
+    name: VarName
     dtype: DType
     init: float | int | bool
     note: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
-class Update:
+class Update(Statement):
     """name = combine(name, value); combine is a reduction kind (sum, prod, max, min, any, all)."""
 
-    name: str
+    name: Sets
     combine: OpKind
-    value: Expr
+    value: Value
 
 
 @dataclass(frozen=True)
-class Assign:
+class Assign(Statement):
     """name = value, for an accumulator."""
 
-    name: str
-    value: Expr
+    name: Sets
+    value: Value
 
 
 @dataclass(frozen=True)
-class ArgUpdate:
+class ArgUpdate(Statement):
     """If value beats `best`: best = value, at = index. By kind argmax or argmin; NaN never does, the first of equals
     wins."""
 
-    best: str
-    at: str
+    best: Sets
+    at: Sets
     kind: OpKind
-    value: Expr
-    index: Index
+    value: Value
+    index: At
 
 
 class Space(Enum):
@@ -80,7 +99,7 @@ class Space(Enum):
 
 
 @dataclass(frozen=True)
-class Array:
+class Array(Statement):
     """An uninitialised array of compute-type elements, or filled with `init`.
 
     Attributes:
@@ -106,49 +125,49 @@ class Array:
 
 
 @dataclass(frozen=True)
-class SetElement:
+class SetElement(Statement):
     """array[index] = value, or combine(array[index], value)."""
 
-    array: str
-    index: Index
-    value: Expr
+    array: ArrayName
+    index: At
+    value: Value
     combine: OpKind | None = None
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Statement):
     """buffer[index] = value, converted to the buffer's type."""
 
-    buffer: str
-    index: Index
-    value: Expr
+    buffer: Writes
+    index: At
+    value: Value
 
 
 @dataclass(frozen=True)
-class LoadVector:
+class LoadVector(Statement):
     """array[at : at+width] = buffer[index : index+width]; the address is a multiple of the vector's bytes."""
 
-    array: str
-    at: Index
-    buffer: str
-    index: Index
+    array: ArrayName
+    at: At
+    buffer: Reads
+    index: At
     width: int
 
 
 @dataclass(frozen=True)
-class LoadFence:
+class LoadFence(Statement):
     """Scalars and arrays of a thread that were loaded by now: a GPU's compiler is kept from loading them later."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class StoreVector:
+class StoreVector(Statement):
     """buffer[index : index+width] = array[0 : width]; aligned as LoadVector."""
 
-    buffer: str
-    index: Index
-    array: str
+    buffer: Writes
+    index: At
+    array: ArrayName
     width: int
 
 
@@ -165,7 +184,7 @@ TOGETHER = 4
 
 
 @dataclass(frozen=True)
-class For:
+class For(Statement):
     """var from 0 to extent - 1, and below `limit` where given.
 
     Attributes:
@@ -174,81 +193,87 @@ class For:
     """
 
     var: Var
-    body: tuple[Stmt, ...]
+    body: Body
     loop: Loop = Loop.SERIAL
-    limit: Index | None = None
+    limit: Annotated[Index | None, Role.OPERAND] = None
     together: int = TOGETHER
 
 
 @dataclass(frozen=True)
-class If:
-    condition: Expr
-    body: tuple[Stmt, ...]
-    orelse: tuple[Stmt, ...] = ()
+class If(Statement):
+    condition: Value
+    body: Body
+    orelse: Body = ()
 
 
 @dataclass(frozen=True)
-class AllReduce:
+class AllReduce(Statement):
     """Combines accumulators, each by its own kind, over `width` neighbouring threads; all of them get the results."""
+
+    where = Where.TOGETHER
 
     members: tuple[tuple[str, OpKind], ...]
     width: int
 
 
 @dataclass(frozen=True)
-class ArgAllReduce:
+class ArgAllReduce(Statement):
     """As AllReduce for a (best, at) pair: the smaller index wins among equals."""
 
-    best: str
-    at: str
+    where = Where.TOGETHER
+
+    best: Sets
+    at: Sets
     kind: OpKind
     width: int
     dtype: DType
 
 
 @dataclass(frozen=True)
-class Barrier:
+class Barrier(Statement):
     """Every thread of the block waits here."""
+
+    where = Where.TOGETHER
 
 
 @dataclass(frozen=True)
-class AsyncCopy:
+class AsyncCopy(Statement):
     """Begins array[at : at+width] = buffer[index : index+width] where `inside` holds (None: everywhere): 16 bytes that
     come while the thread does something else. The array is shared; no other thread touches these elements."""
 
-    array: str
-    at: Index
-    buffer: str
-    index: Index
+    array: ArrayName
+    at: At
+    buffer: Reads
+    index: At
     width: int
-    inside: Expr | None = None
+    inside: Annotated[Expr | None, Role.OPERAND] = None
 
 
 @dataclass(frozen=True)
-class AwaitAsyncCopies:
+class AwaitAsyncCopies(Statement):
     """All that this thread has begun to fetch is there, but for the last `pending` fetches."""
 
     pending: int
 
 
 @dataclass(frozen=True)
-class Prefetch:
+class Prefetch(Statement):
     """A hint: buffer[index : index+count] is read soon; what of it lies behind the buffer's end is left alone (CPU)."""
 
-    buffer: str
-    index: Index
+    buffer: Hints
+    index: At
     count: int
 
 
 @dataclass(frozen=True)
-class Fail:
+class Fail(Statement):
     """Unless the condition holds, the kernel reports failure (CPU; a GPU kernel has no such way)."""
 
-    unless: Expr
+    unless: Value
 
 
 @dataclass(frozen=True)
-class Comment:
+class Comment(Statement):
     """What comes next, for the reader of the source.
 
     Attributes:
@@ -264,7 +289,7 @@ class Comment:
 
 
 @dataclass(frozen=True)
-class GridLoop:
+class GridLoop(Statement):
     """`blocks` blocks, dealt out in turn to those of the grid (a grid-stride loop); in `body` BLOCK is the number of
     the one at hand. Stands at the top of a program.
 
@@ -273,51 +298,61 @@ class GridLoop:
         group: so many neighbouring blocks wait for each other at group barriers; divides `blocks` and the grid.
     """
 
+    where = Where.TOP_OF_PROGRAM
+
     blocks: int
-    body: tuple[Stmt, ...]
+    body: Body
     backwards: bool = False
     group: int = 1
 
 
 @dataclass(frozen=True)
-class GridBarrier:
+class GridBarrier(Statement):
     """Every thread of every block waits here; what was written before can be read after. Stands at the top of a
     program, between grid loops: no thread can miss it."""
 
+    where = Where.TOP_OF_PROGRAM
+
 
 @dataclass(frozen=True)
-class GroupBarrier:
+class GroupBarrier(Statement):
     """As GridBarrier for the blocks of a group. Stands at the top of a grid loop's body: no thread can miss it."""
 
+    where = Where.TOP_OF_BLOCK
+
 
 @dataclass(frozen=True)
-class Send:
+class Send(Statement):
     """array[index] = value in the memory of a block of this one's cluster, its own too. The array is `received`.
 
     Attributes:
         block: its number in the cluster.
     """
 
-    array: str
-    index: Index
-    value: Expr
-    block: Index
+    array: ArrayName
+    index: At
+    value: Value
+    block: At
 
 
 @dataclass(frozen=True)
-class ClusterStarted:
+class ClusterStarted(Statement):
     """Every thread waits until all blocks of its cluster run: only then have they memory to send to. Stands once, at
     the top of a program, before its first Send."""
 
+    where = Where.TOP_OF_BLOCK
+
 
 @dataclass(frozen=True)
-class ClusterBarrier:
+class ClusterBarrier(Statement):
     """Every thread of every block of the cluster waits here: what was sent before can be read after, and no block ends
     while another may send to it. Stands at the top of a program: no thread can miss it."""
 
+    where = Where.TOP_OF_BLOCK
+
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Statement):
     """out = softmax(score(q k^T)) v, all threads of the block together, each block its queries of one head. See
     kernel_ir.attention.
 
@@ -328,19 +363,21 @@ class Attention:
         score: a scalar of `body`: the product of the query and the key, which `body` makes what softmax gets.
     """
 
+    where = Where.TOGETHER
+
     shape: AttentionShape
     tiling: AttentionTiling
-    q: str
-    k: str
-    v: str
-    out: str
-    tiles: str
+    q: Reads
+    k: Reads
+    v: Reads
+    out: Writes
+    tiles: ArrayName
     outer: Var
     head: Var
     query: Var
     key: Var
     score: str
-    body: tuple[Stmt, ...]
+    body: Body
 
     @property
     def position(self) -> tuple[Var, Var, Var, Var]:

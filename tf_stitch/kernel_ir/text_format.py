@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.rename import in_users_names
 
@@ -55,99 +56,192 @@ def format_expr(expr: k.Expr) -> str:
             return f"({f' {_INFIX[kind]} '.join(texts)})" if kind in _INFIX else f"{kind.value}({', '.join(texts)})"
 
 
+_LINE: ByType[str] = ByType("the printer")
+"""The one line of a statement without a body."""
+_LINES: ByType[Iterator[str]] = ByType("the printer", otherwise=lambda stmt, indent: iter([indent + _line(stmt)]))
+"""All lines of a statement: (stmt, indent)."""
+
+
 def _block(body: Sequence[k.Stmt], indent: str) -> Iterator[str]:
     for stmt in body:
-        yield from _statement(stmt, indent)
+        yield from _LINES.of(stmt)(stmt, indent)
 
 
-def _statement(stmt: k.Stmt, indent: str) -> Iterator[str]:
-    match stmt:
-        case k.For(var, body, loop, limit, at_once):
-            until = f" while {var.name} < {limit}" if limit is not None else ""
-            by = f" by {at_once}" if loop is k.Loop.SERIAL and at_once != k.TOGETHER else ""
-            yield f"{indent}for {var.name} in 0..{var.extent - 1} {loop.value}{by}{until}:"
-            yield from _block(body, indent + "  ")
-        case k.GridLoop(blocks, body, backwards, group):
-            meeting = f", {group} blocks together" if group > 1 else ""
-            order = f"{blocks - 1}..0" if backwards else f"0..{blocks - 1}"
-            yield f"{indent}for {k.BLOCK} in {order} over the grid{meeting}:"
-            yield from _block(body, indent + "  ")
-        case k.Attention(shape, tiling):
-            form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
-            yield f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x" \
-                  f"{tiling.key_warps} warps of {tiling.warp_keys} keys:"
-            yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
-            yield from _block(stmt.body, indent + "    ")
-        case k.If(condition, body, orelse):
-            yield f"{indent}if {format_expr(condition)}:"
-            yield from _block(body, indent + "  ")
-            if orelse:
-                yield f"{indent}else:"
-                yield from _block(orelse, indent + "  ")
-        case k.Let() | k.Accumulator() | k.Array():
-            yield indent + _simple(stmt) + _note(stmt.note)
-        case _:
-            yield indent + _simple(stmt)
+def _line(stmt: k.Stmt) -> str:
+    return _LINE.of(stmt)(stmt)
 
 
-def _simple(stmt: k.Stmt) -> str:
-    match stmt:
-        case k.Let(name, value):
-            return f"let {name}: {value.dtype.value} = {format_expr(value)}"
-        case k.LetIndex(var, source, limit):
-            text = str(source) if isinstance(source, Index) else format_expr(source)
-            return f"let {var.name}: index = clamp({text}, 0, {limit})"
-        case k.Accumulator(name, dtype, init):
-            return f"var {name}: {dtype.value} = {init}"
-        case k.Update(name, combine, value):
-            return f"{name} = {combine.value}({name}, {format_expr(value)})"
-        case k.Assign(name, value):
-            return f"{name} = {format_expr(value)}"
-        case k.ArgUpdate(best, at, kind, value, index):
-            return f"({best}, {at}) = {kind.value}(({best}, {at}), ({format_expr(value)}, {index}))"
-        case k.Array(name, dtype, size, space, init, offset, carried, received):
-            place = (f" at {offset}" if offset is not None else "") + " carried" * carried + " received" * received
-            return f"{space.value} {name}: {dtype.value}[{size}]{place}" + (f" = {init}" if init is not None else "")
-        case k.SetElement(array, index, value, combine):
-            text = format_expr(value)
-            return f"{array}[{index}] = " + (f"{combine.value}({array}[{index}], {text})" if combine else text)
-        case k.Store(buffer, index, value):
-            return f"{buffer}[{index}] = {format_expr(value)}"
-        case k.LoadVector(array, at, buffer, index, width):
-            return f"{array}[{at}:+{width}] = {buffer}[{index}:+{width}]"
-        case k.LoadFence(names):
-            return f"loaded: {', '.join(names)}"
-        case k.StoreVector(buffer, index, array, width):
-            return f"{buffer}[{index}:+{width}] = {array}[0:+{width}]"
-        case k.AllReduce(members, width):
-            return f"all_reduce over {width} threads: " + ", ".join(f"{kind.value} {name}" for name, kind in members)
-        case k.ArgAllReduce(best, at, kind, width):
-            return f"all_reduce over {width} threads: {kind.value} ({best}, {at})"
-        case k.AsyncCopy(array, at, buffer, index, width, inside):
-            where = f" if {format_expr(inside)}" if inside is not None else ""
-            return f"fetch {array}[{at}:+{width}] = {buffer}[{index}:+{width}]{where}"
-        case k.AwaitAsyncCopies(pending):
-            return f"await all fetches but {pending}"
-        case k.Prefetch(buffer, index, count):
-            return f"prefetch {buffer}[{index}:+{count}]"
-        case k.Barrier():
-            return "barrier"
-        case k.GridBarrier():
-            return "grid barrier"
-        case k.GroupBarrier():
-            return "group barrier"
-        case k.Send(array, index, value, block):
-            return f"{array}[{index}] of block {block} of the cluster = {format_expr(value)}"
-        case k.ClusterStarted():
-            return "cluster started"
-        case k.ClusterBarrier():
-            return "cluster barrier"
-        case k.Fail(unless):
-            return f"fail unless {format_expr(unless)}"
-        case k.Comment():
-            return f"// {_one_line(stmt.line)}"
-        case _:
-            raise TypeError(f"{type(stmt).__name__} has no text")
+@_LINES(k.For)
+def _for(stmt: k.For, indent: str) -> Iterator[str]:
+    until = f" while {stmt.var.name} < {stmt.limit}" if stmt.limit is not None else ""
+    by = f" by {stmt.together}" if stmt.loop is k.Loop.SERIAL and stmt.together != k.TOGETHER else ""
+    yield f"{indent}for {stmt.var.name} in 0..{stmt.var.extent - 1} {stmt.loop.value}{by}{until}:"
+    yield from _block(stmt.body, indent + "  ")
+
+
+@_LINES(k.GridLoop)
+def _grid_loop(stmt: k.GridLoop, indent: str) -> Iterator[str]:
+    together = f", {stmt.group} blocks together" if stmt.group > 1 else ""
+    order = f"{stmt.blocks - 1}..0" if stmt.backwards else f"0..{stmt.blocks - 1}"
+    yield f"{indent}for {k.BLOCK} in {order} over the grid{together}:"
+    yield from _block(stmt.body, indent + "  ")
+
+
+@_LINES(k.Attention)
+def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
+    shape, tiling = stmt.shape, stmt.tiling
+    form = "x".join(map(str, (shape.queries, shape.keys, shape.depth, shape.width)))
+    yield (f"{indent}{stmt.out} = attention {form} of {stmt.q}, {stmt.k}, {stmt.v} by {tiling.query_warps}x"
+           f"{tiling.key_warps} warps of {tiling.warp_keys} keys:")
+    yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
+    yield from _block(stmt.body, indent + "    ")
+
+
+@_LINES(k.If)
+def _if(stmt: k.If, indent: str) -> Iterator[str]:
+    yield f"{indent}if {format_expr(stmt.condition)}:"
+    yield from _block(stmt.body, indent + "  ")
+    if stmt.orelse:
+        yield f"{indent}else:"
+        yield from _block(stmt.orelse, indent + "  ")
+
+
+@_LINES(k.Let, k.Accumulator, k.Array)
+def _noted(stmt: k.Let | k.Accumulator | k.Array, indent: str) -> Iterator[str]:
+    yield indent + _line(stmt) + _note(stmt.note)
+
+
+@_LINE(k.Let)
+def _let(stmt: k.Let) -> str:
+    return f"let {stmt.name}: {stmt.value.dtype.value} = {format_expr(stmt.value)}"
+
+
+@_LINE(k.LetIndex)
+def _let_index(stmt: k.LetIndex) -> str:
+    text = str(stmt.source) if isinstance(stmt.source, Index) else format_expr(stmt.source)
+    return f"let {stmt.var.name}: index = clamp({text}, 0, {stmt.limit})"
+
+
+@_LINE(k.Accumulator)
+def _accumulator(stmt: k.Accumulator) -> str:
+    return f"var {stmt.name}: {stmt.dtype.value} = {stmt.init}"
+
+
+@_LINE(k.Update)
+def _update(stmt: k.Update) -> str:
+    return f"{stmt.name} = {stmt.combine.value}({stmt.name}, {format_expr(stmt.value)})"
+
+
+@_LINE(k.Assign)
+def _assign(stmt: k.Assign) -> str:
+    return f"{stmt.name} = {format_expr(stmt.value)}"
+
+
+@_LINE(k.ArgUpdate)
+def _arg_update(stmt: k.ArgUpdate) -> str:
+    pair = f"({stmt.best}, {stmt.at})"
+    return f"{pair} = {stmt.kind.value}({pair}, ({format_expr(stmt.value)}, {stmt.index}))"
+
+
+@_LINE(k.Array)
+def _array(stmt: k.Array) -> str:
+    place = "" if stmt.offset is None else f" at {stmt.offset}"
+    place += " carried" * stmt.carried + " received" * stmt.received
+    first = "" if stmt.init is None else f" = {stmt.init}"
+    return f"{stmt.space.value} {stmt.name}: {stmt.dtype.value}[{stmt.size}]{place}{first}"
+
+
+@_LINE(k.SetElement)
+def _set_element(stmt: k.SetElement) -> str:
+    element, text = f"{stmt.array}[{stmt.index}]", format_expr(stmt.value)
+    return f"{element} = " + (f"{stmt.combine.value}({element}, {text})" if stmt.combine else text)
+
+
+@_LINE(k.Store)
+def _store(stmt: k.Store) -> str:
+    return f"{stmt.buffer}[{stmt.index}] = {format_expr(stmt.value)}"
+
+
+@_LINE(k.LoadVector)
+def _load_vector(stmt: k.LoadVector) -> str:
+    return f"{stmt.array}[{stmt.at}:+{stmt.width}] = {stmt.buffer}[{stmt.index}:+{stmt.width}]"
+
+
+@_LINE(k.LoadFence)
+def _load_fence(stmt: k.LoadFence) -> str:
+    return f"loaded: {', '.join(stmt.names)}"
+
+
+@_LINE(k.StoreVector)
+def _store_vector(stmt: k.StoreVector) -> str:
+    return f"{stmt.buffer}[{stmt.index}:+{stmt.width}] = {stmt.array}[0:+{stmt.width}]"
+
+
+@_LINE(k.AllReduce)
+def _all_reduce(stmt: k.AllReduce) -> str:
+    members = ", ".join(f"{kind.value} {name}" for name, kind in stmt.members)
+    return f"all_reduce over {stmt.width} threads: {members}"
+
+
+@_LINE(k.ArgAllReduce)
+def _arg_all_reduce(stmt: k.ArgAllReduce) -> str:
+    return f"all_reduce over {stmt.width} threads: {stmt.kind.value} ({stmt.best}, {stmt.at})"
+
+
+@_LINE(k.AsyncCopy)
+def _async_copy(stmt: k.AsyncCopy) -> str:
+    where = "" if stmt.inside is None else f" if {format_expr(stmt.inside)}"
+    return f"fetch {stmt.array}[{stmt.at}:+{stmt.width}] = {stmt.buffer}[{stmt.index}:+{stmt.width}]{where}"
+
+
+@_LINE(k.AwaitAsyncCopies)
+def _await_async_copies(stmt: k.AwaitAsyncCopies) -> str:
+    return f"await all fetches but {stmt.pending}"
+
+
+@_LINE(k.Prefetch)
+def _prefetch(stmt: k.Prefetch) -> str:
+    return f"prefetch {stmt.buffer}[{stmt.index}:+{stmt.count}]"
+
+
+@_LINE(k.Send)
+def _send(stmt: k.Send) -> str:
+    return f"{stmt.array}[{stmt.index}] of block {stmt.block} of the cluster = {format_expr(stmt.value)}"
+
+
+@_LINE(k.Fail)
+def _fail(stmt: k.Fail) -> str:
+    return f"fail unless {format_expr(stmt.unless)}"
+
+
+@_LINE(k.Comment)
+def _comment(stmt: k.Comment) -> str:
+    return f"// {_one_line(stmt.line)}"
+
+
+@_LINE(k.Barrier)
+def _barrier(stmt: k.Barrier) -> str:
+    return "barrier"
+
+
+@_LINE(k.GridBarrier)
+def _grid_barrier(stmt: k.GridBarrier) -> str:
+    return "grid barrier"
+
+
+@_LINE(k.GroupBarrier)
+def _group_barrier(stmt: k.GroupBarrier) -> str:
+    return "group barrier"
+
+
+@_LINE(k.ClusterStarted)
+def _cluster_started(stmt: k.ClusterStarted) -> str:
+    return "cluster started"
+
+
+@_LINE(k.ClusterBarrier)
+def _cluster_barrier(stmt: k.ClusterBarrier) -> str:
+    return "cluster barrier"
 
 
 def _number(value: float) -> str:

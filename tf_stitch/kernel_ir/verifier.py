@@ -10,12 +10,12 @@ from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.roles import Role, Where, held
 from tf_stitch.kernel_ir.walk import accesses, arrays, evaluated, operands, statements
 
 _OF_CLUSTERS = (k.Send, k.ClusterStarted, k.ClusterBarrier)
-_BETWEEN_BLOCKS = (k.GroupBarrier, k.ClusterStarted, k.ClusterBarrier)
-"""Where a block waits for others."""
 
 
 def verify_program(program: k.Program) -> None:
@@ -32,7 +32,7 @@ def verify_program(program: k.Program) -> None:
     _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
     verifier = _Verifier(program)
     for phase in program.phases():
-        body = [s for s in phase.body if not isinstance(s, _BETWEEN_BLOCKS)]  # here they may stand
+        body = [s for s in phase.body if s.where is not Where.TOP_OF_BLOCK]
         verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
         for first, second in overlapping(phase):
             raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
@@ -97,7 +97,7 @@ def parts_of_blocks(body: Sequence[k.Stmt]) -> Iterator[tuple[tuple[k.Stmt, ...]
     """What blocks do between waiting for others, and what they wait at behind it; None at the end."""
     part: list[k.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, _BETWEEN_BLOCKS):
+        if stmt.where is Where.TOP_OF_BLOCK:  # a block waits for others there
             yield tuple(part), stmt
             part = []
         else:
@@ -128,6 +128,10 @@ class _Scope:
         return _Scope(dict(self.indices), dict(self.scalars), dict(self.arrays))
 
 
+_rules: ByType[None] = ByType("the verifier", otherwise=lambda *_: None)
+"""What holds of one kind of statement, beyond the roles of its fields and where it stands."""
+
+
 class _Verifier:
     def __init__(self, program: k.Program) -> None:
         self.program = program
@@ -137,74 +141,83 @@ class _Verifier:
     def body(self, body: Sequence[k.Stmt], scope: _Scope, parted: bool) -> None:
         for stmt in body:
             self._reads(stmt, scope)
-            self._statement(stmt, scope, parted)
+            self._names(stmt, scope)
+            self._stands(stmt, parted)
+            _rules.of(stmt)(self, stmt, scope, parted)
 
-    def _statement(self, stmt: k.Stmt, scope: _Scope, parted: bool) -> None:
-        if isinstance(stmt, k.For):
-            inner = scope.inner()
-            inner.indices[stmt.var.name] = stmt.var.extent
-            self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit)))
-        elif isinstance(stmt, k.If):
-            for side in (stmt.body, stmt.orelse):
-                self.body(side, scope.inner(), parted=True)
-        elif isinstance(stmt, k.Attention):
-            self._attention(stmt, scope, parted)
-        elif isinstance(stmt, k.Let):
-            scope.scalars[stmt.name] = False
-        elif isinstance(stmt, k.Accumulator):
-            scope.scalars[stmt.name] = True
-        elif isinstance(stmt, k.LetIndex):
-            _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
-            scope.indices[stmt.var.name] = stmt.var.extent
-        elif isinstance(stmt, k.Array):
-            _require(stmt.size > 0, f"array {stmt.name} is empty")
-            _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
-            _require(not stmt.received or stmt.space is k.Space.SHARED, f"{stmt.name} cannot be sent to")
-            _require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
-                     f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
-            scope.arrays[stmt.name] = stmt.size
-            if stmt.received:
-                self.received.add(stmt.name)
-        elif isinstance(stmt, k.AllReduce):
-            for name, _ in stmt.members:
-                self._mutable(name, scope)
-        elif isinstance(stmt, k.Update | k.Assign):
-            self._mutable(stmt.name, scope)
-        elif isinstance(stmt, k.ArgUpdate | k.ArgAllReduce):
-            self._mutable(stmt.best, scope)
-            self._mutable(stmt.at, scope)
-        elif isinstance(stmt, k.SetElement):
-            _require(stmt.array in scope.arrays, f"array {stmt.array} is not declared here")
-            _require(stmt.array not in self.received, f"{stmt.array} is written by sending")
-        elif isinstance(stmt, k.Send):
-            _require(stmt.array in scope.arrays and stmt.array in self.received, f"{stmt.array} receives nothing")
-            _require(stmt.block.bounds[0] >= 0, f"block {stmt.block} of a cluster")
-        elif isinstance(stmt, k.Store):
-            self._buffer(stmt.buffer, writes=True)
-        elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            self._vector(stmt, scope)
-        elif isinstance(stmt, k.LoadFence):
-            _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
-            _require(self.program.threads > 1, "loads of a CPU are not held in place")
-        elif isinstance(stmt, k.AsyncCopy):
-            self._async_copy(stmt, scope)
-        elif isinstance(stmt, k.Prefetch):
-            self._buffer(stmt.buffer, writes=False)
-            _require(self.program.threads == 1, "a prefetch by threads of a GPU")
-        _require(not isinstance(stmt, k.GridLoop | k.GridBarrier),
-                 f"{type(stmt).__name__} inside a grid loop")
-        _require(not isinstance(stmt, _BETWEEN_BLOCKS), f"{type(stmt).__name__} where threads may miss it")
-        if isinstance(stmt, k.Barrier | k.AllReduce | k.ArgAllReduce):
-            _require(not parted, f"{type(stmt).__name__} where threads part")
-        if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
-            _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
-                     f"a reduction over {stmt.width} of {self.program.threads} threads")
+    def _names(self, stmt: k.Stmt, scope: _Scope) -> None:
+        """By the roles of its fields."""
+        for role, writes in ((Role.READS, False), (Role.HINTS, False), (Role.WRITES, True)):
+            for name in held(stmt, role):
+                self._buffer(name, writes)
+        for name in held(stmt, Role.ARRAY):
+            _require(name in scope.arrays, f"array {name} is not declared here")
+        for name in held(stmt, Role.SETS):
+            self._mutable(name, scope)
+        for role in (Role.LET, Role.VAR):
+            scope.scalars.update(dict.fromkeys(held(stmt, role), role is Role.VAR))
 
+    def _stands(self, stmt: k.Stmt, parted: bool) -> None:
+        name = type(stmt).__name__
+        _require(stmt.where is not Where.TOP_OF_PROGRAM, f"{name} inside a grid loop")
+        _require(stmt.where is not Where.TOP_OF_BLOCK, f"{name} where threads may miss it")
+        _require(stmt.where is not Where.TOGETHER or not parted, f"{name} where threads part")
+
+    @_rules(k.For)
+    def _for(self, stmt: k.For, scope: _Scope, parted: bool) -> None:
+        inner = scope.inner()
+        inner.indices[stmt.var.name] = stmt.var.extent
+        self.body(stmt.body, inner, parted or (stmt.limit is not None and self._differs(stmt.limit)))
+
+    @_rules(k.If)
+    def _if(self, stmt: k.If, scope: _Scope, parted: bool) -> None:
+        for side in (stmt.body, stmt.orelse):
+            self.body(side, scope.inner(), parted=True)
+
+    @_rules(k.LetIndex)
+    def _let_index(self, stmt: k.LetIndex, scope: _Scope, parted: bool) -> None:
+        _require(stmt.limit is None or stmt.limit < max(stmt.var.extent, 1), f"{stmt.var.name} may pass its extent")
+        scope.indices[stmt.var.name] = stmt.var.extent
+
+    @_rules(k.Array)
+    def _array(self, stmt: k.Array, scope: _Scope, parted: bool) -> None:
+        _require(stmt.size > 0, f"array {stmt.name} is empty")
+        _require(stmt.space is k.Space.LOCAL or not parted, f"shared array {stmt.name} where threads part")
+        _require(not stmt.received or stmt.space is k.Space.SHARED, f"{stmt.name} cannot be sent to")
+        _require(not stmt.carried or (stmt.space is k.Space.SHARED and self.program.looped),
+                 f"{stmt.name} is carried from turn to turn, but no shared array of a grid loop")
+        scope.arrays[stmt.name] = stmt.size
+        if stmt.received:
+            self.received.add(stmt.name)
+
+    @_rules(k.AllReduce, k.ArgAllReduce)
+    def _reduction(self, stmt: k.AllReduce | k.ArgAllReduce, scope: _Scope, parted: bool) -> None:
+        for name, _ in stmt.members if isinstance(stmt, k.AllReduce) else ():
+            self._mutable(name, scope)
+        _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
+                 f"a reduction over {stmt.width} of {self.program.threads} threads")
+
+    @_rules(k.SetElement)
+    def _set_element(self, stmt: k.SetElement, scope: _Scope, parted: bool) -> None:
+        _require(stmt.array not in self.received, f"{stmt.array} is written by sending")
+
+    @_rules(k.Send)
+    def _send(self, stmt: k.Send, scope: _Scope, parted: bool) -> None:
+        _require(stmt.array in self.received, f"{stmt.array} receives nothing")
+        _require(stmt.block.bounds[0] >= 0, f"block {stmt.block} of a cluster")
+
+    @_rules(k.LoadFence)
+    def _load_fence(self, stmt: k.LoadFence, scope: _Scope, parted: bool) -> None:
+        _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
+        _require(self.program.threads > 1, "loads of a CPU are not held in place")
+
+    @_rules(k.Prefetch)
+    def _prefetch(self, stmt: k.Prefetch, scope: _Scope, parted: bool) -> None:
+        _require(self.program.threads == 1, "a prefetch by threads of a GPU")
+
+    @_rules(k.Attention)
     def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:
-        _require(not parted, "attention where threads part")
         _require(self.program.threads == stmt.tiling.threads, f"attention by {self.program.threads} threads")
-        for name in (stmt.q, stmt.k, stmt.v, stmt.out):
-            self._buffer(name, writes=name == stmt.out)
         words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         inner = scope.inner()
@@ -219,16 +232,16 @@ class _Verifier:
     def _mutable(self, name: str, scope: _Scope) -> None:
         _require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")
 
-    def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: _Scope) -> None:
-        self._buffer(stmt.buffer, writes=isinstance(stmt, k.StoreVector))
+    @_rules(k.LoadVector, k.StoreVector)
+    def _vector(self, stmt: k.LoadVector | k.StoreVector, scope: _Scope, parted: bool) -> None:
         _require(scope.arrays.get(stmt.array, 0) >= stmt.width, f"{stmt.array} cannot hold {stmt.width} elements")
         _require(stmt.index.bounds[0] >= 0 and stmt.width & (stmt.width - 1) == 0,
                  f"a vector of {stmt.width} at {stmt.index}")
         _require(all(c % stmt.width == 0 for _, c in stmt.index.terms) and stmt.index.offset % stmt.width == 0,
                  f"a vector of {stmt.width} at {stmt.index}, which is not a multiple of it")
 
-    def _async_copy(self, stmt: k.AsyncCopy, scope: _Scope) -> None:
-        self._buffer(stmt.buffer, writes=False)
+    @_rules(k.AsyncCopy)
+    def _async_copy(self, stmt: k.AsyncCopy, scope: _Scope, parted: bool) -> None:
         buffer = self.buffers[stmt.buffer]
         _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is fetched")
         _require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"a fetch of {stmt.width} elements")

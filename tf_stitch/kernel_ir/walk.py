@@ -1,4 +1,4 @@
-"""What statements are made of: the one place that knows which parts each kind of statement and expression has.
+"""What statements are made of, by what they declare (roles) and what expressions have.
 
 Folds that need to know where a statement stands (costs, scopes, emission) recurse over `bodies` themselves; all else
 iterates over what is here. Everything is in program order.
@@ -13,6 +13,7 @@ from typing import Any
 
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, constant
+from tf_stitch.kernel_ir.roles import Role, held, names_of
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,7 @@ class BufferAccess:
 
 def bodies(stmt: k.Stmt) -> tuple[tuple[k.Stmt, ...], ...]:
     """The bodies inside a statement."""
-    if isinstance(stmt, k.For | k.GridLoop | k.Attention):
-        return (stmt.body,)
-    return (stmt.body, stmt.orelse) if isinstance(stmt, k.If) else ()
+    return tuple(held(stmt, Role.BODY))
 
 
 def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
@@ -47,28 +46,7 @@ def statements(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:
 
 def operands(stmt: k.Stmt) -> Iterator[k.Expr | Index]:
     """Expressions and indices that a statement evaluates itself."""
-    if isinstance(stmt, k.Let | k.Update | k.Assign):
-        yield stmt.value
-    elif isinstance(stmt, k.ArgUpdate | k.SetElement | k.Store):
-        yield from (stmt.value, stmt.index)
-    elif isinstance(stmt, k.Send):
-        yield from (stmt.value, stmt.index, stmt.block)
-    elif isinstance(stmt, k.LetIndex):
-        yield stmt.source
-    elif isinstance(stmt, k.LoadVector):
-        yield from (stmt.at, stmt.index)
-    elif isinstance(stmt, k.AsyncCopy):
-        yield from (stmt.at, stmt.index)
-        if stmt.inside is not None:
-            yield stmt.inside
-    elif isinstance(stmt, k.StoreVector | k.Prefetch):
-        yield stmt.index
-    elif isinstance(stmt, k.If):
-        yield stmt.condition
-    elif isinstance(stmt, k.Fail):
-        yield stmt.unless
-    elif isinstance(stmt, k.For) and stmt.limit is not None:
-        yield stmt.limit
+    return (part for part in held(stmt, Role.OPERAND) if part is not None)
 
 
 def expressions(expr: k.Expr) -> Iterator[k.Expr]:
@@ -95,10 +73,10 @@ def indices(stmt: k.Stmt) -> Iterator[Index]:
 def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     """Accesses of a statement without those of its bodies."""
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
-    if isinstance(stmt, k.LoadVector | k.AsyncCopy | k.Store | k.StoreVector):
-        yield BufferAccess(stmt.buffer, stmt.index, not isinstance(stmt, k.LoadVector | k.AsyncCopy))
-    elif isinstance(stmt, k.Attention):  # many elements each; here the first
-        yield from (BufferAccess(name, constant(0), name == stmt.out) for name in (stmt.q, stmt.k, stmt.v, stmt.out))
+    for role in (Role.READS, Role.WRITES):
+        for name in held(stmt, role):
+            # An attention accesses many elements of each; here the first.
+            yield BufferAccess(name, getattr(stmt, "index", constant(0)), role is Role.WRITES)
 
 
 def accesses(body: Sequence[k.Stmt]) -> Iterator[BufferAccess]:
@@ -115,23 +93,18 @@ def arrays(body: Sequence[k.Stmt], space: k.Space | None = None) -> Iterator[k.A
 def arrays_touched(stmt: k.Stmt) -> Iterator[str]:
     """Names of the arrays that a statement reads or writes itself."""
     yield from (e.array for e in evaluated(stmt) if isinstance(e, k.Element))
-    if isinstance(stmt, k.SetElement | k.Send | k.LoadVector | k.StoreVector | k.AsyncCopy):
-        yield stmt.array
-    elif isinstance(stmt, k.Array) and stmt.init is not None:
+    yield from held(stmt, Role.ARRAY)
+    if isinstance(stmt, k.Array) and stmt.init is not None:
         yield stmt.name
-    elif isinstance(stmt, k.Attention):
-        yield stmt.tiles
 
 
 def rewritten(body: Sequence[k.Stmt], change: Callable[[k.Stmt], k.Stmt]) -> tuple[k.Stmt, ...]:
     """The body with every statement changed, those inside another first."""
     out: list[k.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, k.For | k.GridLoop | k.Attention):
-            stmt = replace(stmt, body=rewritten(stmt.body, change))
-        elif isinstance(stmt, k.If):
-            stmt = replace(stmt, body=rewritten(stmt.body, change), orelse=rewritten(stmt.orelse, change))
-        out.append(change(stmt))
+        inner = {name: rewritten(getattr(stmt, name), change) for name in names_of(stmt, Role.BODY)}
+        changed: Any = replace(stmt, **inner) if inner else stmt  # type: ignore[arg-type]
+        out.append(change(changed))
     return tuple(out)
 
 

@@ -10,6 +10,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.walk import bodies
 
@@ -92,6 +93,10 @@ def count_work(program: k.Program) -> Work:
     return counter.work
 
 
+_rules: ByType[None] = ByType("the work counter")
+"""What each kind of statement does; (stmt, times, innermost vector loop, innermost serial loop)."""
+
+
 class _Counter:
     def __init__(self, program: k.Program) -> None:
         self.work = Work()
@@ -108,71 +113,96 @@ class _Counter:
 
     def body(self, body: Sequence[k.Stmt], times: float, simd: Var | None, serial: Var | None) -> None:
         for stmt in body:
-            self._statement(stmt, times, simd, serial)
+            _rules.of(stmt)(self, stmt, times, simd, serial)
 
-    def _statement(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
-        if isinstance(stmt, k.For):
-            self._loop(stmt, times, simd, serial)
-        elif isinstance(stmt, k.If):
-            self._expression(stmt.condition, times / self._still(stmt.condition), simd, serial)
-            self._branches(stmt, times, simd, serial)
-        elif isinstance(stmt, k.LetIndex):
-            if isinstance(stmt.source, Index):
-                self._behind[stmt.var.name] = self._names(stmt.source)
-            else:
-                self._expression(stmt.source, times, simd, serial)
-                self._behind[stmt.var.name] = self._expression_names(stmt.source)
-                self._loaded.add(stmt.var.name)
-                self.close_round(times)
-        elif isinstance(stmt, k.LoadVector | k.StoreVector):
-            store = isinstance(stmt, k.StoreVector)
-            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
-            self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
-        elif isinstance(stmt, k.AsyncCopy):  # nothing waits for it
-            rounds = self._loading
-            self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
-            self._loading = rounds
-            self.work.fetches += times
-        elif isinstance(stmt, k.Array):
-            self._array(stmt)
-        elif isinstance(stmt, k.AllReduce | k.ArgAllReduce):
-            members = len(stmt.members) if isinstance(stmt, k.AllReduce) else 2
-            self._reduction(stmt.width, members, times)
-        elif isinstance(stmt, k.Barrier):
-            self._reduction(self._threads, 0, times)
-        elif isinstance(stmt, k.ClusterBarrier):
-            self.work.cross_block_reductions += times
-            self.close_round(times)
-        elif isinstance(stmt, k.Attention):
-            self._attention(stmt, times)
+    @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.LoadFence,
+            k.AwaitAsyncCopies, k.Prefetch)
+    def _nothing(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
+        """Takes no time that is known here."""
+
+    @_rules(k.If)
+    def _if(self, stmt: k.If, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.condition, times / self._still(stmt.condition), simd, serial)
+        self._branches(stmt, times, simd, serial)
+
+    @_rules(k.LetIndex)
+    def _let_index(self, stmt: k.LetIndex, times: float, simd: Var | None, serial: Var | None) -> None:
+        if isinstance(stmt.source, Index):
+            self._behind[stmt.var.name] = self._names(stmt.source)
         else:
-            self._scalar_statement(stmt, times, simd, serial)
+            self._expression(stmt.source, times, simd, serial)
+            self._behind[stmt.var.name] = self._expression_names(stmt.source)
+            self._loaded.add(stmt.var.name)
+            self.close_round(times)
 
-    def _scalar_statement(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
-        if isinstance(stmt, k.Let | k.Assign):
-            self._expression(stmt.value, times, simd, serial)
-            self._behind[stmt.name] = self._expression_names(stmt.value)
-        elif isinstance(stmt, k.Update):
-            self._expression(stmt.value, times, simd, serial)
-            self._op(stmt.value.dtype, stmt.combine, times, simd)
-        elif isinstance(stmt, k.ArgUpdate):
-            self._expression(stmt.value, times, simd, serial)
-            self._op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
-        elif isinstance(stmt, k.SetElement):
-            self._expression(stmt.value, times, simd, serial)
-            self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._expression_names(stmt.value)
-            self.work.elements += times
-            if stmt.combine is not None:
-                self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
-        elif isinstance(stmt, k.Send):
-            self._expression(stmt.value, times, simd, serial)
-            self.work.elements += times
-        elif isinstance(stmt, k.Store):
-            self._expression(stmt.value, times, simd, serial)
-            self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
-        elif isinstance(stmt, k.Fail):
-            self._expression(stmt.unless, times, simd, serial)
+    @_rules(k.LoadVector, k.StoreVector)
+    def _vector(self, stmt: k.LoadVector | k.StoreVector, times: float, simd: Var | None, serial: Var | None) -> None:
+        store = isinstance(stmt, k.StoreVector)
+        self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._names(stmt.index)
+        self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, store)
 
+    @_rules(k.AsyncCopy)
+    def _async_copy(self, stmt: k.AsyncCopy, times: float, simd: Var | None, serial: Var | None) -> None:
+        rounds = self._loading  # nothing waits for it
+        self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
+        self._loading = rounds
+        self.work.fetches += times
+
+    @_rules(k.AllReduce)
+    def _all_reduce(self, stmt: k.AllReduce, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._reduction(stmt.width, len(stmt.members), times)
+
+    @_rules(k.ArgAllReduce)
+    def _arg_all_reduce(self, stmt: k.ArgAllReduce, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._reduction(stmt.width, 2, times)
+
+    @_rules(k.Barrier)
+    def _barrier(self, stmt: k.Barrier, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._reduction(self._threads, 0, times)
+
+    @_rules(k.ClusterBarrier)
+    def _cluster_barrier(self, stmt: k.ClusterBarrier, times: float, simd: Var | None, serial: Var | None) -> None:
+        self.work.cross_block_reductions += times
+        self.close_round(times)
+
+    @_rules(k.Let, k.Assign)
+    def _let(self, stmt: k.Let | k.Assign, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._behind[stmt.name] = self._expression_names(stmt.value)
+
+    @_rules(k.Update)
+    def _update(self, stmt: k.Update, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._op(stmt.value.dtype, stmt.combine, times, simd)
+
+    @_rules(k.ArgUpdate)
+    def _arg_update(self, stmt: k.ArgUpdate, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._op(stmt.value.dtype, OpKind.MAXIMUM, 3 * times, simd)
+
+    @_rules(k.SetElement)
+    def _set_element(self, stmt: k.SetElement, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._behind[stmt.array] = self._behind.get(stmt.array, frozenset()) | self._expression_names(stmt.value)
+        self.work.elements += times
+        if stmt.combine is not None:
+            self._op(stmt.value.dtype, _ELEMENTWISE.get(stmt.combine, stmt.combine), times, simd)
+
+    @_rules(k.Send)
+    def _send(self, stmt: k.Send, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self.work.elements += times
+
+    @_rules(k.Store)
+    def _store(self, stmt: k.Store, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
+
+    @_rules(k.Fail)
+    def _fail(self, stmt: k.Fail, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.unless, times, simd, serial)
+
+    @_rules(k.For)
     def _loop(self, stmt: k.For, times: float, simd: Var | None, serial: Var | None) -> None:
         extent = stmt.var.extent
         before = self._loading
@@ -228,7 +258,8 @@ class _Counter:
             length += self._lengths[id(stmt)]
         return length
 
-    def _attention(self, stmt: k.Attention, times: float) -> None:
+    @_rules(k.Attention)
+    def _attention(self, stmt: k.Attention, times: float, simd: Var | None, serial: Var | None) -> None:
         """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and
         their sums wait for each other."""
         shape, tiling = stmt.shape, stmt.tiling
@@ -247,7 +278,8 @@ class _Counter:
         self._loading = 1.0
         self.close_round(times)
 
-    def _array(self, stmt: k.Array) -> None:
+    @_rules(k.Array)
+    def _array(self, stmt: k.Array, times: float, simd: Var | None, serial: Var | None) -> None:
         if stmt.space is k.Space.SHARED:
             end = self.work.shared_bytes if stmt.offset is None else stmt.offset
             self.work.shared_bytes = max(self.work.shared_bytes, end + stmt.nbytes)
