@@ -19,7 +19,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 
 
 class Activation(IntEnum):
-    """Functions that matrix libraries apply to a product; the numbers are the native op's."""
+    """Functions that matrix libraries apply to a matmul; the numbers are the native op's."""
 
     NONE = 0
     RELU = 1
