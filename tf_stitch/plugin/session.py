@@ -155,8 +155,8 @@ class Session:
         if fallback is not None:
             self._fallback_subgraphs[number] = fallback
         elif self._config.guard:
-            self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read what the "
-                               "region does not, and cannot be computed anew")
+            self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read "
+                               "what the region does not, and cannot be computed anew")
         return number
 
     def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:

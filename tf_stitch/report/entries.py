@@ -234,7 +234,8 @@ class BuildEntry:
 
 @dataclass(frozen=True)
 class ProfitabilityEntry:
-    """The profitability check of a region: its kernels against the TensorFlow ops they replaced, for one shape signature: medians, in microseconds.
+    """The profitability check of a region for one shape signature: its kernels against the TensorFlow ops that they
+    replaced. Times are medians in microseconds.
 
     Attributes:
         chosen: what runs from then on, "stitched" (the kernels) or "fallback" (TensorFlow's ops).

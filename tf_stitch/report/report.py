@@ -15,7 +15,7 @@ from typing import Any
 
 from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
-from tf_stitch.report.entries import BuildEntry, GraphEntry, ProfitabilityEntry, KernelEntry, RegionEntry, TuneEntry
+from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
@@ -73,7 +73,8 @@ class Report:
 
     def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | ProfitabilityEntry | TuneEntry) -> None:
         lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self._kernels,
-                                  BuildEntry: self._builds, ProfitabilityEntry: self.profitability, TuneEntry: self.tuned}
+                                  BuildEntry: self._builds, ProfitabilityEntry: self.profitability,
+                                  TuneEntry: self.tuned}
         with self._lock:
             lists[type(entry)].append(entry)
             if isinstance(entry, GraphEntry) and not entry.regions:
@@ -108,7 +109,8 @@ class Report:
         graphs = [g for g in self.graphs if not regions.isdisjoint(g.regions)]
         self._count_dropped(graphs)
         self.dropped.regions += len(regions)
-        self.dropped.given_back += len({g.region for g in self.profitability if g.region in regions and g.chosen == "fallback"})
+        self.dropped.given_back += len({g.region for g in self.profitability
+                                        if g.region in regions and g.chosen == "fallback"})
         self.dropped.kernels += sum(kernel.region in regions for kernel in self._kernels)
         self.dropped.kernels += sum(kernels for region, kernels, _ in self._later if region in regions)
         self.graphs[:] = [g for g in self.graphs if regions.isdisjoint(g.regions)]
