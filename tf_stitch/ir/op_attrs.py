@@ -158,7 +158,7 @@ class Unrollable(Protocol):
         """Its graph, without loops, for operands of these static types: input k has the key "i<k>", result j "o<j>".
 
         Raises:
-            BindError: it cannot be written out for these sizes.
+            BindError: it cannot be unrolled for these sizes.
         """
 
 
