@@ -182,8 +182,8 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_WRAP": Variable("wrap", *_choice("auto", "native", "py_function"),
                                "how a region runs: the C++ op, or Python (right everywhere, slow)"),
     "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
-                                "what regions hold: memory-intensive ops alone, or also matrix products and the "
-                                "variables that they read; auto: region on GPUs, ops and small products on CPUs"),
+                                "what regions hold: memory-intensive ops alone, or also matmuls and the "
+                                "variables that they read; auto: region on GPUs, ops and small matmuls on CPUs"),
     "TF_STITCH_UNROLL": Variable("unroll", *_choice("auto", "0", "1"),
                                  "whether while loops whose length is known, or the size of a tensor, become "
                                  "copies of their bodies; auto: on GPUs"),

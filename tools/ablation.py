@@ -1,5 +1,5 @@
 """AStitch's ablation (section 6.2, Table 4) on the subgraphs of benchmarking.subgraphs: launches, bytes and times as
-parts of the method are switched on (TF_STITCH_REUSE). Writes benchmarks/ablation.json and .md.
+parts of the method are switched on (TF_STITCH_REUSE). Writes benchmarks/ablation.md and raw/ablation.json.gz.
 
     python tools/ablation.py            on a GPU, through CuPy
     python tools/ablation.py --counts   launches and bytes alone; needs no GPU
@@ -8,7 +8,6 @@ parts of the method are switched on (TF_STITCH_REUSE). Writes benchmarks/ablatio
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph  # noqa: E402
 from h200_subgraphs import TOLERANCE, build, free_memory, time_stitch  # noqa: E402
 from tf_stitch.kernel_ir.cost import buffer_bytes  # noqa: E402
@@ -57,13 +57,13 @@ def main() -> int:
     flags.add_argument("--counts", action="store_true", help="launches and bytes alone")
     flags.add_argument("--only", default="", help="subgraphs whose name has this")
     flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/h200_subgraphs"), help="built kernels")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "ablation.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("ablation"))
     args = flags.parse_args()
     cache, rows = KernelCache(args.cache), list[dict[str, Any]]()
     for subgraph in (s for s in (*SUBGRAPHS, *IRREGULAR) if args.only in s.name):
         rows.append(row(subgraph, cache, args.counts))
-        args.out.write_text(json.dumps(rows, indent=1) + "\n")  # a machine that is taken away leaves what it measured
-        args.out.with_suffix(".md").write_text(table(rows))
+        write_rows(args.out, rows)  # a machine that is taken away leaves what it measured
+        page_of(args.out).write_text(table(rows))
     print(table(rows))
     return 0 if all(r[s.value].get("right", True) for r in rows for s in Reuse) else 1
 

@@ -1,13 +1,13 @@
 """Compares TensorFlow, XLA (jit_compile=True) and tf_stitch on this machine, interleaved in one run.
 
 Each backend runs a case in a process of its own, in turns of a few steps; the others wait. Leave the machine alone
-meanwhile. Without --models: the main job's cases, into benchmarks/cpu_main_job.json and, from it, cpu_main_job.md.
+meanwhile. Without --models: the main job's cases, into benchmarks/cpu_main_job.md and its rows.
 With --models: models of the zoo, into --json. Run it again to go on where it was stopped, or to repeat failed rows.
 
     python tools/benchmark.py
     python tools/benchmark.py --cases=encoder_train --rounds=3 --out=/tmp/try.json
-    python tools/benchmark.py --models=all --config=medium --json=benchmarks/cpu_models.json
-    python tools/benchmark.py --models=all --config=paper --seconds=20 --json=benchmarks/h200_models.json
+    python tools/benchmark.py --models=all --config=medium --json=benchmarks/raw/cpu_models.json.gz
+    python tools/benchmark.py --models=all --config=paper --seconds=20 --json=benchmarks/raw/h200_models.json.gz
     python tools/benchmark.py --models=crnn --config=paper --backends=tf,xla,stitch,mapping,hierarchy --json=/tmp/m.json
     python tools/benchmark.py --models=bert,dien --modes=infer --dtypes=mixed_float16 --json=/tmp/m.json
 """
@@ -32,6 +32,7 @@ from benchmarking import model_rows, workers  # noqa: E402
 from benchmarking.guard_facts import DECIDED_SECONDS, guard_cell, guard_facts  # noqa: E402
 from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.model_cases import ModelCase  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 
 BACKENDS = tuple(workers.BACKENDS.values())
 CASES = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
@@ -42,7 +43,7 @@ _BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what; of
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 150, "steps before the first turn, by when the guard has decided")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_main_job.json"), "the result; a .md goes beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("cpu_main_job")), "raw rows; the page goes to benchmarks/")
 
 _MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all; one mode of a model: dien/train")
 _MODES = flags.DEFINE_list("modes", [], "train, infer; without it, those of the papers")
@@ -175,8 +176,8 @@ def main(_: Sequence[str]) -> None:
         print(case, "...", file=sys.stderr, flush=True)
         result = measure_op_overhead() if case == "op_overhead" else measure(case)
         document["results"].append(result)
-        out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(table(document))
+        write_rows(out, document)
+    page_of(out).write_text(table(document))
     print(table(document))
 
 

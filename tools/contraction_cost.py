@@ -5,7 +5,7 @@ contraction of products and sums to fma, in turns, on this machine's CPU (one th
     python tools/contraction_cost.py --target=cuda      GPU: 2^20 elements, in its caches
     python tools/contraction_cost.py --elements=28      2^28 elements: what memory leaves of it
 
-Times are medians over the turns, in microseconds, with quartiles. docs/decisions/contraction.md has the results.
+Times are medians over the turns, in microseconds, with quartiles. docs/decisions/rounding.md has the results.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A GPU machine without TensorFlow measures what another made:
     python tools/cost_report.py --measure=DIR --times=times.json   there; needs CuPy
     python tools/cost_report.py --target=cuda --times=times.json   here: the report
 
-Writes benchmarks/cost_model_h200 or _cpu, .json and .md. CPU kernels are measured in one thread, and predicted for one,
+Writes benchmarks/cost_model_h200.md or _cpu.md. CPU kernels are measured in one thread, and predicted for one,
 by the profile that `tools/calibrate.py` made of this machine where there is one.
 """
 
@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cpu, describe_cuda  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from costing.exported import export, load, target_of  # noqa: E402
 from costing.table import markdown, summary  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
@@ -80,12 +81,12 @@ def main(argv: Sequence[str]) -> None:
         measured = json.loads(Path(_TIMES.value).read_text())
     else:
         measured = {"machine": describe(device), "us": measure(cases, build(cases, device, cache), device)}
-    out = Path(_OUT.value) if _OUT.value else ROOT / "benchmarks" / f"cost_model_{device.name.lower()}.json"
+    out = Path(_OUT.value) if _OUT.value else raw_rows(f"cost_model_{device.name.lower()}")
     rows = [row(case, measured["us"][case.key]) for case in cases.cases if case.key in measured["us"]]
     document = {"machine": measured["machine"], "profile": dict(device.profile.made), "summary": summary(rows),
                 "not_measured": len(cases.cases) - len(rows), "kernels": rows}  # fmt: skip
-    out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(markdown(document))
+    write_rows(out, document)
+    page_of(out).write_text(markdown(document))
     print(markdown(document))
 
 

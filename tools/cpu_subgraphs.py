@@ -1,13 +1,12 @@
 """Memory-intensive subgraphs on this machine's CPU: TensorFlow's own ops, XLA (jit_compile=True) and tf_stitch, each in
 a process of its own, in turns. The guard is off, and lone ops are stitched, too: what is timed are our kernels.
 
-    python tools/cpu_subgraphs.py                          # benchmarks/cpu_subgraphs.json and .md
+    python tools/cpu_subgraphs.py                          # benchmarks/cpu_subgraphs.md and raw/cpu_subgraphs.json.gz
     python tools/cpu_subgraphs.py --only=softmax --rounds=3 --out=/tmp/try.json
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -24,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking import workers  # noqa: E402
 from benchmarking.cpu_cases import CPU_CASES, CpuCase  # noqa: E402
 from benchmarking.machine import describe_cpu  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 
 COLUMNS = {"tf": "tf_us", "xla": "xla_us", "stitch": "stitch_us"}
 CALLS, TOLERANCE = 3, 1e-3
@@ -34,7 +34,7 @@ COPIED = 1 << 28
 _ONLY = flags.DEFINE_string("only", "", "subgraphs whose name has this")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "turns of each backend")
 _SECONDS = flags.DEFINE_float("seconds", 0.3, "of a turn")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "cpu_subgraphs.json"), "the result; a .md goes beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("cpu_subgraphs")), "raw rows; the page goes to benchmarks/")
 
 
 def copy_gbps() -> float:
@@ -102,8 +102,8 @@ def main(argv: Sequence[str]) -> None:
     for case in (case for case in CPU_CASES if _ONLY.value in case.name):
         rows.append(measure(case, gbps))
         print(table(rows[-1:]).splitlines()[-1], flush=True)
-        out.write_text(json.dumps(rows, indent=1) + "\n")
-        out.with_suffix(".md").write_text(table(rows))
+        write_rows(out, rows)
+        page_of(out).write_text(table(rows))
     if not all(row["right"] for row in rows):
         sys.exit("results differ")
 

@@ -7,7 +7,7 @@ bytes of its inputs, outputs and scratch.
 Kernels of larger configurations come in by `zoo_graphs.py --config=medium --scopes=region --out=TEXTS` and
 `cost_report.py --graphs=TEXTS`.
 
-Writes benchmarks/h200_dram.json and .md. Large kernels go first: what a limit of time cuts off is small.
+Writes benchmarks/h200_dram.md and its rows. Large kernels go first: what a limit of time cuts off is small.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cuda  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from costing.exported import ExportedKernel, load  # noqa: E402
 from profiling.counters import Counted, ProfilerError, profile  # noqa: E402
 from profiling.tables import LARGE, traffic_result, traffic_summary, traffic_table  # noqa: E402
@@ -69,8 +70,8 @@ def main() -> int:
         document = {"command": command, "machine": describe_cuda(),
                     "result": traffic_result(summary), "summary": summary, "left_out": left_out,
                     "kernels": rows}  # fmt: skip
-        args.out.write_text(json.dumps(document, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(traffic_table(document))
+        write_rows(args.out, document)
+        page_of(args.out).write_text(traffic_table(document))
     print(json.dumps(document["summary"]), *left_out, sep="\n")
     for kernel in sorted((r for r in rows if r["expected"] >= LARGE), key=lambda r: -r["ratio"])[:20]:
         print(f"{kernel['ratio']:.2f}  {kernel['name']}")
@@ -131,7 +132,7 @@ def arguments() -> argparse.Namespace:
     flags.add_argument("--launch", type=int, help=argparse.SUPPRESS)  # what runs under ncu: a batch, from here on
     flags.add_argument("--least", type=int, default=0, help="leave out kernels that move fewer bytes")
     flags.add_argument("--seconds", type=float, default=300, help="limit of all together")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_dram.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("h200_dram"))
     return flags.parse_args()
 
 

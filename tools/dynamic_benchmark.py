@@ -1,7 +1,7 @@
 """Requests of many lengths through an encoder: TensorFlow, XLA (jit_compile=True) and tf_stitch, compilation included.
 
 Each backend runs in a process of its own and gets the same requests in the same order, one at a time and in turns, with
-no kernel built before. Every length occurs at least once; the rest are drawn again. Writes benchmarks/cpu_dynamic.json
+no kernel built before. Every length occurs at least once; the rest are drawn again. Writes benchmarks/cpu_dynamic.md
 and, from it, cpu_dynamic.md (h200_dynamic with --device=gpu).
 
     python tools/dynamic_benchmark.py
@@ -10,7 +10,6 @@ and, from it, cpu_dynamic.md (h200_dynamic with --device=gpu).
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import sys
@@ -26,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking import workers  # noqa: E402
 from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
+from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where")
@@ -38,7 +38,7 @@ _LENGTHS = flags.DEFINE_integer("lengths", 50, "different lengths, the first two
 _LONGEST = flags.DEFINE_integer("longest", 512, "length")
 _REQUESTS = flags.DEFINE_integer("requests", 200, "in all")
 _SEED = flags.DEFINE_integer("seed", 5, "of lengths and values")
-_OUT = flags.DEFINE_string("out", None, "the result; a .md goes beside it")
+_OUT = flags.DEFINE_string("out", None, "raw rows; the page goes to benchmarks/")
 
 Result = workers.Result
 
@@ -119,17 +119,17 @@ def table(document: Result) -> str:
 
 def main(_: Sequence[str]) -> None:
     name = "cpu_dynamic" if _DEVICE.value == "cpu" else "h200_dynamic"
-    out = Path(_OUT.value or ROOT / "benchmarks" / f"{name}.json")
+    out = Path(_OUT.value or raw_rows(name))
     with tempfile.TemporaryDirectory() as folder:
         native = load_config().cache_dir / "native"
         if native.exists():  # the op's own library is not what is measured
             shutil.copytree(native, Path(folder, "cache", "native"))
         run = {f.name: f.value for f in (_DEVICE, _LAYERS, _WIDTH, _HEADS, _BATCH, _SEED)}
         machine = describe_cpu() | (describe_gpu() if _DEVICE.value == "gpu" else {})
-        document: Result = {"machine": machine, "command": " ".join(["python", *sys.argv]), "run": run,
+        document: Result = {"machine": machine, "command": command_line(sys.argv), "run": run,
                             "result": measure(Path(folder))}
-    out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(table(document))
+    write_rows(out, document)
+    page_of(out).write_text(table(document))
     print(table(document))
 
 

@@ -1,7 +1,7 @@
 """Faults during a first step with a cold cache: the step has to come to its end with plain TensorFlow's result, or with
 an error of TensorFlow's, and the process after it has to find a cache that is whole.
 
-    python tools/faults.py                        everything; writes benchmarks/faults.json and faults.md
+    python tools/faults.py                        everything; writes benchmarks/raw/faults.json.gz and faults.md
     python tools/faults.py --only=kill            these alone, beside what the files have of others
 """
 
@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
+from benchmarking.raw_rows import page_of, raw_rows, read_rows, write_rows  # noqa: E402
 from faulting.faults import (  # noqa: E402
     Fault,
     few_processes,
@@ -135,7 +136,7 @@ def main() -> int:
     flags.add_argument("--only", choices=("kill", "disk", "limits", "folders", "clock"))
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "tf_stitch_faults", help="is deleted")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "faults.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("faults"))
     args = flags.parse_args()
     from tf_stitch.config import load_config
     from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
@@ -164,11 +165,11 @@ def main() -> int:
         campaign.each(what, dict(limits())[what], results)
     made = {"command": "python tools/faults.py" + (f" --only={args.only}" if args.only else ""), "seed": args.seed,
             "seconds": round(time.monotonic() - begin), "failures": campaign.failures}
-    before = json.loads(args.out.read_text()) if args.only and args.out.exists() else {}
+    before = read_rows(args.out) if args.only and args.out.exists() else {}
     document = before | {what: row | made for what, row in campaign.rows.items()}
     shutil.rmtree(args.folder)
-    args.out.write_text(json.dumps(document, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(table(document))
+    write_rows(args.out, document)
+    page_of(args.out).write_text(table(document))
     print(table(document))
     return 1 if campaign.failures else 0
 

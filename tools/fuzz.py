@@ -4,7 +4,7 @@
     python tools/fuzz.py --seeds=0:10000 --state=/tmp/fuzz.jsonl  goes on where it was stopped
     python tools/fuzz.py --generator=nnsmith --seeds=0:100        models of NNSmith (pip install 'tf_stitch[fuzz]')
     python tools/fuzz.py --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --state=fuzz.jsonl
-    python tools/fuzz.py --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=benchmarks/h200_fuzz.json
+    python tools/fuzz.py --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=h200_fuzz.json
     python tools/fuzz.py --seeds=17 --modes=default --show        the program of one seed
 
 A program whose results differ by more than rounding explains is cut down, and written to --failures as a script that

@@ -1,7 +1,7 @@
 """Times the subgraphs of benchmarking.subgraphs on a GPU: tf_stitch, JAX's XLA, torch.compile, and a copy's floor.
 
 Needs CuPy; measures JAX and PyTorch where they are installed; does not need TensorFlow. Every output is checked
-against float64 maths on random inputs that differ from run to run. Writes benchmarks/h200_subgraphs.json and .md.
+against float64 maths on random inputs that differ from run to run. Writes benchmarks/h200_subgraphs.md and its rows.
 
     python tools/h200_subgraphs.py                  everything, on a GPU
     python tools/h200_subgraphs.py --compile_only   builds all kernels; needs no GPU
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.maths import array_maths, jax_maths, torch_maths  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from benchmarking.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph  # noqa: E402
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
 from tf_stitch.compiler.template_choice import TemplateChoice  # noqa: E402
@@ -273,7 +274,7 @@ def arguments() -> argparse.Namespace:
     flags.add_argument("--no_inductor", dest="inductor", action="store_false", help="leave torch.compile out")
     flags.add_argument("--only", default="", help="subgraphs whose name has this")
     flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/h200_subgraphs"), help="built kernels")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_subgraphs.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("h200_subgraphs"))
     return flags.parse_args()
 
 
@@ -305,8 +306,8 @@ def main() -> int:
         rows.append(measure(subgraph, cache, gbps, inductor))
         print(json.dumps(rows[-1]), flush=True)
         # After every row: a machine that is taken away leaves what it measured.
-        args.out.write_text(json.dumps(rows, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(table(rows, describe_machine(gbps)))
+        write_rows(args.out, rows)
+        page_of(args.out).write_text(table(rows, describe_machine(gbps)))
     print(args.out.with_suffix(".md").read_text())
     return 0 if all(row["right"] for row in rows) else 1
 

@@ -2,7 +2,7 @@
 subgraphs that tf_stitch is measured by, and of the scripts and the zoo's models (small configurations), from texts that
 tools/zoo_graphs.py made.
 
-    python tools/kernel_resources.py                      all, some minutes: benchmarks/kernel_resources.json and .md
+    python tools/kernel_resources.py                      all, some minutes: benchmarks/kernel_resources.md and its rows
     python tools/kernel_resources.py --programs=bert,asr --out=/tmp/some.json
 
 Exits with 1 if a kernel spills.
@@ -10,7 +10,6 @@ Exits with 1 if a kernel spills.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from absl import app, flags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from costing.cases import program_regions, programs, subgraph_regions  # noqa: E402
 from costing.resources import Launch, collect, markdown, measured, summary  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
@@ -28,7 +28,7 @@ from tf_stitch.device.spec import H200  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 
 _PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps; none given: all, and the subgraphs")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "kernel_resources.json"), "with a .md beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("kernel_resources")), "with a .md beside it")
 
 def main(_: Sequence[str]) -> int:
     start = time.perf_counter()
@@ -45,8 +45,8 @@ def main(_: Sequence[str]) -> int:
                 "seconds": {"plan": round(planned - start, 1), "build": round(time.perf_counter() - planned, 1)},
                 "summary": summary(rows), "launches": rows}  # fmt: skip
     out = Path(_OUT.value)
-    out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(markdown(document))
+    write_rows(out, document)
+    page_of(out).write_text(markdown(document))
     print(markdown(document))
     return int(document["summary"]["all"]["spilling"] > 0)
 

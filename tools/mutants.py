@@ -19,6 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from queue import SimpleQueue
 
+from benchmarking.raw_rows import raw_rows
 from mutating import kernels, running, values
 from mutating.found import Found
 from mutating.mutant import Mutant
@@ -33,7 +34,7 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="glob of names or files")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=900, help="seconds of a mutant")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "mutants.json")
+    parser.add_argument("--results", type=Path, default=raw_rows("mutants"))
     parser.add_argument("--survivors", action="store_true", help="try those again that survived")
     args = parser.parse_args()
     found = Found.read(args.results)

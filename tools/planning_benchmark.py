@@ -2,7 +2,7 @@
 
 Each graph is planned twice: with times made up from bytes ("made-up": the planner alone), and with the product's own
 ("own": every pattern is scheduled for an H200 and, in regions of up to 2,000 nodes, lowered if it is chosen). Writes
-benchmarks/planning.json and, from it, planning.md.
+benchmarks/raw/planning.json.gz and, from it, planning.md.
 
     python tools/planning_benchmark.py
     python tools/planning_benchmark.py --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
@@ -14,7 +14,6 @@ region of each text that tools/zoo_graphs.py made for a GPU.
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cpu  # noqa: E402
 from benchmarking.planning_graphs import GENERATORS  # noqa: E402
+from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
 from tf_stitch.compiler.pattern_compiler import PatternCompiler  # noqa: E402
 from tf_stitch.compiler.pipeline import passes  # noqa: E402
 from tf_stitch.device.spec import H200  # noqa: E402
@@ -42,7 +42,7 @@ _SIZES = flags.DEFINE_list("sizes", ["1000", "10000", "100000"], "nodes of the g
 _KINDS = flags.DEFINE_list("kinds", list(GENERATORS), "generated graphs")
 _TIMES = flags.DEFINE_list("times", ["made-up", "own"], "what gives the times of patterns")
 _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "tests" / "planning" / "graphs"), "a folder of real graphs")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "planning.json"), "the result; a .md goes beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("planning")), "raw rows; the page goes to benchmarks/")
 
 Result = dict[str, Any]
 
@@ -105,15 +105,15 @@ def table(document: Result) -> str:
 
 def main(_: Sequence[str]) -> None:
     out = Path(_OUT.value)
-    command = " ".join(["python tools/planning_benchmark.py", *sys.argv[1:]])
+    command = command_line(sys.argv)
     document: Result = {"machine": describe_cpu(), "command": command, "results": []}
     for name, graph in graphs():
         for which in _TIMES.value:
             result = measure(name, graph, which)
             document["results"].append(result)
             print(f"{name}, {which}: {result['nodes']} nodes, {result['seconds']:.2f} s", file=sys.stderr, flush=True)
-            out.write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(table(document))
+            write_rows(out, document)
+    page_of(out).write_text(table(document))
     print(table(document))
 
 

@@ -5,7 +5,7 @@ the same arguments and variables and does nothing ("call"): no backend can be fa
 {"workload", "mode", "tf_us", "xla_us", "stitch_us", "call_us", ...}, and a table beside it. Rows that are there already
 stay, failed ones are repeated.
 
-    python tools/region_benchmark.py                                     # a GPU: benchmarks/h200_regions.{json,md}
+    python tools/region_benchmark.py                                     # a GPU: benchmarks/h200_regions.md
     python tools/region_benchmark.py --again --workloads=mlp_4x256_batch256
     python tools/region_benchmark.py --workloads=tiny --out=/tmp/try.json
     python tools/region_benchmark.py --join=/tmp/elsewhere.json          # rows of another machine; measures nothing
@@ -13,7 +13,6 @@ stay, failed ones are repeated.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -28,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking import workers  # noqa: E402
 from benchmarking.guard_facts import DECIDED_SECONDS  # noqa: E402
 from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
+from benchmarking.raw_rows import command_line, page_of, raw_rows, read_rows, write_rows  # noqa: E402
 from benchmarking.region_rows import SHORT, WORKLOADS, is_done, joined, table  # noqa: E402
 
 TURN_WARM_UP = 5
@@ -42,7 +42,7 @@ _SECONDS = flags.DEFINE_float("turn_seconds", 0.4, "of a turn, at least: a proce
 _WARM_UP = flags.DEFINE_integer("warm_up", 150, "calls before the first turn: CUDA graphs are made; the guard decides")
 _AGAIN = flags.DEFINE_bool("again", False, "measure rows that are there, too")
 _JOIN = flags.DEFINE_list("join", [], "results whose rows go into --out, in place of those there; nothing is measured")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_regions.json"), "the result; a .md goes beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("h200_regions")), "raw rows; the page goes to benchmarks/")
 
 Result = workers.Result
 
@@ -102,12 +102,12 @@ def _worker(workload: str, mode: str, backend: str) -> workers.Worker:
 
 
 def main(_: Sequence[str]) -> None:
-    made = {"machine": describe_cpu() | describe_gpu(), "command": " ".join(["python", *sys.argv]),
+    made = {"machine": describe_cpu() | describe_gpu(), "command": command_line(sys.argv),
             "rounds": _ROUNDS.value, "calls": _CALLS.value, "turn_seconds": _SECONDS.value}  # fmt: skip
     out = Path(_OUT.value)
-    rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
+    rows: list[Result] = read_rows(out) if out.exists() else []
     for path in _JOIN.value:
-        rows = joined(rows, json.loads(Path(path).read_text()))
+        rows = joined(rows, read_rows(Path(path)))
     for workload in [] if _JOIN.value else _WORKLOADS.value:
         for mode in _MODES.value:
             if mode not in WORKLOADS.get(workload, ("infer", "train")):
@@ -117,9 +117,9 @@ def main(_: Sequence[str]) -> None:
                 continue
             print(workload, mode, "...", file=sys.stderr, flush=True)
             rows = joined(rows, [measure(workload, mode) | made])
-            out.write_text(json.dumps(rows, indent=1) + "\n")
-    out.write_text(json.dumps(rows, indent=1) + "\n")
-    out.with_suffix(".md").write_text(table(rows))
+            write_rows(out, rows)
+    write_rows(out, rows)
+    page_of(out).write_text(table(rows))
     print(table(rows))
 
 

@@ -3,13 +3,12 @@
 In a CUDA graph of tf_stitch kernels begin before the one before has ended, and their wait counts as their time. So they
 are profiled in a process that makes no graphs (TF_STITCH_CUDA_GRAPHS=0), too.
 
-    python tools/region_profile.py                          # a GPU: benchmarks/h200_region_profile.{json,md}
+    python tools/region_profile.py                          # a GPU: benchmarks/h200_region_profile.md
     python tools/region_profile.py --rows=mlp_4x256_batch256/train
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking import workers  # noqa: E402
 from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
 from benchmarking.profile_table import table  # noqa: E402
+from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
 
 FORMS = {"TensorFlow": ("tensorflow", {}), "XLA": ("xla", {}), "tf_stitch": ("tf_stitch", {}),
          "tf_stitch, no CUDA graphs": ("tf_stitch", {"TF_STITCH_CUDA_GRAPHS": "0"}),
@@ -32,7 +32,7 @@ _ROWS = flags.DEFINE_list("rows", ["encoder_12x768_batch32_length128/train", "en
                                    "mlp_4x256_batch256/train"], "workload/mode")  # fmt: skip
 _CALLS = flags.DEFINE_integer("calls", 20, "calls that are timed and profiled")
 _WARM_UP = flags.DEFINE_integer("warm_up", 300, "calls before: CUDA graphs are made; the guard decides")
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "h200_region_profile.json"), "a .md goes beside it")
+_OUT = flags.DEFINE_string("out", str(raw_rows("h200_region_profile")), "a .md goes beside it")
 
 Result = workers.Result
 
@@ -51,13 +51,13 @@ def measure(workload: str, mode: str) -> Result:
 
 
 def main(_: Sequence[str]) -> None:
-    document: Result = {"command": " ".join(["python", *sys.argv]), "machine": describe_cpu() | describe_gpu(),
+    document: Result = {"command": command_line(sys.argv), "machine": describe_cpu() | describe_gpu(),
                         "rows": {}}  # fmt: skip
     out = Path(_OUT.value)
     for name in _ROWS.value:
         document["rows"][name] = measure(*name.split("/"))
-        out.write_text(json.dumps(document, indent=1) + "\n")
-        out.with_suffix(".md").write_text(table(document))
+        write_rows(out, document)
+        page_of(out).write_text(table(document))
     print(table(document))
 
 

@@ -3,7 +3,7 @@ racecheck and synccheck, side by side. Every buffer is an allocation of its own,
 
     python tools/sanitize_gpu.py
 
-Writes benchmarks/h200_sanitizer.json: errors by tool, tests that ran, tests left out. The logs go to --logs.
+Writes benchmarks/raw/h200_sanitizer.json.gz: errors by tool, tests that ran, tests left out. The logs go to --logs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.machine import describe_cuda, module_path  # noqa: E402
+from benchmarking.raw_rows import raw_rows, write_rows  # noqa: E402
 
 TOOLS = {"memcheck": ["--padding", "4096", "--report-api-errors", "no"], "racecheck": [], "synccheck": []}
 LEFT_OUT = ("64x500000", "64x200000", "300x100000")
@@ -76,7 +77,7 @@ def main() -> int:
     flags.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
     flags.add_argument("--seconds", type=float, default=230, help="limit of each")
     flags.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "tf_stitch_sanitizer")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_sanitizer.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("h200_sanitizer"))
     args = flags.parse_args()
     args.logs.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(args.tools)) as pool:
@@ -86,7 +87,7 @@ def main() -> int:
                 "result": verdict(results),
                 "machine": describe_cuda(),
                 "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip
-    args.out.write_text(json.dumps(document, indent=1) + "\n")
+    write_rows(args.out, document)
     print(json.dumps(document, indent=1))
     return 0 if all(r["errors"] == 0 and "said" not in r for r in results.values()) else 1
 

@@ -4,7 +4,7 @@ graphs, against an empty kernel and the time that their bytes take.
     python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
     python tools/small_kernels.py DIR                         where a GPU and CuPy are
 
-Writes benchmarks/h200_small_kernels.json and .md.
+Writes benchmarks/h200_small_kernels.md and raw/h200_small_kernels.json.gz.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from benchmarking.graph_nodes import node_us  # noqa: E402
 from benchmarking.machine import describe_cuda  # noqa: E402
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from costing.exported import load  # noqa: E402
 from h200_subgraphs import copy_gbps  # noqa: E402
 from profiling.tables import LARGE, small_result, small_summary, small_table  # noqa: E402
@@ -29,7 +30,7 @@ from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("folder", type=Path, help="kernels that cost_report.py exported")
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "h200_small_kernels.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("h200_small_kernels"))
     args = flags.parse_args()
     import cupy
 
@@ -45,8 +46,8 @@ def main() -> int:
     summary = small_summary(rows, empty_us)
     document = {"command": "python tools/small_kernels.py DIR", "machine": describe_cuda() | {"copy_gbps": round(gbps)},
                 "result": small_result(summary), "summary": summary, "kernels": rows}  # fmt: skip
-    args.out.write_text(json.dumps(document, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(small_table(document))
+    write_rows(args.out, document)
+    page_of(args.out).write_text(small_table(document))
     print(json.dumps(document["summary"]))
     for kernel in sorted(rows, key=lambda r: -r["excess_us"])[:20]:
         print(f"{kernel['excess_us']:.2f}  {kernel['name']}")

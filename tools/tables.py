@@ -1,7 +1,7 @@
 """Prints the tables of FusionStitching and AStitch with our figures beside the papers', and draws their figures.
 
-    python tools/tables.py benchmarks/cpu_models.json benchmarks/h200_models.json
-    python tools/tables.py /tmp/models.json --out=/tmp/page/README.md
+    python tools/tables.py benchmarks/raw/cpu_models.json.gz benchmarks/raw/h200_models.json.gz
+    python tools/tables.py /tmp/models.json --out=/tmp/page/papers.md
 
 The results are those of `tools/benchmark.py --models`. Writes a page, pictures into figures/ beside it. What could not
 be measured is printed as such, with the reason. The papers' rows are in tabulating/paper_rows.json.
@@ -27,7 +27,7 @@ from tabulating.results import load  # noqa: E402
 PAPER_ROWS = ROOT / "tools" / "tabulating" / "paper_rows.json"
 FIGURES = "figures"
 
-_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "README.md"), "the page; pictures go to figures/ beside it")
+_OUT = flags.DEFINE_string("out", str(ROOT / "benchmarks" / "papers.md"), "the page; pictures go to figures/ beside it")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -7,13 +7,12 @@ other.
     python tools/thin_products.py --grid          and the library's times over a grid, as a profile's `products`
 
 Matrices: each node reads another one, so that they come from memory as in a step of a model ("cold"), or all the same
-("warm"). Every kernel's result is compared with float64. Writes benchmarks/thin_products.json and .md.
+("warm"). Every kernel's result is compared with float64. Writes benchmarks/thin_products.md and its rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking.cublas_lt import COLD, CublasLt, Operands, fastest_calls  # noqa: E402
 from benchmarking.graph_nodes import node_us  # noqa: E402
 from benchmarking.machine import describe_cuda  # noqa: E402
+from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
 from benchmarking.thin_cases import BuiltKernel, Case, cases  # noqa: E402
 from calibrating.few_rows import few_rows  # noqa: E402
 from calibrating.measure import rounded  # noqa: E402
@@ -108,7 +108,7 @@ def main() -> int:
     flags.add_argument("--jobs", type=int, default=4, help="kernels that are built at once")
     flags.add_argument("--only", default="", help="products whose name has this")
     flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/thin_products").expanduser())
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "thin_products.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("thin_products"))
     args = flags.parse_args()
     start = time.perf_counter()
     wanted = [case for case in cases() if args.only in case.name]
@@ -118,18 +118,18 @@ def main() -> int:
     if args.build_only:
         return 0
     lt = CublasLt()
-    document: Row = {"command": " ".join(["python tools/thin_products.py", *sys.argv[1:]]),
+    document: Row = {"command": command_line(sys.argv),
                      "machine": describe_cuda(), "copy_gbps": round(copy_gbps()), "rows": []}  # fmt: skip
     _free()
     for case, built in zip(wanted, kernels, strict=True):
         document["rows"].append(timed_row(case, built, lt))
         _free()
-        args.out.write_text(json.dumps(document, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(table(document))
+        write_rows(args.out, document)
+        page_of(args.out).write_text(table(document))
         print(f"{case.name}, {time.perf_counter() - start:.0f} s", flush=True)
     print(table(document), flush=True)
     if args.grid:
-        args.out.write_text(json.dumps(document | {"matmuls": rounded(few_rows())}, indent=1) + "\n")
+        write_rows(args.out, document | {"matmuls": rounded(few_rows())})
     return 0 if all(row["right"] for row in document["rows"]) else 1
 
 

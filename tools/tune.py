@@ -1,5 +1,5 @@
 """Tunes the templates of the subgraphs of benchmarking.subgraphs on a GPU, through CuPy: the rules' template against
-the fastest of those tried, for each kernel alone and for the subgraph. Writes benchmarks/templates.json and .md.
+the fastest of those tried, for each kernel alone and for the subgraph. Writes benchmarks/templates.md and its rows.
 
     python tools/tune.py --jobs=16          on a GPU; kernels are built by that many processes first
     python tools/tune.py --build_only       builds what would be timed; needs no GPU
@@ -11,7 +11,6 @@ which a run that was cut off goes on.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph  # noqa: E402
 from h200_subgraphs import TOLERANCE, build, copy_gbps, describe_machine, free_memory, time_stitch  # noqa: E402
 from tf_stitch.compiler.program_times import ProgramTimer  # noqa: E402
@@ -114,7 +114,7 @@ def main() -> int:
     flags.add_argument("--most", type=int, default=32, help="templates tried for a kernel")
     flags.add_argument("--only", default="", help="subgraphs whose name has this")
     flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/h200_subgraphs").expanduser())
-    flags.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "templates.json")
+    flags.add_argument("--out", type=Path, default=raw_rows("templates"))
     args = flags.parse_args()
     subgraphs = [s for s in (*SUBGRAPHS, *IRREGULAR) if args.only in s.name]
     start = time.perf_counter()
@@ -136,8 +136,8 @@ def main() -> int:
         finally:
             free_memory()
         print(f"{subgraph.name}: {_times(rows[-1])}, {time.perf_counter() - start:.0f} s", flush=True)
-        args.out.write_text(json.dumps(rows, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(table(rows, machine))
+        write_rows(args.out, rows)
+        page_of(args.out).write_text(table(rows, machine))
     print(args.out.with_suffix(".md").read_text())
     return 0 if all(row["right"] for row in rows) and len(rows) == len(subgraphs) else 1
 

@@ -72,7 +72,7 @@ class Watcher:
 
 def fates(done: GraphState) -> Iterator[Loop]:
     for entry in done.loops:
-        ways = f"unrolled, {entry.steps} steps" if entry.steps is not None else "written out for each length"
+        ways = f"unrolled, {entry.steps} steps" if entry.steps is not None else "unrolled for each length"
         yield Loop(entry.name, ways if entry.reason is None else f"stays: {entry.reason}")
     for loop in done.native:
         assert loop.host is not None

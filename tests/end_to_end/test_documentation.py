@@ -12,7 +12,13 @@ from tests.end_to_end.conftest import ROOT
 from tf_stitch import errors
 from tf_stitch.config import VARIABLES, StitchConfig
 
-DOCUMENTS = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")),
+             ROOT / "benchmarks" / "README.md"]  # fmt: skip
+
+SOURCES = [str(path.relative_to(ROOT)) for top in ("tf_stitch", "tests", "tools", "models", "pyproject.toml")
+           for path in ([ROOT / top] if (ROOT / top).is_file() else (ROOT / top).rglob("*.*"))]
+EXAMPLES = {"train.py", "script.py", "source.cu"}
+"""Programs of the user's, and a file of a dump."""
 
 
 def rows(path: Path) -> dict[str, list[str]]:
@@ -54,11 +60,34 @@ def test_every_dependency_is_documented() -> None:
     assert names <= set(re.findall(r"[\w-]+", (ROOT / "docs" / "dependencies.md").read_text()))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for link, _, anchor in re.findall(r"\]\(([\w./-]*)(#([\w-]+))?\)", document.read_text()):
+        target = document.parent / link if link else document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), f"{link}#{anchor}"
+
+
+def anchors(document: Path) -> set[str]:
+    """What links may name of a page: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_that_are_named_exist(document: Path) -> None:
+    """Sources by their path, or by their name alone where one file has it; examples that a reader is to write are in
+    blocks of code."""
+    prose = re.sub(r"^ *```.*?^ *```", "", document.read_text(), flags=re.M | re.S)
+    for code in re.findall(r"`([^`\n]+)`", prose):
+        for name in re.findall(r"(?<![\w/<*.-])((?:[\w.-]+/)*\w+\.(?:py|cc|cu|h|sh|toml))\b", code):
+            assert name in EXAMPLES or any(f"/{source}".endswith(f"/{name}") for source in SOURCES), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_that_are_named_exist(document: Path) -> None:
     text = document.read_text()
-    for link in re.findall(r"\]\(([\w./-]+)", text):
-        assert (document.parent / link).exists(), link
     for name in re.findall(r"`((?:tools|tests|models|docs|tf_stitch|plugin|graph|jit|report|compiler|native|ir|"
                            r"frontend|legalize|planning|transforms|schedule|lowering|emit|runtime)/[\w./]+)`",
                            text):  # fmt: skip

@@ -21,7 +21,7 @@ def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) 
     assert plain.returncode == stitched.returncode == 0, stitched.stderr[-3000:]
     assert stitched.report is not None
     [region] = stitched.report["regions"]
-    assert region["runs"] + region["original_runs"] == CALLS
+    assert region["runs"] + region["preferred_fallback_runs"] == CALLS
     assert region["shadow_runs"] > 0, "the guard's runs count, too"
     [build] = stitched.report["builds"]
     assert 0 < build["live_bytes"] <= build["arena_bytes"] <= 1.02 * build["live_bytes"]

@@ -23,26 +23,26 @@ def result(done: Run) -> Any:
 
 def settled(done: Run) -> list[tuple[int, str]]:
     assert done.report is not None
-    return [(entry["region"], entry["chosen"]) for entry in done.report["guard"]]
+    return [(entry["region"], entry["chosen"]) for entry in done.report["profitability"]]
 
 
 def test_the_form_changes_once_and_then_never(run: Runner, cache: Path) -> None:
     first = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_VERBOSE="1")
     assert first.report is not None
-    [entry] = first.report["guard"]
+    [entry] = first.report["profitability"]
     assert not entry["recalled"]
-    gave_way = entry["chosen"] == "original"
+    gave_way = entry["chosen"] == "fallback"
     assert result(first)["changes"] == gave_way
     assert result(first)["results"] == 1 + gave_way
     assert ("TensorFlow's own ops run from now on" in first.said()) == gave_way
     [region] = first.report["regions"]
     series = [7 * n for n in range(1, 7)]  # two to warm up, and five pairs
     assert region["shadow_runs"] in (series[-1:] if gave_way else series)
-    assert region["runs"] + region["original_runs"] == result(first)["calls"]
+    assert region["runs"] + region["preferred_fallback_runs"] == result(first)["calls"]
 
     second = run(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))
     assert second.report is not None
-    [recalled] = second.report["guard"]
+    [recalled] = second.report["profitability"]
     assert recalled == entry | {"recalled": True}
     assert result(second)["results"] == 1
     assert second.report["regions"][0]["shadow_runs"] == 0
@@ -54,10 +54,10 @@ def test_a_damaged_verdict_is_measured_anew(run: Runner, cache: Path) -> None:
     verdict.write_bytes(b"\xff{")
     second = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache))
     assert second.report is not None
-    [entry] = second.report["guard"]
+    [entry] = second.report["profitability"]
     assert not entry["recalled"]
     assert verdict.name in second.reasons()
-    assert json.loads(verdict.read_text())["original"] == (entry["chosen"] == "original")
+    assert json.loads(verdict.read_text())["original"] == (entry["chosen"] == "fallback")
 
 
 def test_a_warm_cache_makes_programs_repeatable(run: Runner, cache: Path) -> None:

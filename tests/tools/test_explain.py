@@ -186,8 +186,8 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
 
 
 def test_the_guards_choice(document: Document) -> None:
-    document["guard"] = [{"region": 0, "device": "CPU", "shapes": [[8, 16]], "stitched_us": 9.0, "original_us": 3.5,
-                          "chosen": "original"}]
+    document["profitability"] = [{"region": 0, "device": "CPU", "shapes": [[8, 16]], "stitched_us": 9.0,
+                                  "fallback_us": 3.5, "chosen": "fallback"}]
     [graph] = graphs(document)
     told = "9.0 us in the run, 3.5 us by TensorFlow's ops, so it gave way to them"
     assert told in "\n".join(table(graph))

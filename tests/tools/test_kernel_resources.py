@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from benchmarking.raw_rows import raw_rows, read_rows
 from costing.cases import program_regions
 from costing.resources import collect, markdown, measured, summary
 
@@ -29,7 +29,7 @@ def test_a_models_kernels_do_not_spill(name: str) -> None:
 
 
 def test_the_committed_table() -> None:
-    document = json.loads((BENCHMARKS / "kernel_resources.json").read_text())
+    document = read_rows(raw_rows("kernel_resources"))
     assert document["summary"] == summary(document["launches"])
     assert [row for row in document["launches"] if row["spilled_bytes"]] == []
     assert document["summary"]["all"]["launches"] > 700

@@ -240,17 +240,17 @@ def test_facts_of_patterns() -> None:
 
 def test_what_the_guard_found() -> None:
     def outcome(region: int, chosen: str, stitched: float) -> dict[str, Any]:
-        return {"region": region, "chosen": chosen, "stitched_us": stitched, "original_us": 10.0}
+        return {"region": region, "chosen": chosen, "stitched_us": stitched, "fallback_us": 10.0}
 
     report = {
-        "regions": [{"id": i, "runs": runs, "original_runs": original}
+        "regions": [{"id": i, "runs": runs, "preferred_fallback_runs": original}
                     for i, (runs, original) in enumerate([(9, 9), (0, 0), (0, 5), (30, 0)])],
-        "guard": [outcome(0, "stitched", 8.0), outcome(0, "stitched", 9.0), outcome(2, "original", 20.0)],
+        "profitability": [outcome(0, "stitched", 8.0), outcome(0, "stitched", 9.0), outcome(2, "fallback", 20.0)],
     }  # fmt: skip
     facts = guard_facts.guard_facts(report)
     assert facts == {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.9}
     assert guard_facts.guard_cell(facts) == "2 of 3, 1 gave way, at most 0.90"
-    assert guard_facts.guard_facts({**report, "guard": []})["largest_ratio"] is None
+    assert guard_facts.guard_facts({**report, "profitability": []})["largest_ratio"] is None
 
 
 def test_a_failure_is_told_by_what_went_wrong_not_by_where_nodes_were_defined() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
+from benchmarking.raw_rows import raw_rows, read_rows
 
-RESULTS = json.loads((Path(__file__).parents[2] / "benchmarks" / "planning.json").read_text())["results"]
+RESULTS = read_rows(raw_rows("planning"))["results"]
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda r: f"{r['graph']} {r['times']}")

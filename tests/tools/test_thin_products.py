@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
+from benchmarking.raw_rows import raw_rows, read_rows
 from benchmarking.thin_cases import cases
 from thin_products import table
 
@@ -33,6 +33,6 @@ def test_kernels_of_a_product() -> None:
 
 
 def test_the_committed_table() -> None:
-    document = json.loads((BENCHMARKS / "thin_products.json").read_text())
+    document = read_rows(raw_rows("thin_products"))
     assert all(row["right"] for row in document["rows"])
     assert (BENCHMARKS / "thin_products.md").read_text() == table(document)

@@ -1,4 +1,4 @@
-"""Measured times of matrix products: a grid over their sizes, and what lies between its points."""
+"""Measured times of matmuls: a grid over their sizes, and what lies between its points."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from tf_stitch.errors import ProfileError
 
 Sizes = tuple[int, int, int, int]
-"""batch, m, k, n: as many products [m, k] x [k, n]."""
+"""batch, m, k, n: as many matmuls [m, k] x [k, n]."""
 
 
 @dataclass(frozen=True)
 class MatmulTimes:
-    """Microseconds of products of one element type by the device's library.
+    """Microseconds of matmuls of one element type by the device's library.
 
     Attributes:
         axes: measured batches, m, k and n, ascending.
@@ -29,7 +29,7 @@ class MatmulTimes:
 
     @property
     def most_rows(self) -> int:
-        """Of the measured products."""
+        """Of the measured matmuls."""
         return self.axes[1][-1]
 
     def at(self, sizes: Sizes) -> float:

@@ -48,7 +48,7 @@ class DeviceProfile:
             float32" in loops that are not).
         loop_us: CPU: entering and leaving a vectorised loop. 0 on a GPU.
         barrier: blocks -> microseconds in which all of them wait for each other. GPU only.
-        products: element type -> times of matrix products by the library, among others like them (float32: with TF32
+        matmuls: element type -> times of matmuls by the library, among others like them (float32: with TF32
             as TensorFlow has it by default). Without any, library calls are estimated; on a GPU those of more rows
             than were measured are, too.
         made: hardware, versions, date, command.
@@ -82,14 +82,14 @@ class DeviceProfile:
         return table.get(op) or table["add"] / max(cost, 1)
 
     def matmul_us(self, dtype: str, sizes: Sizes) -> float | None:
-        """Microseconds of `batch` products [m, k] x [k, n]; None if none of that element type, or on a GPU of so many
+        """Microseconds of `batch` matmuls [m, k] x [k, n]; None if none of that element type, or on a GPU of so many
         rows, were measured. bfloat16 takes as long as float16 unless it was measured by itself."""
         times = self._matmul_times.get(dtype) or self._matmul_times.get("float16" if dtype == "bfloat16" else dtype)
         if times is None:
             return None
         batch, m, k, n = sizes
         if self.target == "cuda" and m > times.most_rows:
-            return times.at((batch, n, k, m)) if n <= times.most_rows else None  # the transposed product
+            return times.at((batch, n, k, m)) if n <= times.most_rows else None  # the transposed matmul
         return times.at(sizes)
 
     @cached_property

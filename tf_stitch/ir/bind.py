@@ -102,7 +102,7 @@ def bound_graph(graph: TensorGraph, new: Mapping[Node, Node]) -> TensorGraph:
 def _inlined(node: Node, operands: tuple[Node, ...]) -> list[Node]:
     """The results of a loop for the sizes at hand."""
     if any(isinstance(d, SymbolicDim) for o in operands for d in o.type.dims):
-        raise BindError("a loop is written out for one length", node.loc)
+        raise BindError("a loop is unrolled for one length", node.loc)
     graph = loop_of(node).unrolled([o.type for o in operands])
     new: dict[Node, Node] = {}
     for inner in graph.nodes():

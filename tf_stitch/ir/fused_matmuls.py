@@ -1,4 +1,4 @@
-"""What one call of a matrix library computes: a product, and what may follow it before the result is stored."""
+"""What one call of a matrix library computes: a matmul, and what may follow it before the result is stored."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_MEMORY = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 
 @dataclass(frozen=True)
 class FusedMatmul:
-    """activation(product + bias + addend), the sums in any order.
+    """activation(matmul + bias + addend), the sums in any order.
 
     Attributes:
-        nodes: from the product to the result, operands first.
-        bias: as many elements as the product has columns; added to every row.
-        addend: of the product's shape, as far as memory goes.
-        layout: of the product's matrices in the result.
+        nodes: from the matmul to the result, operands first.
+        bias: as many elements as the matmul has columns; added to every row.
+        addend: of the matmul's shape, as far as memory goes.
+        layout: of the matmul's matrices in the result.
     """
 
     nodes: tuple[Node, ...]
@@ -47,12 +47,12 @@ class FusedMatmul:
 
 
 def bare(matmul: Node) -> FusedMatmul:
-    """A static product (DOT) alone."""
+    """A static matmul (DOT) alone."""
     return FusedMatmul((matmul,), contiguous(matmul.type.dims))
 
 
 def fused_matmuls(matmul: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedMatmul]:
-    """What the library can compute in one call beyond a static product, each with all of the one before it.
+    """What the library can compute in one call beyond a static matmul, each with all of the one before it.
 
     Args:
         users: of every node.
@@ -122,7 +122,7 @@ def _with_sum(call: FusedMatmul, add: Node) -> FusedMatmul | None:
 
 
 def _is_one_matrix(matmul: Node) -> bool:
-    """Whether the library takes a bias and activations: of several products, and in float64, it does not."""
+    """Whether the library takes a bias and activations: of several matmuls, and in float64, it does not."""
     return matmul.type.dtype is not DType.F64 and all(d == 1 for d in matmul.type.dims[:-2])
 
 

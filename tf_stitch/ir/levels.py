@@ -1,6 +1,6 @@
 """Levels of a graph, which no kernel spans, and what a value can be computed from anew on a later one.
 
-A level is the number of large products in sequence before a node. What a later level needs of an earlier one lies in
+A level is the number of large matmuls in sequence before a node. What a later level needs of an earlier one lies in
 memory in between: written once, and read again. A value that comes from others that lie there anyway need not: its few
 operations are cheaper than its bytes (rematerialization, as compilers do it with registers).
 """
@@ -46,7 +46,7 @@ def find_levels(nodes: Sequence[Node], separates: Callable[[Node], bool], wanted
 
     Args:
         nodes: with all operands, operands first.
-        separates: whether a node is a product that no kernel computes.
+        separates: whether a node is a matmul that no kernel computes.
         wanted: values that memory has to hold in any case.
     """
     users = users_of(nodes)
@@ -87,7 +87,7 @@ def _waits(node: Node, found: Collection[Node], levels: Levels) -> bool:
 
 
 def _read_by(matmuls: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
-    """Values that products read, be it in another shape."""
+    """Values that matmuls read, be it in another shape."""
     read = {operand for matmul in matmuls for operand in matmul.operands}
     for node in reversed(nodes):
         if node in read and node.kind is OpKind.RESHAPE:

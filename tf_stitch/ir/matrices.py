@@ -1,4 +1,4 @@
-"""Products of matrices: their sizes, and how their operands and results lie in memory."""
+"""Matmuls of matrices: their sizes, and how their operands and results lie in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf_stitch.ir.op_attrs import DotAttrs, TransposeAttrs
 
 
 def terms_of(matmul: Node) -> int:
-    """How many terms a static product (DOT) sums for each element."""
+    """How many terms a static matmul (DOT) sums for each element."""
     assert isinstance(matmul.attrs, DotAttrs)
     return matmul.operands[0].type.dims[-2 if matmul.attrs.transpose_a else -1]
 

@@ -96,7 +96,7 @@ class OpKind(Enum):
     CUMSUM = "cumsum"
     # contractions
     DOT = "dot"
-    # written out when sizes are known
+    # unrolled when sizes are known
     LOOP = "loop"
 
 

@@ -19,7 +19,7 @@ class Libraries:
     """Decides by TF_STITCH_SCOPE and by what this process can load.
 
     Args:
-        scope: "ops", "region", or "auto": all products on GPUs and small ones on CPUs, where they measured faster.
+        scope: "ops", "region", or "auto": all matmuls on GPUs and small ones on CPUs, where they measured faster.
         native: the op library; None: regions run in Python, and hold no library calls.
     """
 
@@ -29,11 +29,11 @@ class Libraries:
         self._asked = False
 
     def devices(self, graph_device: str) -> Scope:
-        """Which matrix products regions take. cuBLASLt is looked for with the first graph on a GPU."""
+        """Which matmuls regions take. cuBLASLt is looked for with the first graph on a GPU."""
         if graph_device == "GPU" and "GPU" in self._devices and not self._asked and self._native is not None:
             self._asked = True
             missing = self._native.load_cublas_lt(cublas_lt_files())
             if missing:
                 self._devices = {device: taken for device, taken in self._devices.items() if device != "GPU"}
-                self._report.fallback("library", "matrix products", f"{missing}: regions hold none")
+                self._report.fallback("library", "matmuls", f"{missing}: regions hold none")
         return self._devices

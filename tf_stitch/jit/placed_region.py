@@ -20,7 +20,7 @@ from tf_stitch.jit.shape_family import Change, Shapes, with_parts
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import BufferPlan
 
-UNEQUAL = "sizes differ that are broadcast to each other, and were taken to be equal"
+UNEQUAL = "dimensions differ that are broadcast to each other, and were assumed equal"
 
 
 def multiple(device: DeviceSpec) -> int:

@@ -16,7 +16,7 @@ from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.jit.verdict_store import VerdictStore
 from tf_stitch.native.bindings import Verdict
-from tf_stitch.report.entries import GuardEntry
+from tf_stitch.report.entries import ProfitabilityEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
@@ -53,7 +53,7 @@ class ProfitabilityCheck:
             try:
                 self._store.keep(name, measured)
             except OSError as error:
-                self._report.note("guard", str(self._store.folder), f"no verdict can be kept: {error}")
+                self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
         if verdict.original and self._config.verbose:
             print(f"[tf_stitch] {self._where(region)}: TensorFlow's own ops run from now on: they take "
@@ -62,20 +62,20 @@ class ProfitabilityCheck:
 
     def not_timed(self, region: int, reason: str) -> None:
         """The region keeps its kernels, unmeasured."""
-        self._report.remark("guard", self._where(region), f"not timed against TensorFlow's ops: {reason}")
+        self._report.remark("profitability", self._where(region), f"not timed against TensorFlow's ops: {reason}")
 
     def _known(self, name: str) -> Verdict | None:
         try:
             return self._store.recall(name)
         except (OSError, ValueError) as error:
-            self._report.note("guard", str(self._store.folder), f"{error}; it is measured anew")
+            self._report.note("profitability", str(self._store.folder), f"{error}; it is measured anew")
             return None
 
     def _add(self, region: int, device: int, key: tuple[int, ...], verdict: Verdict, recalled: bool) -> None:
         shapes = [list(shape) for shape in Key.parse(key).shapes]
-        self._report.add(GuardEntry(region, "cpu" if device == CPU_ORDINAL else "gpu", shapes,
+        self._report.add(ProfitabilityEntry(region, "cpu" if device == CPU_ORDINAL else "gpu", shapes,
                                     round(verdict.stitched_us, 3), round(verdict.original_us, 3),
-                                    "original" if verdict.original else "stitched", recalled))
+                                    "fallback" if verdict.original else "stitched", recalled))
 
     def _key(self, region: int, device: int, words: tuple[int, ...]) -> str:
         """What a verdict depends on, as hex digits: kernels of a CPU are the same for aligned buffers and others."""

@@ -158,8 +158,8 @@ class Session:
         if fallback is not None:
             self._fallback_subgraphs[number] = fallback
         elif self._config.guard:
-            self.report.remark("guard", self._where(number), "not timed against TensorFlow's ops: they read what the "
-                               "region does not, and cannot be computed anew")
+            self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read "
+                               "what the region does not, and cannot be computed anew")
         return number
 
     def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:
@@ -241,7 +241,7 @@ class Session:
         try:
             function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
         except StitchError as error:
-            self.report.note("original", self._where(region), _reason(error))
+            self.report.note("fallback function", self._where(region), _reason(error))
             return None
         if reason:
             self.report.fallback("run", self._where(region), reason)

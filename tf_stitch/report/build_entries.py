@@ -27,7 +27,7 @@ from tf_stitch.schedule.tilings import template_of
 
 _Edge: TypeAlias = tuple[Node, Node, str, str]
 EPILOGUE = "library epilogue"
-"""Scheme of what a library call does to its product before it stores it."""
+"""Scheme of what a library call does to its matmul before it stores it."""
 
 
 class Place(NamedTuple):
@@ -161,7 +161,7 @@ def _followed(nodes: Sequence[Node]) -> Iterator[_Edge]:
     for user in nodes[1:]:
         for value in user.operands:
             if value in nodes:
-                yield value, user, EPILOGUE, "the library does it to the product before it stores it"
+                yield value, user, EPILOGUE, "the library does it to the matmul before it stores it"
 
 
 def _independent(pattern: Pattern, own_names: Mapping[str, str]) -> list[list[str]]:

@@ -97,7 +97,7 @@ class RegionEntry:
     Attributes:
         runs: calls that ran its kernels; of a loop's body, iterations that did.
         fallbacks: calls that ran TensorFlow's ops because the kernels could not.
-        original_runs: calls that ran TensorFlow's ops because they are faster.
+        preferred_fallback_runs: calls that ran TensorFlow's ops because they are faster.
         shadow_runs: calls that ran TensorFlow's ops beside the kernels, to time them; their results were dropped.
         executables: shape signatures it has run with.
         builds: times it was compiled for sizes at hand, where kernels were missing: once for its first sizes, once for
@@ -121,7 +121,7 @@ class RegionEntry:
     builds_behind: int = 0
     runs: int = 0
     fallbacks: int = 0
-    original_runs: int = 0
+    preferred_fallback_runs: int = 0
     shadow_runs: int = 0
     cuda_graphs: CudaGraphs | None = None
 
@@ -151,7 +151,7 @@ class KernelEntry:
         schemes: how many values it hands on in each way.
         edges: how each value that it uses itself gets from node to node.
         independent: nodes of its parts that hand each other nothing; empty for one part alone. No edge has this scheme.
-        predicted_us: by the model; of a library call by measured times of products, where the device has them.
+        predicted_us: by the model; of a library call by measured times of matmuls, where the device has them.
         measured_us: by execution, where an earlier process did that.
         bytes: of its parameters, each moved once, or twice where updated.
         scratch_bytes: of the arrays that one of its blocks works in.
@@ -233,11 +233,12 @@ class BuildEntry:
 
 
 @dataclass(frozen=True)
-class GuardEntry:
-    """A region timed against the TensorFlow ops it replaced, for one shape signature: medians, in microseconds.
+class ProfitabilityEntry:
+    """The profitability check of a region for one shape signature: its kernels against the TensorFlow ops that they
+    replaced. Times are medians in microseconds.
 
     Attributes:
-        chosen: what runs from then on, "stitched" or "original".
+        chosen: what runs from then on, "stitched" (the kernels) or "fallback" (TensorFlow's ops).
         recalled: an equal region was timed, perhaps by an earlier process.
     """
 
@@ -245,7 +246,7 @@ class GuardEntry:
     device: str
     shapes: list[list[int]]
     stitched_us: float
-    original_us: float
+    fallback_us: float
     chosen: str
     recalled: bool = False
 

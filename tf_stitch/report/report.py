@@ -15,7 +15,7 @@ from typing import Any
 
 from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
-from tf_stitch.report.entries import BuildEntry, GraphEntry, GuardEntry, KernelEntry, RegionEntry, TuneEntry
+from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
@@ -58,7 +58,7 @@ class Report:
     dropped: Dropped = field(default_factory=Dropped)
     graphs: list[GraphEntry] = field(default_factory=list)
     regions: list[RegionEntry] = field(default_factory=list)
-    guard: list[GuardEntry] = field(default_factory=list)
+    profitability: list[ProfitabilityEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
@@ -71,9 +71,10 @@ class Report:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
-    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | GuardEntry | TuneEntry) -> None:
+    def add(self, entry: GraphEntry | RegionEntry | KernelEntry | BuildEntry | ProfitabilityEntry | TuneEntry) -> None:
         lists: dict[type, Any] = {GraphEntry: self.graphs, RegionEntry: self.regions, KernelEntry: self._kernels,
-                                  BuildEntry: self._builds, GuardEntry: self.guard, TuneEntry: self.tuned}
+                                  BuildEntry: self._builds, ProfitabilityEntry: self.profitability,
+                                  TuneEntry: self.tuned}
         with self._lock:
             lists[type(entry)].append(entry)
             if isinstance(entry, GraphEntry) and not entry.regions:
@@ -108,14 +109,15 @@ class Report:
         graphs = [g for g in self.graphs if not regions.isdisjoint(g.regions)]
         self._count_dropped(graphs)
         self.dropped.regions += len(regions)
-        self.dropped.given_back += len({g.region for g in self.guard if g.region in regions and g.chosen == "original"})
+        self.dropped.given_back += len({g.region for g in self.profitability
+                                        if g.region in regions and g.chosen == "fallback"})
         self.dropped.kernels += sum(kernel.region in regions for kernel in self._kernels)
         self.dropped.kernels += sum(kernels for region, kernels, _ in self._later if region in regions)
         self.graphs[:] = [g for g in self.graphs if regions.isdisjoint(g.regions)]
         self.regions[:] = [r for r in self.regions if r.id not in regions]
         self._kernels[:] = [k for k in self._kernels if k.region not in regions]
         self._builds[:] = [b for b in self._builds if b.region not in regions]
-        self.guard[:] = [g for g in self.guard if g.region not in regions]
+        self.profitability[:] = [g for g in self.profitability if g.region not in regions]
         self._later[:] = [later for later in self._later if later[0] not in regions]
         stems = tuple(f"region_{number}_" for number in regions)
         self._sources = {name: text for name, text in self._sources.items() if not name.startswith(stems)}
@@ -191,19 +193,19 @@ class Report:
         """report.json as a dict.
 
         Args:
-            region_counts: region -> (runs, fallbacks, original runs, shadow runs) of the native op.
+            region_counts: region -> (runs, fallbacks, preferred fallback runs, shadow runs) of the native op.
         """
         self._make()
         with self._lock:
             if region_counts is not None:
                 for region in self.regions:
                     if region.wrap == "native":
-                        (region.runs, region.fallbacks, region.original_runs,
+                        (region.runs, region.fallbacks, region.preferred_fallback_runs,
                          region.shadow_runs) = region_counts(region.id)
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
-                    "guard": [asdict(g) for g in self.guard], "tuned": [asdict(t) for t in self.tuned],
+                    "profitability": [asdict(g) for g in self.profitability], "tuned": [asdict(t) for t in self.tuned],
                     "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
@@ -219,7 +221,7 @@ class Report:
             nodes = gone.nodes + sum(len(g.nodes) for g in self.graphs)
             stitched = gone.stitched_nodes + sum(g.stitched_nodes for g in self.graphs)
             launches, host = self._graph_launches()
-            given_back = gone.given_back + len({g.region for g in self.guard if g.chosen == "original"})
+            given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
             remarks = sum(self._remarks.values())
             return (f"[tf_stitch] {gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
                     f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels, "

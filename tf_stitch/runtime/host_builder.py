@@ -20,7 +20,7 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_library
 
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
-# the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/contraction.md).
+# the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/rounding.md).
 OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
            "-ffp-contract=off", "-fopenmp-simd", "-fvisibility=default", "-w")
 # Of no effect where the machine has no such registers; there kernels of exp and erf gain up to 1.8x.

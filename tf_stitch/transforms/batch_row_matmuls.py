@@ -1,7 +1,7 @@
-"""Products of a tensor's rows, some at a time, with one matrix, as one product of all rows: what a recurrent layer's
+"""Matmuls of a tensor's rows, some at a time, with one matrix, as one matmul of all rows: what a recurrent layer's
 loop, written out, does with its inputs. The matrix is read once instead of once a step, and nothing of it is left for
 the steps, which wait for each other. (40 steps of a GRU, 16 x 620 by 620 x 3000 each, are predicted to take 400 us of
-an H200 as sums, and 25 as one product.)"""
+an H200 as sums, and 25 as one matmul.)"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_stitch.pass_manager import PassResult
 
 
 class Rows(NamedTuple):
-    """The left matrix of a product: `number` rows of `tensor` from `first`, where its last axis is a row."""
+    """The left matrix of a matmul: `number` rows of `tensor` from `first`, where its last axis is a row."""
 
     tensor: Node
     first: int
@@ -27,10 +27,10 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchRowMatmuls:
-    """Joins products that together take each row of a tensor once.
+    """Joins matmuls that together take each row of a tensor once.
 
     Attributes:
-        small: terms or columns up to which a product is left to planning, which can write it out.
+        small: terms or columns up to which a matmul is left to planning, which can write it out.
     """
 
     small: int
@@ -48,7 +48,7 @@ class BatchRowMatmuls:
         return PassResult(_joined(graph, joined), True) if joined else PassResult(graph, False)
 
     def _rows(self, node: Node) -> Rows | None:
-        """What a product takes, None if it is something else than rows of a tensor."""
+        """What a matmul takes, None if it is something else than rows of a tensor."""
         if not isinstance(node.attrs, DotAttrs) or node.type.rank != 2 or node.attrs.transpose_a \
                 or any(isinstance(d, SymbolicDim) for operand in node.operands for d in operand.type.dims) \
                 or min(terms_of(node), node.type.dims[1]) <= self.small:
@@ -80,7 +80,7 @@ def _is_whole(parts: list[Rows]) -> bool:
 
 
 def _joined(graph: TensorGraph, parts: dict[Node, Rows]) -> TensorGraph:
-    """The graph with each of the products a slice of one of all rows."""
+    """The graph with each of the matmuls a slice of one of all rows."""
     new: dict[Node, Node] = {}
     whole: dict[tuple[object, ...], Node] = {}
     for node in graph.nodes():

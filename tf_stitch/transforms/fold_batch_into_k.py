@@ -1,6 +1,6 @@
-"""A sum over a batch of products x^T y is one product, of all rows of the batch.
+"""A sum over a batch of matmuls x^T y is one matmul, of all rows of the batch.
 
-TensorFlow's gradient of an Einsum makes such sums for its weights: of a batch of 64, 64 products as large as the
+TensorFlow's gradient of an Einsum makes such sums for its weights: of a batch of 64, 64 matmuls as large as the
 weights are written and added up.
 """
 
@@ -20,7 +20,7 @@ from tf_stitch.pass_manager import PassResult
 
 @dataclass(frozen=True)
 class FoldBatchIntoK:
-    """Applies where nobody else needs the products, and the terms of each lie one after the other, so that nothing has
+    """Applies where nobody else needs the matmuls, and the terms of each lie one after the other, so that nothing has
     to be moved."""
 
     name: str = "sum_batched_products"

@@ -1,10 +1,10 @@
-"""Sums of products become one product with longer sums: A1 B1 + A2 B2 = [A1 A2] [B1; B2].
+"""Sums of matmuls become one matmul with longer sums: A1 B1 + A2 B2 = [A1 A2] [B1; B2].
 
 Query, key and value of an attention layer come from one tensor, x. Its gradient is such a sum, of the gradients of the
 three, A1 to A3, and their weights. Kernels write the three side by side as easily as apart. What else reads them then
-reads them so: the gradients of the weights, x^T A1 and so on, are one product, as are the sums of columns that are the
+reads them so: the gradients of the weights, x^T A1 and so on, are one matmul, as are the sums of columns that are the
 gradients of the biases. Intermediate sums are neither written nor read, and a library has fewer last waves (see
-join_products.py).
+horizontal_gemm_fusion.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Make: TypeAlias = Callable[[Node, New], dict[Node, Node]]
 
 @dataclass(frozen=True)
 class FuseSummedMatmuls:
-    """Joins products of which kernels compute the left matrices, where nobody else reads these."""
+    """Joins matmuls of which kernels compute the left matrices, where nobody else reads these."""
 
     name: str = "join_summed_products"
 

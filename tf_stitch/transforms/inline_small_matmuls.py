@@ -1,4 +1,4 @@
-"""Small products written out as element-wise ops and sums, so that one kernel can hold them with what is around them
+"""Small matmuls inlined as element-wise ops and sums, so that one kernel can hold them with what is around them
 (FusionStitching section 3.1: two batched dots, nine element-wise ops and two reductions)."""
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Expanded = dict[tuple[Node, tuple[Node, ...]], Node]
 
 
 def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None) -> dict[Node, Node]:
-    """`nodes` with every product among them written out, and their users rebuilt.
+    """`nodes` with every matmul among them inlined, and their users rebuilt.
 
     Args:
-        nodes: static nodes, operands first; every product is small (planning.stitch_plan.is_small_product).
+        nodes: static nodes, operands first; every matmul is small (planning.stitch_plan.is_small_matmul).
         expanded: of earlier calls, to which this one adds: sets of nodes that overlap share what they are rebuilt as.
 
     Returns:
@@ -44,7 +44,7 @@ def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None
 
 
 def expand_dot(dot: Node, x: Node, y: Node) -> Node:
-    """The product of x and y by the attributes of `dot`: term by term where terms are few, else column by column."""
+    """The matmul of x and y by the attributes of `dot`: term by term where terms are few, else column by column."""
     terms, columns = terms_of(dot), dot.type.dims[-1]
     few_terms = terms <= columns or isinstance(columns, SymbolicDim)
     return _by_terms(dot, x, y, terms) if few_terms and not isinstance(terms, SymbolicDim) else _by_columns(dot, x, y)

@@ -1,4 +1,4 @@
-"""Products of a matrix and one vector, or a few, as element-wise products and sums: x[1, k] W[k, n] reads W once and
+"""Matmuls of a matrix and one vector, or a few, as element-wise products and sums: x[1, k] W[k, n] reads W once and
 computes little, as a reduction does. A library's tiles are made for many rows, and it runs alone; a sum is scheduled,
 costed and fused as any other op that is bound by memory."""
 
@@ -15,15 +15,15 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.pass_manager import PassResult
 
 MOST_ROWS = 16
-"""Of a product that may be a sum: each reads the matrix once more, if only from a cache."""
+"""Of a matmul that may be a sum: each reads the matrix once more, if only from a cache."""
 
 
 @dataclass(frozen=True)
 class LowerGemvToReduction:
-    """Writes products of few rows as sums.
+    """Writes matmuls of few rows as sums.
 
     Attributes:
-        chosen: which products of a graph, of those that `as_sum` takes.
+        chosen: which matmuls of a graph, of those that `as_sum` takes.
     """
 
     chosen: Callable[[TensorGraph], Collection[Node]]
@@ -46,7 +46,7 @@ def changes(matmul: Node) -> bool:
 
 
 def as_sum(matmul: Node) -> Node | None:
-    """The value of a static product as one sum over an axis; None unless the left matrix has MOST_ROWS, or one if a
+    """The value of a static matmul as one sum over an axis; None unless the left matrix has MOST_ROWS, or one if a
     size changes, or the right one a single column. Terms are added in the type that halves are computed in, and rounded
     once."""
     assert isinstance(matmul.attrs, DotAttrs)

@@ -2,7 +2,7 @@
 but computed from what lies in memory anyway.
 
 The gradient of a GELU needs the erf of its argument, that of a layer normalization x - mean(x). TensorFlow keeps them
-from the forward pass on; here the argument alone is kept, which a product or the next layer wrote.
+from the forward pass on; here the argument alone is kept, which a matmul or the next layer wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recompute:
     """Gives the users of a value on later levels a copy of what computes it.
 
     Attributes:
-        separates: whether a node is a product that no kernel computes.
+        separates: whether a node is a matmul that no kernel computes.
     """
 
     separates: Callable[[Node], bool]

@@ -15,7 +15,7 @@ from tf_stitch.transforms.rewriter import rewrite
 
 @dataclass(frozen=True)
 class SimplifyMovement:
-    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type; products read
+    """Reshape of reshape, transpose of transpose, movement that moves nothing, casts to the same type; matmuls read
     transposed matrices as they are stored."""
 
     name: str = "simplify_movement"

@@ -1,4 +1,4 @@
-"""Sums of products of matrices that kernels compute, with whatever else reads these (see join_summed_products.py)."""
+"""Sums of matmuls of matrices that kernels compute, with whatever else reads these (see fuse_summed_matmuls.py)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 
 @dataclass(frozen=True)
 class SummedMatmuls:
-    """Products of one type in one sum, whose left matrices nobody else reads but those named here.
+    """Matmuls of one type in one sum, whose left matrices nobody else reads but those named here.
 
     Attributes:
         total: the sum.
         others: what else it adds up, some of it perhaps to all rows alike.
-        products: which can become one.
-        gradients: products with each of their left matrices on the right, of one other matrix; empty: there are none.
+        matmuls: which can become one.
+        gradients: matmuls with each of their left matrices on the right, of one other matrix; empty: there are none.
         columns: sums of the columns of left matrices, by the place of the matrix.
     """
 
@@ -54,7 +54,7 @@ class SummedMatmulsFinder:
         return [g for n in self._nodes if n.kind is OpKind.ADD and (g := self._group(n)) is not None]
 
     def _group(self, total: Node) -> SummedMatmuls | None:
-        """The products of a sum that is no part of a larger one."""
+        """The matmuls of a sum that is no part of a larger one."""
         if self._is_part(total):
             return None
         added = self._terms(total)
@@ -97,7 +97,7 @@ class SummedMatmulsFinder:
         return found
 
     def _matmul(self, term: Node) -> Node | None:
-        """The product that a term is, be it in another shape, if the sum alone needs it and a kernel computes its left
+        """The matmul that a term is, be it in another shape, if the sum alone needs it and a kernel computes its left
         matrix."""
         node = term
         while node.kind is OpKind.RESHAPE and len(self._users[node]) == 1 and node not in self._wanted:
@@ -122,7 +122,7 @@ class SummedMatmulsFinder:
 
 
 def _most_alike(matmuls: Sequence[Node]) -> list[Node]:
-    """The most products of one type and form."""
+    """The most matmuls of one type and form."""
     alike: dict[object, list[Node]] = {}
     for matmul in matmuls:
         alike.setdefault((matmul.type, matmul.attrs), []).append(matmul)

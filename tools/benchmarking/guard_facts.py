@@ -17,12 +17,12 @@ def guard_facts(report: Mapping[str, Any]) -> dict[str, Any]:
         sizes at least, they run TensorFlow's ops since; "largest_ratio": of the time of those that run their kernels to
         that of TensorFlow's ops, None if there are none.
     """
-    ran = {region["id"] for region in report["regions"] if region["runs"] or region["original_runs"]}
-    outcomes = report["guard"]
+    ran = {region["id"] for region in report["regions"] if region["runs"] or region["preferred_fallback_runs"]}
+    outcomes = report["profitability"]
     kept = [entry for entry in outcomes if entry["chosen"] == "stitched"]
     return {"regions": len(ran), "timed": len({entry["region"] for entry in outcomes}),
-            "gave_way": len({entry["region"] for entry in outcomes if entry["chosen"] == "original"}),
-            "largest_ratio": max((entry["stitched_us"] / entry["original_us"] for entry in kept), default=None)}
+            "gave_way": len({entry["region"] for entry in outcomes if entry["chosen"] == "fallback"}),
+            "largest_ratio": max((entry["stitched_us"] / entry["fallback_us"] for entry in kept), default=None)}
 
 
 def guard_cell(facts: Mapping[str, Any]) -> str:

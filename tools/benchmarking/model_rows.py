@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -17,6 +16,7 @@ from benchmarking.kernel_counts import with_regions
 from benchmarking.machine import describe_cpu, describe_gpu
 from benchmarking.model_cases import ModelCase, shapes_of, sizes_of
 from benchmarking.pattern_facts import graph_size, pattern_facts
+from benchmarking.raw_rows import command_line, read_rows, write_rows
 from benchmarking.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
 COMPARED_STEPS = 5
@@ -57,7 +57,7 @@ PLAIN_WARM_UP = 8
 def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Plan, out: Path) -> list[Result]:
     """Rows of all cases. Rows that `out` already holds are kept; failed ones are repeated when the others are there. It
     is written after each row."""
-    rows: list[Result] = json.loads(out.read_text()) if out.exists() else []
+    rows: list[Result] = read_rows(out) if out.exists() else []
     done = {row["case"] for row in rows if not row["failures"] and set(backends) <= set(row["backends"])}
     failed, order = {row["case"] for row in rows if row["failures"]}, [str(case) for case in cases]
     missing = sorted((case for case in cases if str(case) not in done), key=lambda case: str(case) in failed)
@@ -83,8 +83,8 @@ def measure_models(cases: Sequence[ModelCase], backends: Sequence[str], plan: Pl
 
 def _write(rows: Sequence[Result], out: Path) -> None:
     """At once: whoever stops the program in between leaves the rows before."""
-    fresh = out.with_suffix(".tmp")
-    fresh.write_text(json.dumps(rows, indent=1) + "\n")
+    fresh = out.with_name(f"fresh_{out.name}")
+    write_rows(fresh, rows)
     fresh.replace(out)
 
 
@@ -101,7 +101,7 @@ class RowMeasurement:
         self.row: Result = {
             "case": str(case), **asdict(case), "sizes": sizes_of(case), "shapes": shapes_of(case),
             "backends": list(backends),
-            "plan": asdict(plan), "command": " ".join(["python", *sys.argv]),
+            "plan": asdict(plan), "command": command_line(sys.argv),
             "machine": describe_cpu() | describe_gpu(),
             "variables": {k: v for k, v in os.environ.items() if k.startswith("TF_STITCH") and k != "TF_STITCH_CACHE"},
             "failures": {}, "left_out": {},

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarking.raw_rows import MOST_ROWS
+
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Median absolute error of all, and of each group; and how far the worst is."""
@@ -34,9 +36,17 @@ def markdown(document: Mapping[str, Any]) -> str:
                      f"{figures['within_30_percent']:.0%} | {figures['largest_factor']} |")  # fmt: skip
     if document.get("not_measured"):
         lines += ["", f"{document['not_measured']} kernels were not measured: they have changed since."]
-    lines += ["", "| kernel | rule | domain | ops | measured us | predicted us | error |", "| --- " * 7 + "|"]
-    for r in document["kernels"]:
+    furthest = sorted(document["kernels"], key=lambda r: -_factor(r))
+    lines += ["", f"The {MOST_ROWS} that are furthest off:", "",
+              "| kernel | rule | domain | ops | measured us | predicted us | error |", "| --- " * 7 + "|"]  # fmt: skip
+    for r in furthest[:MOST_ROWS]:
         name = r["subgraph"] if r["group"] in ("peers", "irregular") else f"{r['group']}: {r['subgraph']}"
         lines.append(f"| {name} | {r['rule']} | {r['domain'][0]}x{r['domain'][1]} | {r['ops']} | "
                      f"{r['measured_us']:.2f} | {r['predicted_us']:.2f} | {r['error']:+.0%} |")  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _factor(row: Mapping[str, Any]) -> float:
+    """How many times the prediction is off, in either direction, as a logarithm."""
+    ratio = 1 + row["error"]
+    return abs(math.log(ratio)) if ratio > 0 else math.inf

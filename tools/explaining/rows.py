@@ -267,12 +267,12 @@ def _loop(document: Document, region: int) -> tuple[str | None, bool]:
 
 
 def _guard(document: Document, region: int) -> str | None:
-    """What the guard found last, in words."""
-    found = [entry for entry in document.get("guard", []) if entry["region"] == region]
+    """What the profitability check found last, in words."""
+    found = [entry for entry in document.get("profitability", []) if entry["region"] == region]
     if not found:
         return None
-    runs = {"stitched": "so its kernels run", "original": "so it gave way to them"}[found[-1]["chosen"]]
-    return (f"{found[-1]['stitched_us']:.1f} us in the run, {found[-1]['original_us']:.1f} us by TensorFlow's ops, "
+    runs = {"stitched": "so its kernels run", "fallback": "so it gave way to them"}[found[-1]["chosen"]]
+    return (f"{found[-1]['stitched_us']:.1f} us in the run, {found[-1]['fallback_us']:.1f} us by TensorFlow's ops, "
             f"{runs}")  # fmt: skip
 
 

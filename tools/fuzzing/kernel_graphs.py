@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarking.machine import describe_cuda
+from benchmarking.raw_rows import write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,7 +54,7 @@ def run_kernel_graphs(numbers: Sequence[int], processes: int, seconds: float, ou
                 "machine": describe_cuda(), "asked": len(numbers), "seconds": round(time.monotonic() - begin, 1),
                 **figures}  # fmt: skip
     if out is not None:
-        out.write_text(json.dumps(document, indent=1) + "\n")
+        write_rows(out, document)
     failures = document.pop("failures")
     print(json.dumps(document, indent=1))
     return 1 if failures or len(outcomes) < len(numbers) else 0

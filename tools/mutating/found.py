@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from benchmarking.raw_rows import page_of, read_rows, write_rows
 from mutating.mutant import Mutant
 from mutating.trial import Verdict
 
@@ -24,7 +24,7 @@ class Found:
     @staticmethod
     def read(path: Path) -> Found:
         """What a file holds; nothing if it is not there."""
-        return Found(json.loads(path.read_text())["mutants"] if path.exists() else {})
+        return Found(read_rows(path)["mutants"] if path.exists() else {})
 
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
         self.of[mutant.key] = {"name": mutant.name, "file": mutant.file, "killed_by": verdict.killed_by,
@@ -37,8 +37,8 @@ class Found:
         result = f"{killed} of {len(own)} killed"
         document = {"what": "Mechanisms broken once each, and whether a test fails", "command": COMMAND,
                     "date": date.today().isoformat(), "result": result, "mutants": own}
-        path.write_text(json.dumps(document, indent=1) + "\n")
-        path.with_suffix(".md").write_text(markdown(document))
+        write_rows(path, document)
+        page_of(path).write_text(markdown(document))
 
 
 def markdown(document: dict[str, Any]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarking.raw_rows import MOST_ROWS
+
 LARGE = 1 << 20
 """Bytes; what kernels of less move is noise for DRAM counters."""
 TRAFFIC_LIMIT = 1.1
@@ -39,7 +41,7 @@ def traffic_table(document: Mapping[str, Any]) -> str:
              "read from DRAM by one launch (dram__bytes_read), and those written to DRAM (dram__bytes_write) by it and "
              "by a kernel behind it that reads other memory until the cache has written what it held; of that no more "
              "than the launch stored into the cache (lts__t_sectors_srcunit_tex_op_write). Such a kernel runs before "
-             "it, too, so that nothing is warm. Sorted by measured / expected.", "",
+             f"it, too, so that nothing is warm. The {MOST_ROWS} with the largest measured / expected.", "",
              f"{s['kernels']} kernels, equal ones once: {traffic_result(s)}.", "",
              _traffic_rows([row for row in document["kernels"] if row["expected"] >= LARGE]), "",
              f"## Small kernels: {s['small']} of less than 1 MiB", "",
@@ -54,7 +56,7 @@ def _traffic_rows(rows: Sequence[Row]) -> str:
              "| --- " * 6 + "|"]  # fmt: skip
     lines += [f"| {r['name']} | {r['expected'] / 1e3:.1f} | {r['read'] / 1e3:.1f} | {r['written'] / 1e3:.1f} | "
               f"{r['later'] / 1e3:.1f} | {r['ratio']:.2f} |"
-              for r in sorted(rows, key=lambda r: -r["ratio"])]  # fmt: skip
+              for r in sorted(rows, key=lambda r: -r["ratio"])[:MOST_ROWS]]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -78,10 +80,11 @@ def small_table(document: Mapping[str, Any]) -> str:
              "Kernels whose buffers are less than 1 MiB together, each as a node of a CUDA graph of its like: "
              "microseconds a node. Floor: a node that does nothing, and the kernel's bytes at the bandwidth of a "
              "copy. Excess: the difference.", "",
-             f"An empty kernel takes {s['empty_us']:.2f} us. {small_result(s)}.", "",
+             f"An empty kernel takes {s['empty_us']:.2f} us. {small_result(s)}. The {MOST_ROWS} "
+             "with the largest excess:", "",
              "| kernel | bytes | floor us | measured us | excess us |", "| --- " * 5 + "|"]  # fmt: skip
     lines += [f"| {r['name']} | {r['moved']} | {r['floor_us']:.2f} | {r['us']:.2f} | {r['excess_us']:.2f} |"
-              for r in sorted(document["kernels"], key=lambda r: -r["excess_us"])]  # fmt: skip
+              for r in sorted(document["kernels"], key=lambda r: -r["excess_us"])[:MOST_ROWS]]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

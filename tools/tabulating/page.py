@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarking.guard_facts import guard_cell
+from benchmarking.raw_rows import RAW, page_of, read_rows, stem
 from tabulating import results as r
 from tabulating.behind import behind_xla
 from tabulating.results import NotMeasured, Results
@@ -27,8 +27,8 @@ def page(ours: Sequence[Results], papers: Sequence[tuple[str, Sequence[Section]]
         folder: where the page and the other measurements lie.
         figures: the pictures' folder, from there.
     """
-    parts = ["# Measurements\n", "This page is made by `python tools/tables.py "
-             + " ".join(f"benchmarks/{results.name}.json" for results in ours) + "`.\n",
+    parts = ["# The papers' tables, and the other measurements\n", "This page is made by `python tools/tables.py "
+             + " ".join(f"benchmarks/raw/{results.name}.json.gz" for results in ours) + "`.\n",
              files(folder, {results.name for results in ours})]  # fmt: skip
     for results in ours:
         parts += [zoo(results).markdown(figures)]
@@ -126,25 +126,25 @@ def _guard(row: r.Row) -> str:
 def files(folder: Path, own: set[str]) -> str:
     """The other measurements of the folder, from their own metadata."""
     lines = ["| file | what | result | made by | where |", "| --- " * 5 + "|"]
-    for path in sorted(folder.glob("*.json")):
-        if path.stem in own:
+    for path in sorted([*folder.glob("*.json"), *(folder / RAW.name).glob("*.json.gz")], key=stem):
+        if stem(path) in own:
             continue
-        found = json.loads(path.read_text())
+        found = read_rows(path)
         rows = found if isinstance(found, list) else [found]
         first = rows[0]
-        text = path.with_suffix(".md").read_text() if path.with_suffix(".md").exists() else ""
+        text = page_of(path).read_text() if page_of(path).exists() else ""
         title = text.partition("\n")[0].lstrip("# ") or first.get("what", "-")
         commands = {row["command"]: None for row in rows if "command" in row}  # rows may come from several runs
         made = "`, `".join(commands) or next(iter(re.findall(r"Made by `([^`]*)`", text)), "-")
         machine = first.get("machine") or {}
         where = machine.get("gpu") or machine.get("cpu") or next(iter(re.findall(r"NVIDIA \w+", text)), "-")
-        link = f"[{path.stem}]({path.stem}.md)" if text else path.name
+        link = f"[{stem(path)}]({stem(path)}.md)" if text else path.name
         result = first.get("result")
         said = result if isinstance(result, str) else "-"  # others hold their figures there
         lines.append(f"| {link} | {title} | {said} | `{made}` | {where} |")
-    if all((folder / f"{name}.json").exists() for name in ("h200_regions", "h200_dynamic")):
+    if all((folder / f"{name}.md").exists() for name in ("h200_regions", "h200_dynamic")):
         lines += ["", "Of the whole models on a GPU, 200 requests of 50 lengths have a file of their own, "
                   "[h200_dynamic](h200_dynamic.md); the others are in [h200_regions](h200_regions.md)."]  # fmt: skip
-    lines += ["", "The .json files are what was measured; the .md files are written from them. Leave the machine alone "
+    lines += ["", "The rows in raw/ are what was measured; the pages are written from them. Leave the machine alone "
               "while measuring: the load at the start is in the file.\n"]  # fmt: skip
     return "\n".join(lines)

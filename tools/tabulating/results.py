@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarking.raw_rows import read_rows, stem
 
 Row = dict[str, Any]
 KERNELS = ("memory", "library")
@@ -57,7 +58,7 @@ class Results:
 
 
 def load(path: Path) -> Results:
-    return Results(path.stem, json.loads(path.read_text()))
+    return Results(stem(path), read_rows(path))
 
 
 def field(row: Row, name: str, backend: str) -> Any:

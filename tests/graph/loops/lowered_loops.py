@@ -10,6 +10,10 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.grappler import tf_optimizer
 
+from tests.frontend.check import types_of_graph
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
+from tf_stitch.graph.state import GraphState
+
 
 @dataclass
 class Lowered:
@@ -23,6 +27,12 @@ class Lowered:
     def preserved(self) -> frozenset[str]:
         """Nodes that must stay."""
         return frozenset(t.rpartition(":")[0] for t in self.fetches)
+
+    def state(self) -> GraphState:
+        """The graph with its types, as the graph passes get it."""
+        with tf.Graph().as_default() as graph:
+            tf.graph_util.import_graph_def(self.graph_def, name="")
+        return GraphState(self.graph_def, types_of_graph(graph), self.preserved, {"CPU": Matmuls.ALL})
 
     def run(self, *arrays: Any, graph_def: Any = None) -> list[Any]:
         """The results, by the graph or another with the same names."""

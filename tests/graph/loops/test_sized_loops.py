@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_folding import fold_sized_loops
 from tf_stitch.graph.loops.sized_loops import SizedLoop
 from tf_stitch.graph.passes.fold_loops import NOT_FOLDED
-from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import validate_graph
 from tf_stitch.ir.bind import bind
 from tf_stitch.ir.dtypes import DType
@@ -42,10 +40,7 @@ ALL = {"CPU": Matmuls.ALL}
 
 
 def fold(case: Lowered) -> LoopChange:
-    with tf.Graph().as_default() as graph:
-        tf.graph_util.import_graph_def(case.graph_def, name="")
-        types = types_of_graph(graph)
-        return fold_sized_loops(GraphState(case.graph_def, types, case.preserved, ALL))
+    return fold_sized_loops(case.state())
 
 
 def running_sum(x: Any) -> Any:
@@ -107,35 +102,6 @@ def test_lengths_that_are_too_long_count(monkeypatch: pytest.MonkeyPatch) -> Non
     for count, reason in ((50, "more than 60 nodes"), (50, "more than 60 nodes"), (60, "for 2 lengths already")):
         with pytest.raises(BindError, match=reason):
             loop.unrolled(types[count])
-
-
-def stays(function: Callable[..., Any], *specs: tf.TensorSpec) -> str:
-    folded = fold(lowered(function, *specs))
-    assert not folded.changed
-    (reason, *_) = sorted(folded.stay.values())
-    return reason
-
-
-def test_what_data_ends_stays() -> None:
-    assert stays(lambda x: tf.while_loop(lambda y: tf.reduce_sum(y) < 9, lambda y: (y + 1,), (x,)), ROWS) == \
-        "data decides when it ends"
-
-
-def test_what_no_region_could_hold_stays() -> None:
-    def function(x: Any) -> Any:
-        return tf.map_fn(lambda row: tf.math.igamma(row, row), x)
-
-    assert "Igamma" in stays(function, ROWS)
-
-
-def test_gradients_stay() -> None:
-    def function(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(running_sum(x))
-        return tape.gradient(loss, x)
-
-    assert "list" in stays(function, ROWS)
 
 
 def test_a_loop_lives_as_long_as_what_was_made_of_its_graph() -> None:

@@ -59,7 +59,7 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_MATMU
 
     Args:
         types_of: types of every node's outputs.
-        library_on: on which device types which matrix products become IR too.
+        library_on: on which device types which matmuls become IR too.
         own: how ops become IR that this graph alone has.
         equal: other names of sizes.
 
@@ -227,7 +227,7 @@ class _Importer:
         return self._library_on.get(device_type(node.device) or "CPU")
 
     def _why_large(self, node: Any, ctx: NodeContext, outputs: tuple[Node | None, ...]) -> str | None:
-        """The reason that keeps a product out of regions which hold small ones alone, or None."""
+        """The reason that keeps a matmul out of regions which hold small ones alone, or None."""
         if not self._is_library(node) or self._matmuls(node) is not Matmuls.SMALL:
             return None
         given = {o.node for o in ctx.operands if o.node is not None}

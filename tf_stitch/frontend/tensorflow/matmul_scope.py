@@ -1,4 +1,4 @@
-"""Which matrix products become IR, so that regions may hold them as library calls."""
+"""Which matmuls become IR, so that regions may hold them as library calls."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 
 SMALL_TERMS = 1 << 20
-"""Multiplications of a small product. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
+"""Multiplications of a small matmul. Up to here Eigen takes about as long as oneDNN, and TensorFlow's executor and the
 op's own set-up are a good part of an op's time, also in half types."""
 
 SMALL_ROWS = 512
-"""Rows of all left matrices of a small product, and terms of a sum. Tall and thin products are a matter of memory, not
+"""Rows of all left matrices of a small matmul, and terms of a sum. Tall and thin matmuls are a matter of memory, not
 of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
 FEW_ROWS = range(8, 33)
-"""Rows of all left matrices of products that are small although they multiply more, since the right matrix stays in a
+"""Rows of all left matrices of matmuls that are small although they multiply more, since the right matrix stays in a
 core's cache. With 80 and 128 rows, which oneDNN multiplies as fast, a train step of BERT took a tenth longer."""
 
 SOME_ROWS = range(8, 65)
@@ -34,7 +34,7 @@ four times as many elements 0.8 to 1."""
 
 
 class Matmuls(Enum):
-    """Which products of a device."""
+    """Which matmuls of a device."""
 
     SMALL = "small"
     ALL = "all"
@@ -46,7 +46,7 @@ NO_MATMULS: Scope = {}
 
 
 def are_small(values: Iterable[Node], given: Collection[Node]) -> bool:
-    """Whether all products on the way from `given` to `values` are small. One of a size known at run time only is if it
+    """Whether all matmuls on the way from `given` to `values` are small. One of a size known at run time only is if it
     is of a vector."""
     seen, stack = set(given), list(values)
     while stack:

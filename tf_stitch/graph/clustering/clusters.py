@@ -253,7 +253,7 @@ class Clustering:
         return list(wanted)
 
     def _owners(self, tensor: str) -> list[str]:
-        """The first names of a tensor's value, with sizes taken to be equal and without."""
+        """The first names of a tensor's value, with sizes assumed equal and without."""
         found = ((g, g.value(tensor)) for g in (self._imported, self._state.sure))
         return [g.owner[value] for g, value in found if value is not None and value in g.owner]
 

@@ -87,6 +87,6 @@ class Eligibility:
         return self._allow_state and (any(h in self._written for h in node.reads) or self.reads_constant(node))
 
     def reads_constant(self, node: ImportedNode) -> bool:
-        """Whether a read is of a variable that nobody writes, which a region of all products takes."""
+        """Whether a read is of a variable that nobody writes, which a region of all matmuls takes."""
         return self._library_on.get(device_type(node.device) or "CPU") is Matmuls.ALL and \
             all(h in self._imported.constant_handles for h in node.reads)

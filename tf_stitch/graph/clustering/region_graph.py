@@ -29,7 +29,7 @@ class RegionGraph:
         inputs: TensorFlow tensor names behind the graph's inputs.
         outputs: TensorFlow tensor name -> number of the graph's output that holds its value.
         handles: tensor names of the resource handles behind the variables.
-        assumes: sizes of two names are taken to be equal (see equal_sizes); inputs show whether they are.
+        assumes: sizes of two names are assumed equal (see graph.shapes.equal_dimensions); inputs show whether they are.
     """
 
     graph: TensorGraph

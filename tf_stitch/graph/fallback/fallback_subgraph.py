@@ -194,7 +194,7 @@ def _fallback_subgraph(defs: Mapping[str, NodeDef], imported: ImportedGraph, reg
 
 
 def has_matmuls(region: RegionGraph) -> bool:
-    """One thread costs least per node, but on a CPU products are worth more than that side by side."""
+    """One thread costs least per node, but on a CPU matmuls are worth more than that side by side."""
     return any(node.kind is OpKind.DOT for node in region.graph.nodes())
 
 

@@ -54,7 +54,7 @@ def writes_variables(node: NodeDef) -> bool:
 
 def _holders(defs: Mapping[str, NodeDef], inputs: Mapping[str, Sequence[str]], home: Mapping[str, int]
              ) -> dict[int, list[str]]:
-    """For each update what uses the old values of its variables, such as the product that hands a gradient on."""
+    """For each update what uses the old values of its variables, such as the matmul that hands a gradient on."""
     reads: dict[str, list[str]] = {}  # by handle
     users: dict[str, list[str]] = {}
     for name, node in defs.items():

@@ -26,7 +26,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.types import Dim, Symbol, TensorType, substitute
 
 TRIAL = 3
-"""Every unknown size, where it is tried out whether a loop can be written out."""
+"""Every unknown size, where it is tried whether a loop can be unrolled."""
 
 SMALL = 64
 """Elements of a constant that goes into a loop as one."""
@@ -136,7 +136,7 @@ class _Cut:
         """What goes into the one node, and its graph where every unknown size is TRIAL.
 
         Raises:
-            StitchError: it cannot be written out for some size.
+            StitchError: it cannot be unrolled for some size.
         """
         nodes = [*(n for n in self._frame.nodes if n.name in self.inside), *self._lists, *self._stacks.values()]
         handles = {producer_of(r.input[0]) for r in self.reads}

@@ -1,4 +1,4 @@
-"""Takes out of loops what no iteration changes: values of variables, and of other types what products read of them (a
+"""Takes out of loops what no iteration changes: values of variables, and of other types what matmuls read of them (a
 kernel of its own in every iteration, where weights are cast to halves); lengths and element shapes of lists, numbers of
 elements that are always the same, sizes of the graph's arguments. What a loop pushes again and again for its gradient's
 loop (a weight, or the shape of what is broadcast) goes there as it is, without the list."""

@@ -1,4 +1,4 @@
-"""While loops whose length is a size of some tensor: one node of the graph each, written out when a region is built.
+"""While loops whose length is a size of some tensor: one node of the graph each, unrolled when a region is built.
 
 Such a loop cannot be unrolled before its sizes are known. `loop_folding` puts a StitchLoop in its place, which is no op
 of TensorFlow's but holds the loop's nodes; its legalisation gives IR that `ir.bind` unrolls for the sizes at hand. What
@@ -34,7 +34,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import TensorType
 
 MAX_LENGTHS = 16
-"""Lengths that one loop is written out for, or found too long for: each is planned and compiled anew, which takes
+"""Lengths that one loop is unrolled for, or found too long for: each is planned and compiled anew, which takes
 seconds."""
 
 _ALL = {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
@@ -62,7 +62,7 @@ class SizedLoop(Unrollable):
         key = tuple(types)
         if key not in self._made:
             if len(self._made) >= MAX_LENGTHS:
-                raise BindError(f"a loop has been written out for {MAX_LENGTHS} lengths already")
+                raise BindError(f"a loop has been unrolled for {MAX_LENGTHS} lengths already")
             try:
                 self._made[key] = self.inlined(types)
             except StitchError as error:

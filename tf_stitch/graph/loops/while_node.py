@@ -100,7 +100,7 @@ class NativeLoop:
         return tuple(name for name in self.nodes if name not in regions)
 
     def region(self) -> RegionGraph:
-        """The loop as a whole. Its graph has one LOOP for each result, and cannot be written out."""
+        """The loop as a whole. Its graph has one LOOP for each result, and cannot be unrolled."""
         b = Builder()
         inputs = [b.input(input_key(i), *_typed(t, f"i{i}")) for i, t in enumerate(self.input_types)]
         outputs = [(output_key(i), make_node(OpKind.LOOP, inputs, LoopAttrs(

@@ -1,8 +1,8 @@
-"""Sizes of two names that are taken to be equal: those that are broadcast to each other.
+"""Sizes of two names that are assumed equal: those that are broadcast to each other.
 
 The batch of a model's source sentences and that of its target sentences come from two feeds. Where both meet in an
 elementwise op or in a product of batches they are equal, or one of them is 1, which is not known before the graph runs.
-They are taken to be equal. A region that depends on that reads, for their shapes, a tensor of each, so that it is not
+They are assumed equal. A region that depends on that reads, for their shapes, a tensor of each, so that it is not
 built for others: its own nodes run then. What is in no region never depends on it, nor do branches and loops, where
 such tensors are not at hand."""
 
@@ -28,7 +28,7 @@ FIRST_NAME = 1_000_000
 class EqualSizes:
     """
     Attributes:
-        names: size -> the common name of those that are taken to be equal.
+        names: size -> the common name of those that are assumed equal.
         witnesses: tensors that have these sizes, and wait for no region.
     """
 

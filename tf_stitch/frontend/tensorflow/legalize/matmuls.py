@@ -1,4 +1,4 @@
-"""Matrix products: library calls of a region (TF_STITCH_SCOPE=region)."""
+"""Matmuls: library calls of a region (TF_STITCH_SCOPE=region)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DTYPES = (DType.F16, DType.BF16, DType.F32, DType.F64)
 def _operands(ctx: NodeContext) -> tuple[Node, Node]:
     x, y = ctx.value(0), ctx.value(1)
     if x.type.dtype is not y.type.dtype or x.type.dtype not in _DTYPES:
-        raise UnsupportedError(f"a product of {x.type} and {y.type}")
+        raise UnsupportedError(f"a matmul of {x.type} and {y.type}")
     return x, y
 
 
@@ -33,7 +33,7 @@ def matmul(ctx: NodeContext) -> Node:
 
 @legalize("_FusedMatMul", library=True)
 def fused_matmul(ctx: NodeContext) -> Node:
-    """What Grappler's remapper makes of a product and what follows it: bias, then an activation."""
+    """What Grappler's remapper makes of a matmul and what follows it: bias, then an activation."""
     fused = ctx.attrs.strings("fused_ops")
     activation = {("BiasAdd",): None, ("BiasAdd", "Relu"): K.MAXIMUM, ("BiasAdd", "Tanh"): K.TANH,
                   ("BiasAdd", "Sigmoid"): K.SIGMOID}
@@ -48,7 +48,7 @@ def fused_matmul(ctx: NodeContext) -> Node:
 
 @legalize("_MklFusedBatchMatMulV2", library=True)
 def fused_batch_matmul(ctx: NodeContext) -> Node:
-    """What the remapper makes of the scores of attention: a product of batches, times a number, plus a mask."""
+    """What the remapper makes of the scores of attention: a matmul of batches, times a number, plus a mask."""
     fused = ctx.attrs.strings("fused_ops")
     if fused not in (("Mul",), ("Mul", "Add")):
         raise UnsupportedError(f"{ctx.op} with {', '.join(fused) or 'nothing'}")
@@ -63,7 +63,7 @@ def batch_matmul(ctx: NodeContext) -> Node:
 
 
 def _batched_matmul(ctx: NodeContext) -> Node:
-    """[..., m, k] times [..., k, n]; leading axes broadcast. A single right-hand matrix makes it one large product."""
+    """[..., m, k] times [..., k, n]; leading axes broadcast. A single right-hand matrix makes it one large matmul."""
     x, y = _operands(ctx)
     adj_x, adj_y = ctx.attrs.flag("adj_x"), ctx.attrs.flag("adj_y")
     if x.type.rank > 2 and y.type.rank == 2 and not adj_x:
@@ -80,7 +80,7 @@ def _batch(x: Shape, y: Shape) -> Shape:
     x, y = (1,) * (rank - len(x)) + tuple(x), (1,) * (rank - len(y)) + tuple(y)
     for a, b in zip(x, y, strict=True):
         if a != b and a != 1 and b != 1:
-            raise UnsupportedError(f"leading axes {a} and {b} of a product may differ")
+            raise UnsupportedError(f"leading axes {a} and {b} of a matmul may differ")
     return tuple(b if a == 1 else a for a, b in zip(x, y, strict=True))
 
 
@@ -90,7 +90,7 @@ def _with_batch(ctx: NodeContext, x: Node, batch: Shape) -> Node:
 
 @legalize("Einsum", library=True)
 def einsum(ctx: NodeContext) -> Node:
-    """Two operands whose labels are batch, contracted or free: one product between transposes."""
+    """Two operands whose labels are batch, contracted or free: one matmul between transposes."""
     equation = ctx.attrs.string("equation").replace(" ", "")
     if equation.count(",") != 1:
         raise UnsupportedError(f"Einsum {equation}")

@@ -1,0 +1,34 @@
+"""Files of measured rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarking.raw_rows import RAW, command_line, page_of, read_rows, stem, write_rows
+
+A_PERSONS_PATH = re.compile(r"(?:--\w+=|[ \"])/(?:home|root|work|tmp/\w+/|Users)\b")
+
+
+@pytest.mark.parametrize("name", ["rows.json", "raw/rows.json.gz"])
+def test_rows_come_back_and_are_the_same_bytes_again(tmp_path: Path, name: str) -> None:
+    rows = [{"model": "bert", "us": 1.5}]
+    write_rows(tmp_path / name, rows)
+    first = (tmp_path / name).read_bytes()
+    assert read_rows(tmp_path / name) == rows
+    write_rows(tmp_path / name, rows)
+    assert (tmp_path / name).read_bytes() == first
+    assert page_of(tmp_path / name) == tmp_path / "rows.md"
+
+
+def test_a_command_has_no_path_of_the_machine() -> None:
+    said = command_line(["/home/me/tf_stitch/tools/tune.py", "--out=/tmp/me/x.json", "--grid", "--cache", "/tmp/c"])
+    assert said == "python tools/tune.py --grid"
+
+
+@pytest.mark.parametrize("path", sorted(RAW.glob("*.json.gz")), ids=stem)
+def test_committed_rows_name_no_persons_path(path: Path) -> None:
+    assert A_PERSONS_PATH.findall(str(read_rows(path))) == []
+    page = page_of(path)
+    assert not page.exists() or A_PERSONS_PATH.findall(page.read_text()) == []
