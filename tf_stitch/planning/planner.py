@@ -49,7 +49,7 @@ class PlanOptions:
         seconds: limit of one part's integer programs.
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
-        barriers: GPU: kernels may be joined by grid barriers (compiler/cooperative_fusion.py).
+        barriers: GPU: kernels may be joined by grid barriers (joining.py).
         careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
             goes over them once, and nothing is explored.
     """
