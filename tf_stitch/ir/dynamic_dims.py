@@ -1,5 +1,5 @@
-"""Symbols that change become symbolic dimensions (see symbolic_dims); those that the graph itself relates (the rows of a
-flattened tensor) become one."""
+"""Symbols that change become symbolic dimensions; those that the graph itself relates (the rows of a flattened tensor)
+become one."""
 
 from __future__ import annotations
 
