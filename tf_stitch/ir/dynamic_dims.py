@@ -1,4 +1,4 @@
-"""Symbols that change become Sizes (see ir.sizes); those that the graph itself relates (the rows of a flattened tensor)
+"""Symbols that change become symbolic dimensions; those that the graph itself relates (the rows of a flattened tensor)
 become one."""
 
 from __future__ import annotations

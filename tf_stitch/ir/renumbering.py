@@ -14,7 +14,7 @@ from tf_stitch.ir.types import Dim, TensorType
 
 class Renumbering:
     """Args:
-        numbers: of the sizes' atoms (see ir.changing_sizes.atom_values).
+        numbers: of the sizes' atoms (see ir.dynamic_dims.atom_values).
     """
 
     def __init__(self, numbers: Mapping[str, int]) -> None:

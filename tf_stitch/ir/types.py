@@ -59,7 +59,7 @@ class TensorType:
 
     @cached_property
     def typical_bytes(self) -> int:
-        """Bytes of a static type, for decisions that must not depend on sizes that change (see ir.sizes.typical)."""
+        """Bytes of a static type, for decisions that do not depend on sizes that change (see symbolic_dims.typical)."""
         return typical(self.nbytes)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 An Index is a sum of integer multiples of atoms plus a constant. Atoms are loop variables, floor divisions and
 remainders by positive constants. Every atom has known bounds, which is what lets a reshape of a reshape cancel:
-`((r*4 + c) // 4) * 4 + (r*4 + c) % 4` becomes `r*4 + c`. Where the constants are Sizes (see ir.sizes), only what holds
+`((r*4 + c) // 4) * 4 + (r*4 + c) % 4` becomes `r*4 + c`. Where constants are symbolic (symbolic_dims), only what holds
 for every size is used.
 """
 

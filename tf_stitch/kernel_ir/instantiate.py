@@ -16,7 +16,7 @@ def instantiate(program: Program, values: Mapping[str, int] | None = None) -> Pr
     """The program for other sizes.
 
     Args:
-        values: of atoms by name (see ir.sizes); an atom that is missing keeps its value.
+        values: of atoms by name (see ir.symbolic_dims); an atom that is missing keeps its value.
     """
     known = values or {}
 

@@ -127,7 +127,7 @@ class KernelSchedule:
         launched: blocks that are launched, where several share a row: they take the rows in turn.
         relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
             meeting: each sums relative to its own maximum.
-        ahead: the next row is fetched while this one is worked on (see lowering.read_ahead).
+        ahead: the next row is fetched while this one is worked on (see lowering.prefetch).
         together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
     """

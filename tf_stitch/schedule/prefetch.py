@@ -1,4 +1,4 @@
-"""Which blocks fetch the next row while they work on one (see lowering.read_ahead)."""
+"""Which blocks fetch the next row while they work on one (see lowering.prefetch)."""
 
 from __future__ import annotations
 
