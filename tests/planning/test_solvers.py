@@ -131,7 +131,7 @@ def test_a_time_limit_leaves_a_real_bound(highs: bool, monkeypatch: pytest.Monke
         assert pulp is not None
         monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
     problem = hard_problem()
-    choice = solve(problem, 0.5)
+    choice = solve(problem, 2.0)
     greedy = solve_greedily(problem)
     assert choice.program == ("HiGHS" if highs else "CBC")
     assert choice.status == "feasible"
