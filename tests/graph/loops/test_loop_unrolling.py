@@ -169,7 +169,7 @@ def test_reads_of_a_variable_wait_for_what_the_loop_waits_for() -> None:
         return tf.while_loop(lambda i, y: i < 2, step, (0, x))[1]
 
     case = unrolled(function, SPEC, tf.TensorSpec([], tf.resource))
-    nodes = {node.name: node for node in case.unrolled.graph_def.node}
+    nodes = {node.name: node for node in case.unrolled.state.graph_def.node}
     (assign,) = (name for name, node in nodes.items() if node.op == "AssignVariableOp")
 
     def behind(name: str) -> set[str]:
