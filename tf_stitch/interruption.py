@@ -197,8 +197,8 @@ def _interrupt_while(wanted: Callable[[], bool], patience: float) -> None:
 def _raise_in(thread: int, error: type[BaseException]) -> None:
     """Has a thread raise `error` at its next line.
 
-    To be waited for, never taken back with NULL: CPython would look for it from then on at every call and jump, and 3.11
-    without end in a function that is profiled.
+    To be waited for, never taken back with NULL: CPython would look for it from then on at every call and jump, and
+    3.11 without end in a function that is profiled.
     """
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 

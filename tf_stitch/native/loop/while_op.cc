@@ -10,6 +10,7 @@
 #include "loop/loop_flag.h"
 #include "loop/loop_spec.h"
 #include "cuda/node_types.h"
+#include "op/constant_folding.h"
 #include "op/original_form.h"
 #include "op/region_runtime.h"
 #include "op/shape_key.h"
@@ -64,6 +65,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   explicit StitchWhileOp(OpKernelConstruction* c)
       : OpKernel(c),
         on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
+        folds_constants_(FoldsConstants(*c)),
         original_(on_gpu_) {
     OP_REQUIRES_OK(c, spec_.Read(c));
     OP_REQUIRES(c, spec_.split || !on_gpu_,
@@ -74,7 +76,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
 
   ~StitchWhileOp() override {
     if (!entered_) return;
-    for (RegionRuntime* region : regions_->All()) region->Leave();
+    for (RegionRuntime* region : regions_->All()) region->Leave(!folds_constants_);
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -261,6 +263,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   }
 
   const bool on_gpu_;
+  const bool folds_constants_;
   const Placement host_placement_{};
   LoopSpec spec_;
   bool ahead_ = false;  // the body begins an iteration while the host waits for the condition

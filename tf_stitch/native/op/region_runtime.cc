@@ -99,7 +99,7 @@ void RegionRuntime::Enter() {
   ++kernels_;
 }
 
-void RegionRuntime::Leave() {
+void RegionRuntime::Leave(bool tell) {
   // Without callbacks the program ends: nothing could be built anew, and contexts may be gone.
   const CallbackGate<Callbacks>::Entry entry(&Gate());
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
@@ -114,7 +114,7 @@ void RegionRuntime::Leave() {
   }
   gone.clear();  // before Python frees the kernels' code
   last.reset();
-  TellLeft(region_);
+  if (tell) TellLeft(region_);
 }
 
 int RegionRuntime::kernels() {

@@ -63,9 +63,10 @@ class RegionRuntime {
 
   // A kernel that is to run the region, and one that never will again. With the last one go the executables and the
   // fallback subgraph: a function that was traced anew and freed leaves its region to nobody. Python is told, later and in
-  // another thread, for who frees a function may hold Python's lock. Counts stay, for the report.
+  // another thread, for who frees a function may hold Python's lock. Counts stay, for the report. Python is not told of
+  // a kernel that was made to fold constants: the graph's own kernels are yet to be made.
   void Enter();
-  void Leave();
+  void Leave(bool tell = true);
   int kernels();
 
   // The slot of `key` if it is built, or pending and not yet to be asked for again.

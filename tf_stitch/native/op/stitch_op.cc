@@ -1,5 +1,6 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
 #include "op/arena.h"
+#include "op/constant_folding.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
 #include "op/original_form.h"
@@ -40,6 +41,7 @@ class StitchOp final : public tensorflow::OpKernel {
   explicit StitchOp(OpKernelConstruction* c)
       : OpKernel(c),
         on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
+        folds_constants_(FoldsConstants(*c)),
         original_(on_gpu_) {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
@@ -51,7 +53,7 @@ class StitchOp final : public tensorflow::OpKernel {
   }
 
   ~StitchOp() override {
-    if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
+    if (RegionRuntime* runtime = runtime_.load()) runtime->Leave(!folds_constants_);
   }
 
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
@@ -105,7 +107,7 @@ class StitchOp final : public tensorflow::OpKernel {
     }
     runtime->Enter();
     RegionRuntime* other = nullptr;
-    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call entered for this kernel
+    if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave(!folds_constants_);  // another call entered for this kernel
     return runtime;
   }
 
@@ -224,6 +226,7 @@ class StitchOp final : public tensorflow::OpKernel {
   }
 
   const bool on_gpu_;
+  const bool folds_constants_;
   std::int64_t region_ = 0;
   int num_inputs_ = 0;
   int num_variables_ = 0;
