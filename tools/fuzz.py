@@ -81,8 +81,8 @@ def main(arguments: Sequence[str]) -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(_STATE.value or f"{folder}/state.jsonl")
-        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _MODES_EACH.value, _CHUNK.value, _LIMIT.value,
-                          _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
+        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _MODES_EACH.value, _CHUNK.value,
+                          _LIMIT.value, _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
                           begin + (_SECONDS.value or float("inf")), _KNOWN.value)  # fmt: skip
         ran = 0
         for outcome in run_campaign(options, seeds(), _JOBS.value):
