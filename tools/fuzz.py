@@ -3,7 +3,8 @@
     python tools/fuzz.py --seeds=0:100                            our own generator, every mode
     python tools/fuzz.py --seeds=0:10000 --state=/tmp/fuzz.jsonl  goes on where it was stopped
     python tools/fuzz.py --generator=nnsmith --seeds=0:100        models of NNSmith (pip install 'tf_stitch[fuzz]')
-    python tools/fuzz.py --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --state=fuzz.jsonl
+    python tools/fuzz.py --device=gpu --seeds=0:2000 --seconds=500 --jobs=12 --modes_each=1 --state=fuzz.jsonl \
+        --out=benchmarks/fuzz.json                                one mode a program, in turn; goes into a table
     python tools/fuzz.py --generator=kernels --device=gpu --jobs=14 --seeds=0:1000 --out=h200_fuzz.json
     python tools/fuzz.py --seeds=17 --modes=default --show        the program of one seed
 
@@ -26,6 +27,7 @@ from absl import app, flags
 from fuzzing.campaign import Options, done_before, run_campaign, table
 from fuzzing.kernel_graphs import run_kernel_graphs
 from fuzzing.programs import decode
+from fuzzing.summary import write_summary
 from fuzzing.workers import MODES, PLAIN, Worker
 
 _STITCHED = [mode for mode in MODES if mode != PLAIN]
@@ -34,6 +36,8 @@ _GENERATOR = flags.DEFINE_enum("generator", "ops", ["ops", "nnsmith", "kernels"]
                                "what draws programs; kernels: graphs of the tensor IR, run on a GPU without TensorFlow")
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where they run")
 _MODES = flags.DEFINE_multi_enum("modes", _STITCHED, _STITCHED, "ways to stitch; several may be given")
+_MODES_EACH = flags.DEFINE_integer("modes_each", len(_STITCHED), "in how many of them each program runs, in turn",
+                                   lower_bound=1)  # fmt: skip
 _JOBS = flags.DEFINE_integer("jobs", 2, "processes that work at a time", lower_bound=1)
 _CHUNK = flags.DEFINE_integer("chunk", 100, "programs to a process", lower_bound=1)
 _LIMIT = flags.DEFINE_float("limit", 60, "seconds that a program may take")
@@ -42,7 +46,7 @@ _REDUCE = flags.DEFINE_float("reduce", 90, "seconds for cutting down a failure")
 _STATE = flags.DEFINE_string("state", None, "a JSON line a program and mode; those that are there are not run again")
 _FAILURES = flags.DEFINE_string("failures", "fuzz_failures", "folder of programs that differ")
 _CACHE = flags.DEFINE_string("cache", str(Path(tempfile.gettempdir()) / "tf_stitch_fuzz_cache"), "TF_STITCH_CACHE")
-_OUT = flags.DEFINE_string("out", None, "file for the figures of --generator=kernels")
+_OUT = flags.DEFINE_string("out", None, "JSON file for the figures, and a table beside it")
 _KNOWN = flags.DEFINE_string("known", "", "pattern of programs that are known to fail: counted, not cut down")
 _SHOW = flags.DEFINE_bool("show", False, "print the programs and run nothing")
 _PASSES = ("same", "rounding", "known", "no program")
@@ -77,8 +81,8 @@ def main(arguments: Sequence[str]) -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(_STATE.value or f"{folder}/state.jsonl")
-        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _CHUNK.value, _LIMIT.value,
-                          _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
+        options = Options(_GENERATOR.value, _DEVICE.value, tuple(_MODES.value), _MODES_EACH.value, _CHUNK.value,
+                          _LIMIT.value, _REDUCE.value, Path(_CACHE.value), state, Path(_FAILURES.value),
                           begin + (_SECONDS.value or float("inf")), _KNOWN.value)  # fmt: skip
         ran = 0
         for outcome in run_campaign(options, seeds(), _JOBS.value):
@@ -88,6 +92,9 @@ def main(arguments: Sequence[str]) -> int:
         wanted = set(seeds())
         outcomes = [o for (seed, _), o in done_before(state, _GENERATOR.value).items() if seed in wanted]
     print(table(outcomes))
+    if _OUT.value:
+        command = " ".join(["python", "tools/fuzz.py", *sys.argv[1:]])
+        write_summary(Path(_OUT.value), outcomes, _DEVICE.value, command)
     print(*(f"{count} {reason}" for reason, count in Counter(
         f.rpartition(" (")[0] for o in outcomes for f in o.get("fallbacks", [])).most_common(20)), sep="\n")
     print(f"{ran} runs in {time.monotonic() - begin:.0f} s")

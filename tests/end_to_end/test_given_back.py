@@ -26,6 +26,18 @@ def measured(done: Run) -> dict[str, Any]:
     return values
 
 
+def test_a_folded_region_does_not_end_its_graph(run: Runner, cache: Path) -> None:
+    """The kernels with which TensorFlow folds constants are gone before the graph's own are made."""
+    program = PROGRAMS / "folded_region.py"
+    plain = run(program, stitch="")
+    done = run(program, TF_STITCH_CACHE=str(cache))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == pytest.approx(json.loads(plain.stdout), rel=1e-5)
+    assert done.reasons() == ""
+    assert done.report is not None
+    assert len(done.report["regions"]) > 1, "else none is folded"
+
+
 @pytest.mark.timeout(900)
 def test_functions_that_are_dropped_leave_nothing(run: Runner, cache: Path) -> None:
     """They share nothing: of each the sizes and constants differ."""

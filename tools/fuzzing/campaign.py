@@ -27,6 +27,7 @@ class Options:
     Attributes:
         generator: "ops" or "nnsmith".
         modes: of `workers.MODES`.
+        modes_each: in how many of them a program runs; the next chunk begins with the next mode.
         chunk: programs that one process of a mode runs before the next mode's turn.
         limit: seconds that a program may take.
         reduce: seconds for cutting down one failure; 0 for none.
@@ -39,6 +40,7 @@ class Options:
     generator: str
     device: str
     modes: tuple[str, ...]
+    modes_each: int
     chunk: int
     limit: float
     reduce: float
@@ -64,7 +66,7 @@ def run_campaign(options: Options, seeds: Sequence[int], lanes: int) -> Iterator
     """Outcomes of what the state file lacks, as they come; they are appended to the file."""
     done = done_before(options.state, options.generator)
     chunks: queue.SimpleQueue[list[tuple[int, list[str]]]] = queue.SimpleQueue()
-    left = [(seed, [m for m in options.modes if (seed, m) not in done]) for seed in seeds]
+    left = [(seed, [m for m in _modes_of(options, seed) if (seed, m) not in done]) for seed in seeds]
     left = [(seed, modes) for seed, modes in left if modes]
     for begin in range(0, len(left), options.chunk):
         chunks.put(left[begin:begin + options.chunk])
@@ -85,6 +87,16 @@ def run_campaign(options: Options, seeds: Sequence[int], lanes: int) -> Iterator
                 state.write(json.dumps(outcome) + "\n")
                 state.flush()
                 yield outcome
+
+
+def _in_turn(options: Options, seed: int) -> tuple[str, ...]:
+    """All modes; another is first for every chunk: there may be time for few."""
+    first = seed // options.chunk % len(options.modes)
+    return options.modes[first:] + options.modes[:first]
+
+
+def _modes_of(options: Options, seed: int) -> tuple[str, ...]:
+    return _in_turn(options, seed)[:options.modes_each]
 
 
 def _lane(options: Options, chunks: queue.SimpleQueue[list[tuple[int, list[str]]]],
@@ -122,8 +134,9 @@ def _chunk(options: Options, todo: Sequence[tuple[int, list[str]]]) -> Iterator[
                 said = str(error)[-300:]
                 yield from (_outcome(options, seed, mode, "no program", message=said) for mode in modes)
         small: dict[tuple[int, str], Program] = {}
-        first = todo[0][0] // options.chunk % len(options.modes)  # another for every chunk: there may be time for few
-        for mode in options.modes[first:] + options.modes[:first]:
+        for mode in _in_turn(options, todo[0][0]):
+            if not any(mode in modes for _, modes in todo):
+                continue
             with _worker(options, mode) as stitched:
                 for seed, modes in todo:
                     if mode in modes and seed in drawn and time.monotonic() < options.stop:

@@ -128,7 +128,7 @@ def _counts() -> tuple[int, Counter[tuple[str, str, str]]]:
     session = current_session()
     if session is None:
         raise SystemExit("tf_stitch is not active in this process")
-    return len(session.report.regions), session.report.fallbacks
+    return session.report.regions_seen, session.report.fallbacks
 
 
 _DO = {"draw": draw, "run": run}
