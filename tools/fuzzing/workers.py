@@ -56,6 +56,7 @@ class Worker:
             self._environ["CUDA_VISIBLE_DEVICES"] = "-1"
         if mode != PLAIN:
             self._environ["TF_STITCH_CACHE"] = str(cache)
+        self._start_with = [] if mode == PLAIN else ["-m", "tf_stitch"]  # also where .pth files are not read
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
         self._read = b""
@@ -99,8 +100,9 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers, theirs = os.pipe()
         with self._log.open("ab") as log:
+            worker = str(Path(__file__).with_name("worker.py"))
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker.py")), str(theirs), self._device],
+                [sys.executable, *self._start_with, worker, str(theirs), self._device],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(theirs,), env=self._environ)  # fmt: skip
         os.close(theirs)
         return self._process
