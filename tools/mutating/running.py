@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant("a variable that is written counts as constant", "tf_stitch/graph/clustering/region_graph.py",
            "if handle in self._imported.constant_handles:  # every",
            "if handle is not None:  # every",
-           ("tests/end_to_end/test_variables.py", "tests/end_to_end/test_regions.py")),
+           ("tests/graph/clustering/test_region_graph.py",)),
     Mutant("batch norm is torn from its gradient", "tf_stitch/graph/clustering/private_tensors.py",
            "if name in region_of and region_of.get(edge[0]) != region_of.get(edge[1])}",
            "if name not in region_of}",

@@ -69,3 +69,29 @@ def test_a_shape_that_no_input_has_is_put_together_of_their_sizes(out_type: tf.D
     [got], _ = original.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
     want = values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None] * np.exp(values["y"])
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_variables_that_are_one_are_read_and_updated_in_order() -> None:
+    variable = tf.Variable(np.zeros(4, np.float32))
+
+    def step(x: tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        with tf.name_scope("region"):
+            before = variable.read_value()
+            with tf.control_dependencies([before]):
+                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=x)
+            tf.raw_ops.AssignAddVariableOp(resource=first, value=x)
+            tf.raw_ops.AssignAddVariableOp(resource=second, value=x)
+            return before + 3.0 * variable.read_value()
+
+    handle = tf.TensorSpec([], tf.resource)
+    region, original = original_of("AddV2", step, tf.TensorSpec([4], tf.float32), handle, handle)
+    place = {name: i for i, name in enumerate(region.handles)}
+    assert len(place) == 3
+    x, value = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32)
+    same_as = [0, 1, 2]
+    first, second = place["first:0"], place["second:0"]
+    same_as[max(first, second)] = min(first, second)
+    [got], state = original.run([x], [value] * 3, same_as)
+    np.testing.assert_array_equal(got, value + 3 * x)
+    np.testing.assert_array_equal(state[first], value + 2 * x)
+    np.testing.assert_array_equal(state[second], value + 2 * x)
