@@ -46,5 +46,5 @@ case $what in *" tests "*)
   tests gpu_tests loadfile -m gpu tests  # a file's tests stay together: they share fixtures
   tests program_tests loadfile tests/end_to_end/test_{variables,memory,loops,dynamic_shapes}.py ;;
 esac
-case $what in *" models "*) tests model_tests load tests/end_to_end/test_models.py -k "${MODELS:-test}" ;; esac
+case $what in *" models "*) tests model_tests load tests/end_to_end/test_model{s,_variants}.py -k "${MODELS:-test}" ;; esac
 exit $status

@@ -13,5 +13,7 @@ status=0
 "$venv/bin/python" -m mypy || status=1
 [ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
 # Last, so that its summary ends the output. A file's tests stay together: they share fixtures.
-"$venv/bin/python" -m pytest -n 2 --dist loadfile "$@" || status=1
+workers=$(nproc)
+workers=$((workers > 4 ? 4 : workers < 2 ? 2 : workers))
+"$venv/bin/python" -m pytest -n "$workers" --dist loadfile "$@" || status=1
 exit "$status"

@@ -1,0 +1,30 @@
+"""Models of the zoo in TensorFlow 1's style, with unrolled loops, and in half precision.
+
+They run on a GPU where TensorFlow sees one, by the same command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.zoo import NAMES, load
+from tests.end_to_end.conftest import Runner
+from tests.support.zoo_case import Case, check_model
+
+CASES = [
+    *(Case(model, style="tf1") for model in NAMES if "tf1" in load(model).styles),
+    *(Case(model, unroll=True) for model in ("dyn-rnn", "nmt")),  # loops of known length, and of one that is a size
+    # A region rounds to half precision where it hands on a value, TensorFlow after every op.
+    Case("bert", dtype="mixed_float16", losses=5e-3, outputs=3e-2),
+    Case("bert", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
+    Case("transformer", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
+    Case("dien", dtype="mixed_float16", losses=2e-3, outputs=1e-2),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.timeout(900)
+def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
+    check_model(case, run, tmp_path)
