@@ -1,8 +1,8 @@
 """AStitch's ablation (section 6.2, Table 4) on the subgraphs of benchmarking.subgraphs: launches, bytes and times as
 parts of the method are switched on (TF_STITCH_REUSE). Writes benchmarks/ablation.md and raw/ablation.json.gz.
 
-    python tools/ablation.py            on a GPU, through CuPy
-    python tools/ablation.py --counts   launches and bytes alone; needs no GPU
+    python -m tools.ablation            on a GPU, through CuPy
+    python -m tools.ablation --counts   launches and bytes alone; needs no GPU
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.kernel_ir.cost import buffer_bytes
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.schedule.reuse import Reuse
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.benchmark.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
+from tools.h200_subgraphs import TOLERANCE, build, free_memory, time_stitch
 
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph  # noqa: E402
-from h200_subgraphs import TOLERANCE, build, free_memory, time_stitch  # noqa: E402
-from tf_stitch.kernel_ir.cost import buffer_bytes  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
-from tf_stitch.schedule.reuse import Reuse  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 
 def row(subgraph: Subgraph, cache: KernelCache, counts: bool) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """Where the host's microseconds of a call go: a workload of region_benchmark.py, its calling thread and those that work
 for it, by sampled stacks. Needs no profiler, only g++, so it runs on lent machines, too.
 
-    python tools/call_profile.py --workload=encoder_12x768_batch1_length128 --backend=tf_stitch
-    TF_STITCH=1 python -m tf_stitch tools/call_profile.py --backend=tf_stitch          where .pth files are not read
+    python -m tools.call_profile --workload=encoder_12x768_batch1_length128 --backend=tf_stitch
+    TF_STITCH=1 python -m tf_stitch -m tools.call_profile --backend=tf_stitch          where .pth files are not read
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -15,11 +14,11 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tools.benchmark.region_rows import WORKLOADS
+from tools.profiling.stacks import hottest, sample, thread_seconds, tree
 
-from benchmarking.region_rows import WORKLOADS  # noqa: E402
-from profiling.stacks import hottest, sample, thread_seconds, tree  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 BUSY_US = 10.0
 """What a thread has to run in a call to be shown."""
@@ -36,7 +35,7 @@ _LEAST = flags.DEFINE_float("least", 0.01, "share of a call that a line needs")
 def main(_: Sequence[str]) -> None:
     import numpy as np
 
-    from benchmarking.region_cases import make_step
+    from tools.benchmark.region_cases import make_step
 
     step = make_step(_WORKLOAD.value, _MODE.value, _BACKEND.value)
 

@@ -1,9 +1,9 @@
 """What it costs that kernels round every op by itself: the kernels of benchmarking.subgraphs without and with
 contraction of products and sums to fma, in turns, on this machine's CPU (one thread) or GPU.
 
-    python tools/contraction_cost.py                    CPU: 2^16 elements a matrix, in its caches
-    python tools/contraction_cost.py --target=cuda      GPU: 2^20 elements, in its caches
-    python tools/contraction_cost.py --elements=28      2^28 elements: what memory leaves of it
+    python -m tools.contraction_cost                    CPU: 2^16 elements a matrix, in its caches
+    python -m tools.contraction_cost --target=cuda      GPU: 2^20 elements, in its caches
+    python -m tools.contraction_cost --elements=28      2^28 elements: what memory leaves of it
 
 Times are medians over the turns, in microseconds, with quartiles. docs/decisions/rounding.md has the results.
 """
@@ -16,22 +16,22 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.config import load_config
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.runtime import host_builder, nvrtc_builder
+from tf_stitch.runtime.device_run import time_on_device
+from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_timer import time_on_host, with_timer
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
+from tools.benchmark.machine import describe_cpu, describe_cuda
+from tools.benchmark.subgraphs import SUBGRAPHS, Subgraph
 
-from benchmarking.machine import describe_cpu, describe_cuda  # noqa: E402
-from benchmarking.subgraphs import SUBGRAPHS, Subgraph  # noqa: E402
-from tf_stitch.compiler.pipeline import CompileOptions, compile_region  # noqa: E402
-from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.device.spec import CPU, H200, DeviceSpec  # noqa: E402
-from tf_stitch.planning.planner import PlanOptions  # noqa: E402
-from tf_stitch.runtime import host_builder, nvrtc_builder  # noqa: E402
-from tf_stitch.runtime.device_run import time_on_device  # noqa: E402
-from tf_stitch.runtime.host_builder import build_host  # noqa: E402
-from tf_stitch.runtime.host_timer import time_on_host, with_timer  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
-from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
-from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 WIDEST = 1024
 """Columns of a matrix, where its rows are not the only ones."""

@@ -1,8 +1,8 @@
 """Memory-intensive subgraphs on this machine's CPU: TensorFlow's own ops, XLA (jit_compile=True) and tf_stitch, each in
 a process of its own, in turns. The guard is off, and lone ops are stitched, too: what is timed are our kernels.
 
-    python tools/cpu_subgraphs.py                          # benchmarks/cpu_subgraphs.md and raw/cpu_subgraphs.json.gz
-    python tools/cpu_subgraphs.py --only=softmax --rounds=3 --out=/tmp/try.json
+    python -m tools.cpu_subgraphs                          # benchmarks/cpu_subgraphs.md and raw/cpu_subgraphs.json.gz
+    python -m tools.cpu_subgraphs --only=softmax --rounds=3 --out=/tmp/try.json
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tools.benchmark import workers
+from tools.benchmark.cpu_cases import CPU_CASES, CpuCase
+from tools.benchmark.machine import describe_cpu
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
 
-from benchmarking import workers  # noqa: E402
-from benchmarking.cpu_cases import CPU_CASES, CpuCase  # noqa: E402
-from benchmarking.machine import describe_cpu  # noqa: E402
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 COLUMNS = {"tf": "tf_us", "xla": "xla_us", "stitch": "stitch_us"}
 CALLS, TOLERANCE = 3, 1e-3
@@ -54,8 +54,8 @@ def copy_gbps() -> float:
 def measure(case: CpuCase, gbps: float) -> dict[str, Any]:
     """A row; times are medians of all turns, in microseconds."""
     row: dict[str, Any] = {"name": case.name, "set": "cpu", "floor_us": case.floor_bytes / gbps / 1e3,
-                           "command": "python tools/cpu_subgraphs.py", "machine": describe_cpu()}  # fmt: skip
-    processes = {short: workers.Worker("cpu_worker.py", case.name, backend, backend=backend,
+                           "command": "python -m tools.cpu_subgraphs", "machine": describe_cpu()}  # fmt: skip
+    processes = {short: workers.Worker("cpu_worker", case.name, backend, backend=backend,
                                        variables={"TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"})
                  for short, backend in workers.BACKENDS.items()}  # fmt: skip
     results = {short: process.ask("results", CALLS)["results"] for short, process in processes.items()}

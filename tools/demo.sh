@@ -30,4 +30,4 @@ TF_STITCH=1 TF_STITCH_REPORT="$folder" "$venv/bin/python" "$script" "$@" --out "
 grep -h '^\[tf_stitch\]' "$folder/stitched.log"
 grep -h '_ms ' "$folder/stitched.log"
 echo
-exec "$venv/bin/python" "$root/tools/compare_runs.py" "$folder"
+cd "$root" && exec "$venv/bin/python" -m tools.compare_runs "$folder"

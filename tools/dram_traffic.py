@@ -1,8 +1,8 @@
 """DRAM traffic of every kernel of the zoo, the scripts and the measured subgraphs, by profiler counters, against the
 bytes of its inputs, outputs and scratch.
 
-    python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
-    python tools/dram_traffic.py DIR                          where ncu and CuPy are: runs each once under ncu
+    python -m tools.cost_report --target=cuda --export=DIR    anywhere: the kernels, built
+    python -m tools.dram_traffic DIR                          where ncu and CuPy are: runs each once under ncu
 
 Kernels of larger configurations come in by `zoo_graphs.py --config=medium --scopes=region --out=TEXTS` and
 `cost_report.py --graphs=TEXTS`.
@@ -23,15 +23,15 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.runtime.device_run import bind_alone
+from tools.benchmark.machine import describe_cuda
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.cost_report.exported import ExportedKernel, load
+from tools.profiling.counters import Counted, ProfilerError, profile
+from tools.profiling.tables import LARGE, traffic_result, traffic_summary, traffic_table
 
-from benchmarking.machine import describe_cuda  # noqa: E402
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from costing.exported import ExportedKernel, load  # noqa: E402
-from profiling.counters import Counted, ProfilerError, profile  # noqa: E402
-from profiling.tables import LARGE, traffic_result, traffic_summary, traffic_table  # noqa: E402
-from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 BATCH = 200
 """Kernels of one run of ncu, which prints what it counted when it ends."""
@@ -66,7 +66,7 @@ def main() -> int:
         except ProfilerError as error:
             left_out.append(f"{len(batch)} kernels of {batch[-1].moved} to {batch[0].moved} bytes: {error}")
         summary = traffic_summary(rows)
-        command = "python tools/dram_traffic.py DIR" + (f" --least={args.least}" if args.least else "")
+        command = "python -m tools.dram_traffic DIR" + (f" --least={args.least}" if args.least else "")
         document = {"command": command, "machine": describe_cuda(),
                     "result": traffic_result(summary), "summary": summary, "left_out": left_out,
                     "kernels": rows}  # fmt: skip
@@ -82,7 +82,7 @@ def count(folder: Path, first: int, least: int, limit: float) -> list[Counted]:
     """Counters of a batch, launched by this program in a process of its own."""
     if limit <= 0:
         raise ProfilerError("no time was left")
-    command = [sys.executable, __file__, str(folder), f"--launch={first}", f"--least={least}"]
+    command = [sys.executable, "-m", "tools.dram_traffic", str(folder), f"--launch={first}", f"--least={least}"]
     with tempfile.TemporaryDirectory() as log:
         return profile(command, f"^(launch_[0-9]+|{SWEEP_BEHIND})$", Path(log) / "ncu.csv", limit)
 

@@ -4,8 +4,8 @@ Each backend runs in a process of its own and gets the same requests in the same
 no kernel built before. Every length occurs at least once; the rest are drawn again. Writes benchmarks/cpu_dynamic.md
 and, from it, cpu_dynamic.md (h200_dynamic with --device=gpu).
 
-    python tools/dynamic_benchmark.py
-    python tools/dynamic_benchmark.py --device=gpu --width=512 --batch=8
+    python -m tools.dynamic_benchmark
+    python -m tools.dynamic_benchmark --device=gpu --width=512 --batch=8
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.config import load_config
+from tools.benchmark import workers
+from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
 
-from benchmarking import workers  # noqa: E402
-from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
-from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
-from tf_stitch.config import load_config  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 _DEVICE = flags.DEFINE_enum("device", "cpu", ["cpu", "gpu"], "where")
 _BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS.values()), "with what")
@@ -55,7 +55,7 @@ def measure(folder: Path) -> Result:
     """Times of every request on every backend, and how results differ from TensorFlow's."""
     sizes = (_LAYERS.value, _WIDTH.value, _HEADS.value, _BATCH.value)
     cache = {"TF_STITCH_CACHE": str(folder / "cache")}
-    started = {backend: workers.Worker("dynamic_worker.py", backend, _DEVICE.value, *sizes, backend=backend,
+    started = {backend: workers.Worker("dynamic_worker", backend, _DEVICE.value, *sizes, backend=backend,
                                        variables=cache) for backend in _BACKENDS.value}
     lengths = requests()
     seconds: dict[str, list[float]] = {backend: [] for backend in started}

@@ -3,8 +3,8 @@
 Needs CuPy; measures JAX and PyTorch where they are installed; does not need TensorFlow. Every output is checked
 against float64 maths on random inputs that differ from run to run. Writes benchmarks/h200_subgraphs.md and its rows.
 
-    python tools/h200_subgraphs.py                  everything, on a GPU
-    python tools/h200_subgraphs.py --compile_only   builds all kernels; needs no GPU
+    python -m tools.h200_subgraphs                  everything, on a GPU
+    python -m tools.h200_subgraphs --compile_only   builds all kernels; needs no GPU
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.device.spec import H200
+from tf_stitch.planning.planner import PlanOptions
+from tf_stitch.runtime.device_run import DeviceExecutable
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.schedule.reuse import Reuse
+from tools.benchmark.maths import array_maths, jax_maths, torch_maths
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.benchmark.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph
 
-from benchmarking.maths import array_maths, jax_maths, torch_maths  # noqa: E402
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from benchmarking.subgraphs import IRREGULAR, KEEP, SUBGRAPHS, Subgraph  # noqa: E402
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region  # noqa: E402
-from tf_stitch.compiler.template_choice import TemplateChoice  # noqa: E402
-from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.planning.planner import PlanOptions  # noqa: E402
-from tf_stitch.runtime.device_run import DeviceExecutable  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
-from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
-from tf_stitch.schedule.reuse import Reuse  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 WARM_UP, RUNS = 5, 20
 PROCESSES = 8

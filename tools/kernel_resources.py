@@ -2,8 +2,8 @@
 subgraphs that tf_stitch is measured by, and of the scripts and the zoo's models (small configurations), from texts that
 tools/zoo_graphs.py made.
 
-    python tools/kernel_resources.py                      all, some minutes: benchmarks/kernel_resources.md and its rows
-    python tools/kernel_resources.py --programs=bert,asr --out=/tmp/some.json
+    python -m tools.kernel_resources                      all, some minutes: benchmarks/kernel_resources.md and its rows
+    python -m tools.kernel_resources --programs=bert,asr --out=/tmp/some.json
 
 Exits with 1 if a kernel spills.
 """
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.config import load_config
+from tf_stitch.device.spec import H200
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.cost_report.cases import program_regions, programs, subgraph_regions
+from tools.cost_report.resources import Launch, collect, markdown, measured, summary
 
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from costing.cases import program_regions, programs, subgraph_regions  # noqa: E402
-from costing.resources import Launch, collect, markdown, measured, summary  # noqa: E402
-from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 _PROGRAMS = flags.DEFINE_list("programs", None, "models and scripts' steps; none given: all, and the subgraphs")
 _OUT = flags.DEFINE_string("out", str(raw_rows("kernel_resources")), "with a .md beside it")

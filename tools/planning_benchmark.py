@@ -4,8 +4,8 @@ Each graph is planned twice: with times made up from bytes ("made-up": the plann
 ("own": every pattern is scheduled for an H200 and, in regions of up to 2,000 nodes, lowered if it is chosen). Writes
 benchmarks/raw/planning.json.gz and, from it, planning.md.
 
-    python tools/planning_benchmark.py
-    python tools/planning_benchmark.py --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
+    python -m tools.planning_benchmark
+    python -m tools.planning_benchmark --sizes=1000 --graphs=/tmp/dumps --out=/tmp/try.json
 
 Real graphs are texts of tensor graphs as TF_STITCH_DUMP_DIR writes them (region_*.graph.0_bound.txt), and the largest
 region of each text that tools/zoo_graphs.py made for a GPU.
@@ -22,21 +22,21 @@ from typing import Any
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.pipeline import passes
+from tf_stitch.device.spec import H200
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.text_parser import parse_graph, parse_graphs
+from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.part import PatternTimes
+from tf_stitch.planning.planner import PlanOptions, plan_region
+from tf_stitch.planning.stitch_plan import Pattern, plannable
+from tools.benchmark.machine import describe_cpu
+from tools.benchmark.planning_graphs import GENERATORS
+from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
 
-from benchmarking.machine import describe_cpu  # noqa: E402
-from benchmarking.planning_graphs import GENERATORS  # noqa: E402
-from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
-from tf_stitch.compiler.pattern_compiler import PatternCompiler  # noqa: E402
-from tf_stitch.compiler.pipeline import passes  # noqa: E402
-from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.ir.graph import TensorGraph  # noqa: E402
-from tf_stitch.ir.text_parser import parse_graph, parse_graphs  # noqa: E402
-from tf_stitch.pass_manager import run_passes  # noqa: E402
-from tf_stitch.planning.part import PatternTimes  # noqa: E402
-from tf_stitch.planning.planner import PlanOptions, plan_region  # noqa: E402
-from tf_stitch.planning.stitch_plan import Pattern, plannable  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 _SIZES = flags.DEFINE_list("sizes", ["1000", "10000", "100000"], "nodes of the generated graphs")
 _KINDS = flags.DEFINE_list("kinds", list(GENERATORS), "generated graphs")

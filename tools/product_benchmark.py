@@ -3,14 +3,13 @@
 Each product runs many times in a row as one StitchOp, on a GPU as a CUDA graph: what is measured is a product among
 others, not its launch from the host. Prints a table.
 
-    python tools/product_benchmark.py
-    python tools/product_benchmark.py --device=cpu --sizes=128x768x768 --dtype=float16
+    python -m tools.product_benchmark
+    python -m tools.product_benchmark --device=cpu --sizes=128x768x768 --dtype=float16
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import Any
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.ir.activations import Activation
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.libraries.gemm import Gemm
+from tools.benchmark.matmul_runner import MatmulRunner, plain_matmul
 
-from benchmarking.matmul_runner import MatmulRunner, plain_matmul  # noqa: E402
-from tf_stitch.ir.activations import Activation  # noqa: E402
-from tf_stitch.ir.dtypes import DType  # noqa: E402
-from tf_stitch.libraries.gemm import Gemm  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 _DEVICE = flags.DEFINE_enum("device", "gpu", ["gpu", "cpu"], "where")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "float16", "bfloat16"], "element type")

@@ -5,10 +5,10 @@ the same arguments and variables and does nothing ("call"): no backend can be fa
 {"workload", "mode", "tf_us", "xla_us", "stitch_us", "call_us", ...}, and a table beside it. Rows that are there already
 stay, failed ones are repeated.
 
-    python tools/region_benchmark.py                                     # a GPU: benchmarks/h200_regions.md
-    python tools/region_benchmark.py --again --workloads=mlp_4x256_batch256
-    python tools/region_benchmark.py --workloads=tiny --out=/tmp/try.json
-    python tools/region_benchmark.py --join=/tmp/elsewhere.json          # rows of another machine; measures nothing
+    python -m tools.region_benchmark                                     # a GPU: benchmarks/h200_regions.md
+    python -m tools.region_benchmark --again --workloads=mlp_4x256_batch256
+    python -m tools.region_benchmark --workloads=tiny --out=/tmp/try.json
+    python -m tools.region_benchmark --join=/tmp/elsewhere.json          # rows of another machine; measures nothing
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tools.benchmark import workers
+from tools.benchmark.guard_facts import DECIDED_SECONDS
+from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.raw_rows import command_line, page_of, raw_rows, read_rows, write_rows
+from tools.benchmark.region_rows import SHORT, WORKLOADS, is_done, joined, table
 
-from benchmarking import workers  # noqa: E402
-from benchmarking.guard_facts import DECIDED_SECONDS  # noqa: E402
-from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
-from benchmarking.raw_rows import command_line, page_of, raw_rows, read_rows, write_rows  # noqa: E402
-from benchmarking.region_rows import SHORT, WORKLOADS, is_done, joined, table  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 TURN_WARM_UP = 5
 """Calls at the beginning of a turn that are not timed, at least; a quarter of those that are."""
@@ -98,7 +98,7 @@ def measure(workload: str, mode: str) -> Result:
 
 
 def _worker(workload: str, mode: str, backend: str) -> workers.Worker:
-    return workers.Worker("region_worker.py", workload, mode, backend, backend=backend)
+    return workers.Worker("region_worker", workload, mode, backend, backend=backend)
 
 
 def main(_: Sequence[str]) -> None:

@@ -3,8 +3,8 @@
 In a CUDA graph of tf_stitch kernels begin before the one before has ended, and their wait counts as their time. So they
 are profiled in a process that makes no graphs (TF_STITCH_CUDA_GRAPHS=0), too.
 
-    python tools/region_profile.py                          # a GPU: benchmarks/h200_region_profile.md
-    python tools/region_profile.py --rows=mlp_4x256_batch256/train
+    python -m tools.region_profile                          # a GPU: benchmarks/h200_region_profile.md
+    python -m tools.region_profile --rows=mlp_4x256_batch256/train
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tools.benchmark import workers
+from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.profile_table import table
+from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
 
-from benchmarking import workers  # noqa: E402
-from benchmarking.machine import describe_cpu, describe_gpu  # noqa: E402
-from benchmarking.profile_table import table  # noqa: E402
-from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 FORMS = {"TensorFlow": ("tensorflow", {}), "XLA": ("xla", {}), "tf_stitch": ("tf_stitch", {}),
          "tf_stitch, no CUDA graphs": ("tf_stitch", {"TF_STITCH_CUDA_GRAPHS": "0"}),
@@ -39,7 +39,7 @@ Result = workers.Result
 
 def measure(workload: str, mode: str) -> Result:
     """Form -> what its process answered; the others wait meanwhile."""
-    created = {form: workers.Worker("profile_worker.py", workload, mode, backend, backend=backend, variables=variables)
+    created = {form: workers.Worker("profile_worker", workload, mode, backend, backend=backend, variables=variables)
                for form, (backend, variables) in FORMS.items()}  # fmt: skip
     try:
         for worker in created.values():

@@ -1,7 +1,7 @@
 """Runs the tests of kernels on a GPU (tests/differential/test_gpu.py, through CuPy) under compute-sanitizer's memcheck,
 racecheck and synccheck, side by side. Every buffer is an allocation of its own, so that memcheck knows its end.
 
-    python tools/sanitize_gpu.py
+    python -m tools.sanitize_gpu
 
 Writes benchmarks/raw/h200_sanitizer.json.gz: errors by tool, tests that ran, tests left out. The logs go to --logs.
 """
@@ -21,11 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tools.benchmark.machine import describe_cuda, module_path
+from tools.benchmark.raw_rows import raw_rows, write_rows
 
-from benchmarking.machine import describe_cuda, module_path  # noqa: E402
-from benchmarking.raw_rows import raw_rows, write_rows  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 TOOLS = {"memcheck": ["--padding", "4096", "--report-api-errors", "no"], "racecheck": [], "synccheck": []}
 LEFT_OUT = ("64x500000", "64x200000", "300x100000")
@@ -83,7 +83,7 @@ def main() -> int:
     with ThreadPoolExecutor(len(args.tools)) as pool:
         results = dict(zip(args.tools, pool.map(lambda tool: check(tool, args.seconds, args.logs), args.tools),
                            strict=True))  # fmt: skip
-    document = {"command": "python tools/sanitize_gpu.py", "what": "Kernel tests under compute-sanitizer",
+    document = {"command": "python -m tools.sanitize_gpu", "what": "Kernel tests under compute-sanitizer",
                 "result": verdict(results),
                 "machine": describe_cuda(),
                 "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip

@@ -1,8 +1,8 @@
 """Times small kernels (buffers of less than 1 MiB) of the zoo, the scripts and the measured subgraphs as nodes of CUDA
 graphs, against an empty kernel and the time that their bytes take.
 
-    python tools/cost_report.py --target=cuda --export=DIR    anywhere: the kernels, built
-    python tools/small_kernels.py DIR                         where a GPU and CuPy are
+    python -m tools.cost_report --target=cuda --export=DIR    anywhere: the kernels, built
+    python -m tools.small_kernels DIR                         where a GPU and CuPy are
 
 Writes benchmarks/h200_small_kernels.md and raw/h200_small_kernels.json.gz.
 """
@@ -15,16 +15,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.runtime.device_run import bind_alone
+from tools.benchmark.graph_nodes import node_us
+from tools.benchmark.machine import describe_cuda
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.cost_report.exported import load
+from tools.h200_subgraphs import copy_gbps
+from tools.profiling.tables import LARGE, small_result, small_summary, small_table
 
-from benchmarking.graph_nodes import node_us  # noqa: E402
-from benchmarking.machine import describe_cuda  # noqa: E402
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from costing.exported import load  # noqa: E402
-from h200_subgraphs import copy_gbps  # noqa: E402
-from profiling.tables import LARGE, small_result, small_summary, small_table  # noqa: E402
-from tf_stitch.runtime.device_run import bind_alone  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def main() -> int:
                         empty_us + kernel.moved / gbps / 1e3))  # fmt: skip
         del call, memory
     summary = small_summary(rows, empty_us)
-    document = {"command": "python tools/small_kernels.py DIR", "machine": describe_cuda() | {"copy_gbps": round(gbps)},
+    document = {"command": "python -m tools.small_kernels DIR", "machine": describe_cuda() | {"copy_gbps": round(gbps)},
                 "result": small_result(summary), "summary": summary, "kernels": rows}  # fmt: skip
     write_rows(args.out, document)
     page_of(args.out).write_text(small_table(document))

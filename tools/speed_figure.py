@@ -1,20 +1,20 @@
 """Draws the README's figure: how much faster than TensorFlow models run that people know.
 
-    python tools/speed_figure.py                   # benchmarks/known_models.csv into figures/known_models.svg
-    python tools/speed_figure.py --rows=other.csv --out=other.svg
+    python -m tools.speed_figure                   # benchmarks/known_models.csv into figures/known_models.svg
+    python -m tools.speed_figure --rows=other.csv --out=other.svg
 
 The rows are medians in milliseconds; an empty cell was not measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-from absl import app, flags
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 BACKENDS = {"xla_ms": ("XLA", "#9aa5b1"), "tf_stitch_ms": ("tf_stitch", "#d9480f"),
@@ -22,9 +22,6 @@ BACKENDS = {"xla_ms": ("XLA", "#9aa5b1"), "tf_stitch_ms": ("tf_stitch", "#d9480f
 """Column -> label and colour."""
 _BAR = 0.26
 """Height of a bar, of the 1 that a model has."""
-
-_ROWS = flags.DEFINE_string("rows", str(BENCHMARKS / "known_models.csv"), "the rows")
-_OUT = flags.DEFINE_string("out", str(BENCHMARKS / "figures" / "known_models.svg"), "the figure")
 
 
 def speedups(row: Mapping[str, str]) -> dict[str, float]:
@@ -54,13 +51,14 @@ def draw(rows: Sequence[Mapping[str, str]], out: Path) -> None:
     plt.close(figure)
 
 
-def main(arguments: Sequence[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"what is {arguments[1]}?")
-    with Path(_ROWS.value).open(newline="") as file:
-        draw(list(csv.DictReader(file)), Path(_OUT.value))
-    print(_OUT.value)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=Path, default=BENCHMARKS / "known_models.csv")
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "figures" / "known_models.svg")
+    arguments = parser.parse_args()
+    with arguments.rows.open(newline="") as file:
+        draw(list(csv.DictReader(file)), arguments.out)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

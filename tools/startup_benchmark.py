@@ -2,7 +2,7 @@
 
 The processes run in turns, on the GPU if TensorFlow sees one. Only the native op is built before.
 
-    python tools/startup_benchmark.py --workload=encoder_12x768_batch1_length128 --mode=train
+    python -m tools.startup_benchmark --workload=encoder_12x768_batch1_length128 --mode=train
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+from tools.benchmark.workers import Worker
 
-from benchmarking.workers import Worker  # noqa: E402
-from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 _WORKLOAD = flags.DEFINE_string("workload", "encoder_12x768_batch1_length128", "of benchmarking/region_cases.py")
 _MODE = flags.DEFINE_enum("mode", "train", ["infer", "train"], "what is called")
@@ -34,7 +34,7 @@ def first_result(backend: str, cache: Path) -> tuple[float, float]:
     """Seconds from the start of a process to its first result, and those of its first call."""
     os.environ["TF_STITCH_CACHE"] = str(cache)
     start = time.perf_counter()
-    worker = Worker("region_worker.py", _WORKLOAD.value, _MODE.value, backend, backend=backend)
+    worker = Worker("region_worker", _WORKLOAD.value, _MODE.value, backend, backend=backend)
     call: float = worker.ask(0, 1)["seconds"]
     seconds = time.perf_counter() - start
     print(*worker.said(), sep="\n", file=sys.stderr)

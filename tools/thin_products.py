@@ -2,9 +2,9 @@
 (transforms/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each
 other.
 
-    python tools/thin_products.py --build_only    builds the kernels; needs no GPU
-    python tools/thin_products.py                 where a GPU and CuPy are; TensorFlow is not needed
-    python tools/thin_products.py --grid          and the library's times over a grid, as a profile's `products`
+    python -m tools.thin_products --build_only    builds the kernels; needs no GPU
+    python -m tools.thin_products                 where a GPU and CuPy are; TensorFlow is not needed
+    python -m tools.thin_products --grid          and the library's times over a grid, as a profile's `products`
 
 Matrices: each node reads another one, so that they come from memory as in a step of a model ("cold"), or all the same
 ("warm"). Every kernel's result is compared with float64. Writes benchmarks/thin_products.md and its rows.
@@ -21,21 +21,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.device.spec import H200
+from tf_stitch.planning.cost_model import predict_us
+from tf_stitch.runtime.device_run import bind_launch
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tools.benchmark.cublas_lt import COLD, CublasLt, Operands, fastest_calls
+from tools.benchmark.graph_nodes import node_us
+from tools.benchmark.machine import describe_cuda
+from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
+from tools.benchmark.thin_cases import BuiltKernel, Case, cases
+from tools.calibrate.few_rows import few_rows
+from tools.calibrate.measure import rounded
+from tools.h200_subgraphs import copy_gbps
 
-from benchmarking.cublas_lt import COLD, CublasLt, Operands, fastest_calls  # noqa: E402
-from benchmarking.graph_nodes import node_us  # noqa: E402
-from benchmarking.machine import describe_cuda  # noqa: E402
-from benchmarking.raw_rows import command_line, page_of, raw_rows, write_rows  # noqa: E402
-from benchmarking.thin_cases import BuiltKernel, Case, cases  # noqa: E402
-from calibrating.few_rows import few_rows  # noqa: E402
-from calibrating.measure import rounded  # noqa: E402
-from h200_subgraphs import copy_gbps  # noqa: E402
-from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.planning.cost_model import predict_us  # noqa: E402
-from tf_stitch.runtime.device_run import bind_launch  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 TOLERANCE = 1e-5
 """Largest error of a sum in float32, relative to the mean magnitude of the results."""

@@ -1,8 +1,8 @@
 """Tunes the templates of the subgraphs of benchmarking.subgraphs on a GPU, through CuPy: the rules' template against
 the fastest of those tried, for each kernel alone and for the subgraph. Writes benchmarks/templates.md and its rows.
 
-    python tools/tune.py --jobs=16          on a GPU; kernels are built by that many processes first
-    python tools/tune.py --build_only       builds what would be timed; needs no GPU
+    python -m tools.tune --jobs=16          on a GPU; kernels are built by that many processes first
+    python -m tools.tune --build_only       builds what would be timed; needs no GPU
 
 Outputs by the tuned kernels are checked against float64 maths. What was found also goes to CACHE/templates.json, from
 which a run that was cut off goes on.
@@ -19,23 +19,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.compiler.program_times import ProgramTimer
+from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.compiler.template_kernels import possible_kernels
+from tf_stitch.compiler.template_tuner import batches, rule_kernels, tune, worth_trying
+from tf_stitch.device.spec import H200
+from tf_stitch.errors import BuildError
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda
+from tf_stitch.runtime.timed_kernel import timed_kernels
+from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
+from tools.benchmark.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
+from tools.h200_subgraphs import TOLERANCE, build, copy_gbps, describe_machine, free_memory, time_stitch
 
-from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
-from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph  # noqa: E402
-from h200_subgraphs import TOLERANCE, build, copy_gbps, describe_machine, free_memory, time_stitch  # noqa: E402
-from tf_stitch.compiler.program_times import ProgramTimer  # noqa: E402
-from tf_stitch.compiler.template_choice import TemplateChoice  # noqa: E402
-from tf_stitch.compiler.template_kernels import possible_kernels  # noqa: E402
-from tf_stitch.compiler.template_tuner import batches, rule_kernels, tune, worth_trying  # noqa: E402
-from tf_stitch.device.spec import H200  # noqa: E402
-from tf_stitch.errors import BuildError  # noqa: E402
-from tf_stitch.lowering.kernel import LoweredKernel  # noqa: E402
-from tf_stitch.planning.tuned_templates import TunedTemplates  # noqa: E402
-from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
-from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
-from tf_stitch.runtime.timed_kernel import timed_kernels  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 ROUNDS = 3
 """Times that a subgraph is timed with both templates, in turns."""

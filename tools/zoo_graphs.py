@@ -1,9 +1,9 @@
 """Collects the regions of the zoo's models (small configurations) and of the scripts' steps as texts, for tests of
 plans and for `cost_report.py`, which then need no TensorFlow.
 
-    python tools/zoo_graphs.py                     all, some minutes
-    python tools/zoo_graphs.py --names=bert,asr    some
-    python tools/zoo_graphs.py --config=medium --scopes=region --out=DIR    larger ones, for cost_report.py --graphs=DIR
+    python -m tools.zoo_graphs                     all, some minutes
+    python -m tools.zoo_graphs --names=bert,asr    some
+    python -m tools.zoo_graphs --config=medium --scopes=region --out=DIR    larger ones, for cost_report.py --graphs=DIR
 
 Writes tests/planning/graphs/zoo/NAME.SCOPE.txt.gz: SCOPE is "ops" (regions as on CPUs) or "region" (as on GPUs). A
 graph that an earlier region of the same program has is left out.
@@ -21,11 +21,11 @@ from pathlib import Path
 
 from absl import app, flags
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.ir.text_parser import parse_graph
 
-from tf_stitch.ir.text_format import anonymous_text  # noqa: E402
-from tf_stitch.ir.text_parser import parse_graph  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+
 
 FOLDER = ROOT / "tests" / "planning" / "graphs" / "zoo"
 SCRIPTS = ("encoder_inference", "encoder_train", "word2vec_train", "char_train")
@@ -67,7 +67,7 @@ def run(command: Sequence[str], scope: str, dump: Path) -> None:
     environment = kept | {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": scope,
                           "TF_STITCH_LOOP_OP": "auto" if scope == "ops" else "0",  # GPUs split them
                           "TF_STITCH_DUMP_DIR": str(dump), "TF_CPP_MIN_LOG_LEVEL": "3",
-                          "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"}
+                          "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
 
 

@@ -1,37 +1,37 @@
 """What becomes of the loops of the zoo's models on a GPU; needs none. Nodes are put where TensorFlow would have them,
 on the GPU where it has a kernel, before loops are looked at.
 
-    python tools/zoo_loops.py                      all, some minutes
-    python tools/zoo_loops.py --names=asr,crnn     some
+    python -m tools.zoo_loops                      all, some minutes
+    python -m tools.zoo_loops --names=asr,crnn     some
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import keras
+import tensorflow as tf
+from absl import app, flags
+
+from models.program import Model, Options
+from models.zoo import NAMES, load
+from tf_stitch.config import load_config
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES
+from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
+from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
+from tf_stitch.graph.controls import Controls
+from tf_stitch.graph.graph_item import GraphItem
+from tf_stitch.graph.pipeline import GraphOptions, loop_passes
+from tf_stitch.graph.state import GraphState
+from tf_stitch.pass_manager import run_passes
+from tf_stitch.plugin import graph_hook
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from absl import app, flags  # noqa: E402
 
-from models.program import Model, Options  # noqa: E402
-from models.zoo import NAMES, load  # noqa: E402
-from tf_stitch.config import load_config  # noqa: E402
-from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES  # noqa: E402
-from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls  # noqa: E402
-from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel  # noqa: E402
-from tf_stitch.graph.controls import Controls  # noqa: E402
-from tf_stitch.graph.graph_item import GraphItem  # noqa: E402
-from tf_stitch.graph.pipeline import GraphOptions, loop_passes  # noqa: E402
-from tf_stitch.graph.state import GraphState  # noqa: E402
-from tf_stitch.pass_manager import run_passes  # noqa: E402
-from tf_stitch.plugin import graph_hook  # noqa: E402
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
 EVERYWHERE = ("_Arg", "_Retval")

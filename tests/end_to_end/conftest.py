@@ -18,6 +18,7 @@ import pytest
 
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+from tools.benchmark.machine import module_path
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -25,9 +26,7 @@ SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
 PRECISE = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 """Where there is a GPU: products as exact as a CPU's, and memory for those who run beside."""
-sys.path.insert(0, str(ROOT / "tools"))
 
-from benchmarking.machine import module_path  # noqa: E402
 
 
 @dataclass(frozen=True)

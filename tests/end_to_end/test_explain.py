@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from explaining.rows import SHARED, Graph, graphs
-from explaining.why import answers
 
 from tests.end_to_end.conftest import SCRIPTS, Runner
+from tools.explain.rows import SHARED, Graph, graphs
+from tools.explain.why import answers
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from compare_runs import TOLERANCES, worst_difference
 
 from tests.end_to_end.conftest import SCRIPTS, Runner
+from tools.compare_runs import TOLERANCES, worst_difference
 
 ARGUMENTS = {
     "digits_encoder": ["--batch", 32],

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarking.maths import array_maths
-from benchmarking.subgraphs import KEEP, SUBGRAPHS, Subgraph
 
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.device.spec import CPU
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tools.benchmark.maths import array_maths
+from tools.benchmark.subgraphs import KEEP, SUBGRAPHS, Subgraph
 
 ROWS, COLUMNS = 33, 70
 

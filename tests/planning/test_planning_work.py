@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +12,7 @@ from tf_stitch.device.spec import CPU
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, plannable
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-
-from benchmarking.planning_graphs import recurrence
+from tools.benchmark.planning_graphs import recurrence
 
 
 class Counted(PatternCompiler):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ablation
-from benchmarking.subgraphs import SUBGRAPHS
-
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tools import ablation
+from tools.benchmark.subgraphs import SUBGRAPHS
 
 
 def test_counts_fall_from_step_to_step(tmp_path: Path) -> None:

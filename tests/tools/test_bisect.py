@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import bisecting
 import pytest
-from bisecting import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tools import bisect as bisecting
+from tools.bisect import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
 
 ROOT = Path(__file__).parents[2]
 PLAIN = Outcome({"step 1": 1.0, "step 2": 0.5})
@@ -114,7 +114,7 @@ def test_a_command(tmp_path: Path) -> None:
         "path = os.environ.get('TF_STITCH_REPORT', '') + '/report.json'\n"
         "if on: json.dump({'regions': entries, 'kernels': kernels}, open(path, 'w'))\n"
     )
-    command = [sys.executable, str(ROOT / "tools" / "bisect.py"), "--", sys.executable, str(program)]
+    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "region 2 is the first" in done.stdout
@@ -123,18 +123,10 @@ def test_a_command(tmp_path: Path) -> None:
 
 
 def test_tells_when_tf_stitch_is_not_active() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "bisect.py"), "--", sys.executable, "-c", "print('loss 1.0')"]
+    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, "-c", "print('loss 1.0')"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "not active" in done.stderr
-
-
-def test_programs_beside_bisect_keep_the_standard_library() -> None:
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import random, bisect; " \
-           "print(bisect.__file__, bisect.bisect([1, 3], 2), random.choices([7], k=1))"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split()[1:] == ["1", "[7]"], done.stderr
-    assert json.dumps(done.stdout.split()[0]).endswith('tools/bisect.py"')
 
 
 def test_region_names_come_from_the_report() -> None:
@@ -151,7 +143,7 @@ def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the products between its regions are small
-    command = [sys.executable, str(ROOT / "tools" / "bisect.py"), "--", sys.executable, "-m", "tf_stitch", str(program)]
+    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "region 1 is the first that makes a difference: step 0: " in done.stdout

@@ -1,4 +1,4 @@
-"""What `tools/calibrate.py` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
+"""What `tools/calibrate` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from calibrating.executor import Executor
 
 from tf_stitch.config import load_config
 from tf_stitch.device.matmul_times import Sizes
 from tf_stitch.device.profile import read_profile
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.runtime.device_profiles import device_spec
+from tools.calibrate.executor import Executor
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = f"""
+PROGRAM = """
 import sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tools")!r}]
-from calibrating import executor
+from tools.calibrate import executor
 executor.SIZES["cpu"], executor.ROUNDS["cpu"], executor.CHECKED["cpu"] = (1, 64), 1, ((1, 8, 8, 8),)
-import calibrate
+from tools.calibrate import __main__ as calibrate
 from absl import app
 app.run(calibrate.main, argv=["calibrate", "--parts=executor", "--out=" + sys.argv[1]])
 """
@@ -41,11 +40,11 @@ def test_products_and_ops_of_this_machine(tmp_path: Path) -> None:
     assert 0.01 < small < large < 10_000  # 0.06 us; 524,288 operations, 10 us
     assert 0.05 < profile.op_us < 100
     assert "product 1x8x8x8: measured" in done.stdout
-    assert json.loads(out.read_text())["made"]["executor"]["command"].startswith("python tools/calibrate.py")
+    assert json.loads(out.read_text())["made"]["executor"]["command"].startswith("python -m tools.calibrate")
 
 
 def test_unknown_parts_are_refused() -> None:
-    done = subprocess.run([sys.executable, ROOT / "tools" / "calibrate.py", "--parts=wheels"], capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "tools.calibrate", "--parts=wheels"], capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode != 0
     assert "kernels, executor" in done.stderr + done.stdout

@@ -7,8 +7,9 @@ import threading
 import time
 
 import pytest
-from profiling.stacks import hottest, sample, thread_seconds, tree
-from profiling.symbols import _short
+
+from tools.profiling.stacks import hottest, sample, thread_seconds, tree
+from tools.profiling.symbols import _short
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ builds the sampler")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarking.subgraphs import SUBGRAPHS
-from contraction_cost import CONTRACTS, built, sized
 
 from tests.differential.runner import cache
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.runtime import host_builder, nvrtc_builder
+from tools.benchmark.subgraphs import SUBGRAPHS
+from tools.contraction_cost import CONTRACTS, built, sized
 
 
 def test_the_builders_have_the_options() -> None:

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarking.raw_rows import raw_rows, read_rows
-from calibrating.measure import document
-from calibrating.table import table
-from costing.table import markdown, summary
 
 from tf_stitch.device.profile import parse_profile, shipped_profile
 from tf_stitch.device.spec import CPU
+from tools.benchmark.raw_rows import raw_rows, read_rows
+from tools.calibrate.measure import document
+from tools.calibrate.table import table
+from tools.cost_report.table import markdown, summary
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

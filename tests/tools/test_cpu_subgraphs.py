@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from benchmarking.cpu_cases import CPU_CASES, CpuCase
-from cpu_subgraphs import table
+
+from tools.benchmark.cpu_cases import CPU_CASES, CpuCase
+from tools.cpu_subgraphs import table
 
 ONE_OF_EACH = {case.build.__name__: case for case in CPU_CASES}
 

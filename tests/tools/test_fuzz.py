@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzzing.failures import judge, reduced, steps_of, write_script
-from fuzzing.programs import Block, Program, Step, decode, encode
-from fuzzing.reduction import reduce_program
-from fuzzing.verdicts import Difference, difference
-from fuzzing.workers import PLAIN, CrashError, HangError, Worker
 
 from tf_stitch.config import load_config
+from tools.fuzz.failures import judge, reduced, steps_of, write_script
+from tools.fuzz.programs import Block, Program, Step, decode, encode
+from tools.fuzz.reduction import reduce_program
+from tools.fuzz.verdicts import Difference, difference
+from tools.fuzz.workers import PLAIN, CrashError, HangError, Worker
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
@@ -147,7 +147,7 @@ def test_a_seed_is_always_the_same_program(plain: Worker) -> None:
 def test_todays_programs(tmp_path: Path) -> None:
     """A minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000
-    command = [sys.executable, "tools/fuzz.py", f"--seeds={first}:{first + 10_000}", "--seconds=60", "--chunk=12",
+    command = [sys.executable, "-m", "tools.fuzz", f"--seeds={first}:{first + 10_000}", "--seconds=60", "--chunk=12",
                f"--cache={load_config().cache_dir}", f"--failures={tmp_path}", f"--state={tmp_path / 'state'}"]
     print(" ".join(command))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)

@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import pytest
 import tensorflow as tf
-from explaining.graphs import analyse
 
 from tf_stitch.cli import analysis
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.executable import DeviceLaunch
+from tools.explain.graphs import analyse
 
 LAYERS = 12
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarking.raw_rows import raw_rows, read_rows
-from costing.cases import program_regions
-from costing.resources import collect, markdown, measured, summary
 
 from tests.differential.runner import cache
 from tf_stitch.device.spec import H200
 from tf_stitch.kernel_ir.nodes import Program
+from tools.benchmark.raw_rows import raw_rows, read_rows
+from tools.cost_report.cases import program_regions
+from tools.cost_report.resources import collect, markdown, measured, summary
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -1,4 +1,4 @@
-"""`tools/benchmark.py --models`: classes of kernels, rows of what fails, going on where it was stopped."""
+"""`tools/benchmark --models`: classes of kernels, rows of what fails, going on where it was stopped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import tensorflow as tf
-from benchmarking import guard_facts, kernel_counts, model_rows, pattern_facts, workers
-from benchmarking.model_cases import ModelCase, root_mean_square, step_of
+
+from tools.benchmark import guard_facts, kernel_counts, model_rows, pattern_facts, workers
+from tools.benchmark.model_cases import ModelCase, root_mean_square, step_of
 
 PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1, least=0)
 CASES = [ModelCase("logistic", "train"), ModelCase("perceptron", "infer", dtype="mixed_float16")]
@@ -203,11 +204,11 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_a_program_that_fails_says_why() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: invalid literal"):
-        workers.Worker("worker.py", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
+        workers.Worker("worker", CASES[0], "tensorflow", backend="tensorflow").ask("run", "many")
 
 
 def test_a_stitched_worker_settles() -> None:
-    worker = workers.Worker("worker.py", CASES[0], "tf_stitch", backend="tf_stitch")
+    worker = workers.Worker("worker", CASES[0], "tf_stitch", backend="tf_stitch")
     worker.ask("run", 1)
     assert worker.ask("settle", 60)["settled"]
     assert worker.said()

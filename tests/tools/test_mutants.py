@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mutants import MUTANTS
-from mutating.mutant import DoesNotApplyError, Mutant
-from mutating.trial import Tree
+
+from tools.mutants.__main__ import MUTANTS
+from tools.mutants.mutant import DoesNotApplyError, Mutant
+from tools.mutants.trial import Tree
 
 ROOT = Path(__file__).parents[2]
 

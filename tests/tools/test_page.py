@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explaining.page import write_page
-from explaining.rows import graphs
 
 from tests.tools.browser import CHROMIUM, Browser
 from tests.tools.test_explain import build, kernel, node, region
+from tools.explain.page import write_page
+from tools.explain.rows import graphs
 
 pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: the page of explain is not tested")]

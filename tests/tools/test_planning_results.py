@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarking.raw_rows import raw_rows, read_rows
+
+from tools.benchmark.raw_rows import raw_rows, read_rows
 
 RESULTS = read_rows(raw_rows("planning"))["results"]
 

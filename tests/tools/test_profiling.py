@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from costing.cases import Cases, of_kernels
-from costing.exported import export, load, target_of
-from dram_traffic import SWEEP_BEHIND, match, row
-from profiling.counters import Counted, ProfilerError, parse
-from profiling.tables import small_summary, small_table, traffic_result, traffic_summary, traffic_table
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
+from tools.cost_report.cases import Cases, of_kernels
+from tools.cost_report.exported import export, load, target_of
+from tools.dram_traffic import SWEEP_BEHIND, match, row
+from tools.profiling.counters import Counted, ProfilerError, parse
+from tools.profiling.tables import small_summary, small_table, traffic_result, traffic_summary, traffic_table
 
 HEAD = ('"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
         '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"')  # fmt: skip

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarking.raw_rows import RAW, command_line, page_of, read_rows, stem, write_rows
+
+from tools.benchmark.raw_rows import RAW, command_line, page_of, read_rows, stem, write_rows
 
 A_PERSONS_PATH = re.compile(r"(?:--\w+=|[ \"])/(?:home|root|work|tmp/\w+/|Users)\b")
 
@@ -24,7 +25,7 @@ def test_rows_come_back_and_are_the_same_bytes_again(tmp_path: Path, name: str) 
 
 def test_a_command_has_no_path_of_the_machine() -> None:
     said = command_line(["/home/me/tf_stitch/tools/tune.py", "--out=/tmp/me/x.json", "--grid", "--cache", "/tmp/c"])
-    assert said == "python tools/tune.py --grid"
+    assert said == "python -m tools.tune --grid"
 
 
 @pytest.mark.parametrize("path", sorted(RAW.glob("*.json.gz")), ids=stem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarking.profile_table import SHOWN, table
+from tools.benchmark.profile_table import SHOWN, table
 
 
 def test_table() -> None:

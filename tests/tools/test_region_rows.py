@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarking.region_rows import is_done, joined, table
-
-from tests.end_to_end.conftest import ROOT
+from tools.benchmark.region_rows import is_done, joined, table
 
 MLP, ENCODER = "mlp_4x256_batch256", "encoder_6x512_batch8_length64"
 BACKENDS = ("tensorflow", "xla", "tf_stitch", "call")
@@ -22,11 +20,11 @@ def row(workload: str, mode: str, date: str = "2026-11-21", **more: Any) -> dict
     return {"workload": workload, "mode": mode, "failures": {}, "first_call_s": dict.fromkeys(BACKENDS, 1.0),
             "peak_bytes": mib, "steady_peak_bytes": mib, "difference": {"tf_stitch": 1e-7}, "tf_us": 400.0,
             "xla_us": 200.0, "stitch_us": 100.0, "call_us": 50.0, "graphs": [graphs], "rounds": 4, "calls": 20,
-            "machine": {"gpu": "NVIDIA H200", "date": date}, "command": "python tools/region_benchmark.py"} | more
+            "machine": {"gpu": "NVIDIA H200", "date": date}, "command": "python -m tools.region_benchmark"} | more
 
 
 def benchmark(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "tools" / "region_benchmark.py"), *flags]
+    command = [sys.executable, "-m", "tools.region_benchmark", *flags]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -56,7 +54,7 @@ def test_a_row_keeps_its_run() -> None:
     assert (mlp[10], infer[10]) == ("3 / 3 / 3", "- / - / -")
     assert (mlp[11], infer[11]) == ("30 / 9", "30 / -")
     assert [cells[-1] for cells in (mlp, infer, train)] == ["1", "2", "2"]
-    assert "1. `python tools/region_benchmark.py`: 4 turns of 20 calls; gpu NVIDIA H200, date 2026-11-22." in lines
+    assert "1. `python -m tools.region_benchmark`: 4 turns of 20 calls; gpu NVIDIA H200, date 2026-11-22." in lines
 
 
 def test_nothing_is_measured_twice(tmp_path: Path) -> None:

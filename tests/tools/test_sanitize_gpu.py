@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sanitize_gpu import found, verdict
+
+from tools.sanitize_gpu import found, verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 PASSED = "......\nSKIPPED [1] x.py:3: no reason\n94 passed, 1 skipped, 3 deselected in 81.20s (0:01:21)\n"

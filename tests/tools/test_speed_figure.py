@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from speed_figure import BENCHMARKS, draw, speedups
+from tools.speed_figure import BENCHMARKS, draw, speedups
 
 
 def rows() -> list[dict[str, str]]:

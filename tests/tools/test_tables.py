@@ -1,4 +1,4 @@
-"""`tools/tables.py`: the papers' rows beside ours, and reasons where there is nothing."""
+"""`tools/tables`: the papers' rows beside ours, and reasons where there is nothing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tabulating import astitch, fusion_stitching, page
-from tabulating.results import Results
-from tabulating.sections import Section
 
 from models.zoo import ASTITCH, FUSION_STITCHING
 from tests.end_to_end.conftest import ROOT
 from tf_stitch.device.profile import shipped_profile
+from tools.tables import astitch, fusion_stitching, page
+from tools.tables.results import Results
+from tools.tables.sections import Section
 
-PAPER = json.loads((ROOT / "tools" / "tabulating" / "paper_rows.json").read_text())
+PAPER = json.loads((ROOT / "tools" / "tables" / "paper_rows.json").read_text())
 
 
 def row(model: str, mode: str, dtype: str = "float32", gpu: bool = False, **more: Any) -> dict[str, Any]:
@@ -137,14 +137,14 @@ def test_barriers_are_those_of_the_profile() -> None:
 def test_a_page_without_a_figure_typed_by_hand(tmp_path: Path) -> None:
     rows = [row(m, "infer") for m in ASTITCH] + [row("bert", "infer", "mixed_float16"), row("nmt", "infer", gpu=False)]
     (tmp_path / "cpu_models.json").write_text(json.dumps(rows))
-    (tmp_path / "other.json").write_text(json.dumps({"command": "python tools/other.py", "machine": {"cpu": "a CPU"}}))
+    (tmp_path / "other.json").write_text(json.dumps({"command": "python -m tools.other", "machine": {"cpu": "a CPU"}}))
     (tmp_path / "other.md").write_text("# Something else\n")
     (tmp_path / "third.json").write_text(json.dumps({"what": "A count", "result": "0 errors", "machine": {"gpu": "b"}}))
-    done = subprocess.run([sys.executable, ROOT / "tools" / "tables.py", tmp_path / "cpu_models.json",
+    done = subprocess.run([sys.executable, "-m", "tools.tables", tmp_path / "cpu_models.json",
                            f"--out={tmp_path / 'README.md'}"], capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     text = (tmp_path / "README.md").read_text()
-    assert "| [other](other.md) | Something else | - | `python tools/other.py` | a CPU |" in text
+    assert "| [other](other.md) | Something else | - | `python -m tools.other` | a CPU |" in text
     assert "| third.json | A count | 0 errors | `-` | b |" in text
     assert "4.00 times as fast as TensorFlow" in text
     for name in ("Table 1:", "Table 2:", "Table 3:", "Table 4:", "Table 5:", "Table 6:",
@@ -162,7 +162,7 @@ def test_a_page_with_a_gpu(tmp_path: Path) -> None:
             for dtype in ("float32", "mixed_float16", "mixed_bfloat16")]  # fmt: skip
     rows[0]["xla_us"] = 50.0
     (tmp_path / "h200_models.json").write_text(json.dumps(rows))
-    command = [sys.executable, ROOT / "tools" / "tables.py", tmp_path / "h200_models.json",
+    command = [sys.executable, "-m", "tools.tables", tmp_path / "h200_models.json",
                f"--out={tmp_path / 'README.md'}"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

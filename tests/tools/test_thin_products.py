@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from benchmarking.raw_rows import raw_rows, read_rows
-from benchmarking.thin_cases import cases
-from thin_products import table
 
 from tests.differential.runner import cache
 from tf_stitch.kernel_ir.interpreter import interpret_program
+from tools.benchmark.raw_rows import raw_rows, read_rows
+from tools.benchmark.thin_cases import cases
+from tools.thin_products import table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_fates() -> None:
     """A decoder that ends itself, and a recurrent network with its gradients' loops and those of its loss."""
-    done = subprocess.run([sys.executable, "tools/zoo_loops.py", "--names=asr,rokid"], cwd=ROOT, text=True,
+    done = subprocess.run([sys.executable, "-m", "tools.zoo_loops", "--names=asr,rokid"], cwd=ROOT, text=True,
                           capture_output=True, timeout=200, env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"})
     assert done.returncode == 0, done.stderr[-3000:]
     asr, rokid = done.stdout.split("rokid train\n")

@@ -1,4 +1,4 @@
-"""What a device was measured to do: the numbers that predicted times are made of. Made by `tools/calibrate.py`."""
+"""What a device was measured to do: the numbers that predicted times are made of. Made by `tools/calibrate`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tf_stitch.runtime.device_query import compute_capability, cpu_count, cpu_na
 
 
 def own_profile_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
-    """Where `tools/calibrate.py` puts the profile of a device.
+    """Where `tools/calibrate` puts the profile of a device.
 
     Raises:
         BuildError: there is no such GPU.

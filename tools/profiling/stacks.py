@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profiling.symbols import function_names
+from tools.profiling.symbols import function_names
 
 DEPTH = 96
 MOST = 60_000

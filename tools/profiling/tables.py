@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarking.raw_rows import MOST_ROWS
+from tools.benchmark.raw_rows import MOST_ROWS
 
 LARGE = 1 << 20
 """Bytes; what kernels of less move is noise for DRAM counters."""

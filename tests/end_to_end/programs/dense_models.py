@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-
-from benchmarking.region_cases import Workload, adam_step, encoder, mlp
+from tools.benchmark.region_cases import Workload, adam_step, encoder, mlp
 
 STEPS = 8
 RANDOM = np.random.default_rng(7)

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.graph.loops.loop_functions import cases, counted, floats, with_gradients
 

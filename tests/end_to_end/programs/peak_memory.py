@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-
-from benchmarking.region_cases import adam_step, encoder
+from tools.benchmark.region_cases import adam_step, encoder
 
 gpus = tf.config.list_physical_devices("GPU")
 for gpu in gpus:

@@ -1,1 +1,0 @@
-"""What `cost_report.py` is made of."""

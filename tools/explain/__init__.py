@@ -1,0 +1,1 @@
+"""What `tools/explain` is made of."""

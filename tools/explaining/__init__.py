@@ -1,1 +1,0 @@
-"""What `tools/explain.py` is made of."""

@@ -1,0 +1,1 @@
+"""What `tools/tables` is made of."""

@@ -1,1 +1,0 @@
-"""What `tools/tables.py` is made of."""
