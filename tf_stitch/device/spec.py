@@ -26,6 +26,7 @@ class DeviceSpec:
         row_buffer_bytes: CPU: a row up to this size is staged on the stack.
         architecture: compute capability ("90"), or the C compiler's -march.
         tf32: products of float32 may be taken in TF32.
+        warp: threads that run in step and reduce by shuffles; 1: each thread for itself.
     """
 
     name: str
@@ -36,6 +37,7 @@ class DeviceSpec:
     row_buffer_bytes: int = 0
     architecture: str = ""
     tf32: bool = False
+    warp: int = 1
 
     @property
     def is_gpu(self) -> bool:
@@ -55,7 +57,7 @@ class DeviceSpec:
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
     """A GPU of that profile and compute capability."""
     return DeviceSpec(profile.name, "cuda", profile.processors, profile, shared_bytes=profile.shared_bytes,
-                      architecture=architecture, tf32=True)
+                      architecture=architecture, tf32=True, warp=32)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

@@ -21,7 +21,7 @@ from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
-from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
+from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work, count_work, moved_bytes
 from tf_stitch.planning.stitch_plan import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
@@ -151,8 +151,8 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     memory *= uneven if share > 1 else 1.0
     ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
-    threads = program.grid * max(program.threads, WARP)
-    together = min(resident, share) * max(program.threads, WARP)
+    threads = program.grid * max(program.threads, device.warp)
+    together = min(resident, share) * max(program.threads, device.warp)
     compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
     tensor_ns = work.products / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)

@@ -84,14 +84,14 @@ def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, kept: int, c
              aligned: bool) -> tuple[ThreadMapping, Scheme]:
     grid = domain.rows // rows_per_block
     if not device.is_gpu:
-        return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0), Scheme.REGIONAL
+        return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0, warp=device.warp), Scheme.REGIONAL
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = math.ceil(domain.cols / vector)
     per_thread = max(1, REGISTER_BUDGET // (kept + columns) // vector)
-    threads = 32
+    threads = device.warp
     while threads < MAX_THREADS and (math.ceil(chunks / threads) > per_thread or threads * 2 <= min(chunks, WIDE)):
         threads *= 2
     items = math.ceil(chunks / threads)
     if items > per_thread:
         raise ScheduleError("the row and its column sums do not fit in registers")
-    return ThreadMapping(grid, threads, threads, rows_per_block, vector, items), Scheme.LOCAL
+    return ThreadMapping(grid, threads, threads, rows_per_block, vector, items, warp=device.warp), Scheme.LOCAL

@@ -70,7 +70,8 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
         shared = split_rows(single[0], reductions, device)
         return single if shared is None else [shared, *single]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
-    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0))
+    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain,
+                              ThreadMapping(domain.rows, 1, 1, 1, 1, 0, warp=device.warp))
     if not isinstance(domain.cols, SymbolicDim):
         return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
     column_bytes = sum(n.type.dtype.compute.size for n in kept)
@@ -91,7 +92,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     chunks = ceil_div(domain.cols, vector)
     changes = isinstance(domain.cols, SymbolicDim)  # then few kernels have to serve all lengths
     per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
-    row_threads = max(min(_power_of_two(chunks), 32), SHORTEST_GROUP if changes else 1)
+    row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
     while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
         row_threads *= 2
     items = ceil_div(chunks, row_threads)
@@ -110,7 +111,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     # Vertical packing: several loads in flight.
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
-                            rows_per_block, vector, items)
+                            rows_per_block, vector, items, warp=device.warp)
     local = tuple(Staged(n, Scheme.LOCAL) for n in kept) if in_registers else ()
     schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, local,
                               row_room=_power_of_two(domain.cols) if changes else domain.cols)
@@ -206,7 +207,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, residen
     blocks = min(slots // at_once, ceil_div(chunks, threads))
     items = ceil_div(chunks, threads * blocks)
     mapping = ThreadMapping(domain.rows * blocks, threads, threads, 1, vector, items if scheme is Scheme.LOCAL else 0,
-                            blocks)
+                            blocks, warp=device.warp)
     shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
                      resident=of_processor, launched=at_once * blocks)
     return replace(shared, ahead=prefetches_rows(shared, device))

@@ -39,7 +39,7 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
     tiles = ceil_div(dims[across], TILE) * ceil_div(dims[down], TILE)
     outer = dominant.type.numel // (dims[across] * dims[down])
     threads = GPU_THREADS if device.is_gpu else 1
-    mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0)
+    mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0, warp=device.warp)
     return [KernelSchedule(Rule.TRANSPOSE, pattern, dominant, Domain(outer * dims[down], dims[across]), mapping,
                            (Staged(dominant, Scheme.REGIONAL),))]
 
