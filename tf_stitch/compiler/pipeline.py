@@ -167,7 +167,7 @@ def compile_plan(plan: StitchPlan, inputs: tuple[str, ...], variables: tuple[str
     """As compile_region, for a graph with sizes that change whose plan is known."""
     start = time.perf_counter()
     compiler = PatternCompiler(options.device, options.aligned, reuse=options.reuse, templates=options.templates)
-    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
+    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.queued)
     return _assembled(plan, buffers, inputs, variables, options, start)
 
 
@@ -197,7 +197,7 @@ def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
                                options.reuse, options.templates)
     plan, work = _planned_work(graph, compiler, options)
-    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.queued)
 
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
@@ -218,11 +218,11 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         memory.keep(plan)
     if options.plans is not None:
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
-    if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
+    if options.device.grid_barrier and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
     # After joining, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    return plan, reverse_block_order(work, options.device) if options.device.is_gpu else work
+    return plan, reverse_block_order(work, options.device) if options.device.simt else work
 
 
 def _footprint(graph: TensorGraph) -> int:

@@ -60,9 +60,9 @@ class OtherSizes:
             if key not in self._lowered:
                 self._lowered[key] = self._lower(key, compiler)
         works = [self._lowered[keys[i]] or work if i in keys else work for i, work in enumerate(self._works)]
-        is_gpu = self._options.device.is_gpu
         found: dict[str, Rendered] = {}
-        for group in pack(works, self._rounds, for_all_sizes=True) if is_gpu else [[i] for i in keys]:
+        shared = self._options.device.queued
+        for group in pack(works, self._rounds, for_all_sizes=True) if shared else [[i] for i in keys]:
             kernels = [self._lowered[keys[i]] for i in group if i in keys]
             members = tuple(map(id, kernels))  # which are kept
             if members not in self._rendered:

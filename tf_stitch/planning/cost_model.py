@@ -112,7 +112,7 @@ def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Predict
     rate = interpolate(device.profile.bandwidth, nbytes)
     if footprint > nbytes:  # no warmer than what all that leaves; no faster than so few bytes can be moved
         rate = min(rate, interpolate(device.profile.bandwidth, footprint))
-    return (_gpu if device.is_gpu else _cpu)(program, work, nbytes, rate, device)
+    return (_blocks if device.simt else _tasks)(program, work, nbytes, rate, device)
 
 
 def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
@@ -142,7 +142,7 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
     return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
 
 
-def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
     resident = _resident_blocks(program, work, device)
     share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
@@ -196,7 +196,7 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
     return gathered + _us(sectors, best)
 
 
-def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+def _tasks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
     launch = profile.launch_us
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3

@@ -41,7 +41,7 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
         ScheduleError: it cannot be.
     """
     kept = kept_values(schedule, device)
-    if not device.is_gpu:
+    if not device.simt:
         staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n))
         return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
@@ -76,7 +76,8 @@ def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:
 def kept_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
     """Values of a row that a later phase needs again."""
     elements = schedule.domain.rows * schedule.domain.cols
-    return values_to_stage(schedule.pattern, split_phases(schedule.pattern, elements), elements, loads=device.is_gpu)
+    phases = split_phases(schedule.pattern, elements)
+    return values_to_stage(schedule.pattern, phases, elements, loads=device.stages_loads)
 
 
 def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> ThreadMapping:
@@ -131,6 +132,8 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     """With the blocks that are launched: they wait for each other, so all are resident."""
     mapping, domain, where = schedule.mapping, schedule.domain, schedule.dominant.loc
     _require_parts(schedule)
+    if not device.grid_barrier:
+        raise ScheduleError("blocks share a row, and those of the device cannot wait for each other", where)
     if mapping.beyond:
         raise ScheduleError("blocks that meet at a grid barrier keep rows in one place", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)

@@ -30,8 +30,7 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     Raises:
         ScheduleError: what the kernel cannot do.
     """
-    # What fetches has TF32 and bfloat16 in mma.sync, too.
-    _require(device.fetches and aligned, "no tensor cores for it")
+    _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
     _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"products of {dtype.value}")
     unit = 8 if dtype is DType.F32 else 16

@@ -51,7 +51,7 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     column_outputs(pattern, reductions, domain.rows, domain.cols)  # the planner grows patterns by what is proposed
     outer = kept // max(inner, 1)
     together = 0  # as in any loop
-    if device.is_gpu:
+    if device.simt:
         mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
         if not isinstance(mapping.grid, SymbolicDim) and mapping.grid <= FEW_BLOCKS * device.processors:
             together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)

@@ -32,7 +32,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
         raise ScheduleError("outputs of different sizes")
     elements = sizes.pop()
     dominant = max(pattern.outputs, key=lambda n: n.type.rank)
-    if device.is_gpu:
+    if device.simt:
         vector = _vector(elements, vector_width(pattern, elements, aligned), device)
         widths = [vector >> i for i in range(vector.bit_length())]  # narrower ones where vectors would spill
         return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
