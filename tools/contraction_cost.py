@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking.machine import describe_cpu, describe_cuda  # noqa: E402
 from benchmarking.subgraphs import SUBGRAPHS, Subgraph  # noqa: E402
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region  # noqa: E402
+from tf_stitch.compiler.program_times import timed_kernels  # noqa: E402
 from tf_stitch.config import load_config  # noqa: E402
 from tf_stitch.device.spec import CPU, H200, DeviceSpec  # noqa: E402
 from tf_stitch.planning.planner import PlanOptions  # noqa: E402
@@ -31,7 +32,7 @@ from tf_stitch.runtime.host_builder import build_host  # noqa: E402
 from tf_stitch.runtime.host_timer import time_on_host, with_timer  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
-from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels  # noqa: E402
+from tf_stitch.runtime.timed_kernel import TimedKernel  # noqa: E402
 
 WIDEST = 1024
 """Columns of a matrix, where its rows are not the only ones."""

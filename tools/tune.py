@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from benchmarking.raw_rows import page_of, raw_rows, write_rows  # noqa: E402
 from benchmarking.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph  # noqa: E402
 from h200_subgraphs import TOLERANCE, build, copy_gbps, describe_machine, free_memory, time_stitch  # noqa: E402
-from tf_stitch.compiler.program_times import ProgramTimer  # noqa: E402
+from tf_stitch.compiler.program_times import ProgramTimer, timed_kernels  # noqa: E402
 from tf_stitch.compiler.template_choice import TemplateChoice  # noqa: E402
 from tf_stitch.compiler.template_kernels import possible_kernels  # noqa: E402
 from tf_stitch.compiler.template_tuner import batches, rule_kernels, tune, worth_trying  # noqa: E402
@@ -35,7 +35,6 @@ from tf_stitch.lowering.kernel import LoweredKernel  # noqa: E402
 from tf_stitch.planning.tuned_templates import TunedTemplates  # noqa: E402
 from tf_stitch.runtime.kernel_cache import KernelCache  # noqa: E402
 from tf_stitch.runtime.nvrtc_builder import build_cuda  # noqa: E402
-from tf_stitch.runtime.timed_kernel import timed_kernels  # noqa: E402
 
 ROUNDS = 3
 """Times that a subgraph is timed with both templates, in turns."""

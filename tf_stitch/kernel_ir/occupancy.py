@@ -33,7 +33,9 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
     others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
     than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
-    compiler does: COMPILERS_CHOICE. A program may say itself how many."""
+    compiler does: COMPILERS_CHOICE. So it is where nobody deals out registers. A program may say itself how many."""
+    if not device.registers:
+        return COMPILERS_CHOICE
     resident = max(program.resident for program in programs)
     if resident:
         return resident

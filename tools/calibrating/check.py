@@ -8,6 +8,7 @@ from statistics import median
 
 from benchmarking.subgraphs import SUBGRAPHS
 from calibrating.kernels import program_of
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ProfileError
@@ -17,7 +18,6 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
 
 SIZES = ((64, 512), (4096, 256), (16384, 1024))
 KINDS = ("layernorm 131072x1024", "softmax 131072x1024", "bias gelu 65536x4096", "row sum 7500000x32")

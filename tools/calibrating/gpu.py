@@ -13,6 +13,7 @@ import numpy as np
 from calibrating.few_rows import few_rows
 from calibrating.kernels import program_of
 from calibrating.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.graph import Node
@@ -21,7 +22,6 @@ from tf_stitch.runtime.device_query import compute_capability, cpu_count
 from tf_stitch.runtime.device_run import queued_us, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
 
 _CHASE = r"""
 extern "C" __global__ void chase(const int* __restrict__ next, int start, int steps, int* out) {

@@ -15,13 +15,13 @@ import numpy as np
 from benchmarking.machine import describe_cpu
 from calibrating.kernels import empty, program_of, stream
 from calibrating.measure import PLANS, all_cores, common, loop_us, reduction_rates, scalar_rates
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_query import cache_bytes, cpu_count
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import random_array, time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.timed_kernel import timed_kernels
 
 ROUNDS = 4
 CALLS = 2000
