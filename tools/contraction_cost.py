@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.planning.planner import PlanOptions
@@ -26,7 +27,7 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
+from tf_stitch.runtime.timed_kernel import TimedKernel
 from tools.benchmark.machine import describe_cpu, describe_cuda
 from tools.benchmark.subgraphs import SUBGRAPHS, Subgraph
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tf_stitch.compiler.program_times import ProgramTimer
+from tf_stitch.compiler.program_times import ProgramTimer, timed_kernels
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels
 from tf_stitch.compiler.template_tuner import batches, rule_kernels, tune, worth_trying
@@ -29,7 +29,6 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
 from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
 from tools.benchmark.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
 from tools.h200_subgraphs import TOLERANCE, build, copy_gbps, describe_machine, free_memory, time_stitch

@@ -31,17 +31,20 @@ ALLOWED: dict[str, set[str]] = {
     "emit": {"kernel_ir", "ir"},
     "runtime": {"emit", "device", "ir", "kernel_ir", "libraries", "lowering.kernel", "schedule.kernel_schedule",
                 "planning.stitch_plan", "planning.plan_groups"},
+    "targets": {"ir", "pass_manager", "transforms", "device", "planning.stitch_plan", "schedule.reuse",
+                "schedule.rules.row_reduction", "kernel_ir", "emit", "runtime"},
     "compiler": {"ir", "pass_manager", "transforms", "device", "libraries", "planning", "schedule", "kernel_ir",
-                 "lowering", "emit", "runtime"},
+                 "lowering", "emit.rendered", "emit.cuda", "runtime", "targets"},
     "native": {"libraries.registry", "runtime.cache_key", "runtime.executable_format", "runtime.kernel_cache",
                "runtime.load_test", "runtime.words"},
     "graph": {"ir", "frontend", "planning", "transforms", "runtime.host_builder", "report.entries", "pass_manager"},
     "report": {"ir", "device", "frontend", "planning", "schedule", "kernel_ir", "lowering", "pass_manager", "runtime",
-               "compiler", "graph.validation"},
+               "compiler", "targets", "graph.validation"},
     "jit": {"ir", "device", "frontend", "planning", "schedule", "kernel_ir", "lowering", "emit", "runtime", "compiler",
             "native", "graph.clustering.region_graph", "report"},
     "plugin": {"frontend", "runtime", "native", "graph", "report", "jit", "pass_manager"},
-    "cli": {"ir", "device", "frontend", "planning", "schedule", "compiler", "graph", "report", "jit", "pass_manager"},
+    "cli": {"ir", "device", "targets", "frontend", "planning", "schedule", "compiler", "graph", "report", "jit",
+            "pass_manager"},
 }
 TOP = {"__main__"}  # on top of everything
 

@@ -85,7 +85,7 @@ def test_every_candidate_is_right(name: str, device: DeviceSpec) -> None:
         check(one, graph)
     if device is H200:
         assert len(found) >= 4
-        assert all(one.schedule.origin is Origin.TUNED and fits_registers(one.program) for one in found[1:])
+        assert all(one.schedule.origin is Origin.TUNED and fits_registers(one.program, H200) for one in found[1:])
 
 
 @pytest.mark.parametrize("template", [
@@ -106,5 +106,5 @@ def test_what_does_not_fit_registers_is_not_tried() -> None:
     graph = region("softmax", [p.softmax(x(64, 32_768))])
     default = kernel(graph, H200)
     spilling = templated(parse_template("*[GRID,THREAD_64-CTA_128-THREAD_4];"), default, H200, True)
-    assert not fits_registers(spilling.program)
+    assert not fits_registers(spilling.program, H200)
     assert spilling.program not in {one.program for one in possible_kernels(default, H200, True)}

@@ -23,7 +23,8 @@ from tests.schedule.long_rows import chain, kept_to_the_end
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200
-from tf_stitch.emit.cuda import Packed, emit_cuda
+from tf_stitch.emit.cuda import emit_cuda
+from tf_stitch.emit.rendered import Packed
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind

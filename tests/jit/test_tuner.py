@@ -9,7 +9,6 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import keys_of, region
-from tf_stitch.compiler import program_times
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.compiler.template_tuner import Tuning
 from tf_stitch.device.spec import CPU
@@ -84,7 +83,7 @@ def test_what_cannot_be_built_is_noted(tmp_path: Path, monkeypatch: pytest.Monke
     def broken(*_: object) -> Path:
         raise BuildError("no compiler today")
 
-    monkeypatch.setattr(program_times, "build_host", broken)
+    monkeypatch.setattr("tf_stitch.targets.cpu.build_host", broken)
     notes: list[str] = []
     tuner = Tuner(60, KernelCache(tmp_path / "kernels"), notes.append, ignore)
     tuner.add(job(tmp_path))

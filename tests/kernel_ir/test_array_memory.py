@@ -39,7 +39,7 @@ def mirrored(name: str) -> k.Expr:
 
 
 def program(*body: k.Stmt, threads: int = THREADS) -> k.Program:
-    return k.Program((X, Y), 1, threads, (k.Accumulator("sum", DType.F32, 0), *body))
+    return k.Program((X, Y), 1, threads, (k.Accumulator("sum", DType.F32, 0), *body), warp=32)
 
 
 def handed_on(*between: k.Stmt, at: Index = T) -> k.Program:
@@ -92,6 +92,13 @@ def test_what_was_overwritten_cannot_be_read() -> None:
         verify_program(late)
     with pytest.raises(VerifyError, match="before it is written"):
         run(late)
+
+
+def test_a_warp_s_own_reduction_is_no_barrier() -> None:
+    """How many threads reduce by shuffles is the device's."""
+    whole = handed_on(k.AllReduce((("sum", OpKind.SUM),), 64))
+    assert offsets(place_arrays(replace(whole, warp=32))) == [0, 0]
+    assert offsets(place_arrays(replace(whole, warp=64))) == [0, 4 * THREADS]
 
 
 def test_what_is_carried_to_the_next_turn_shares_nothing() -> None:

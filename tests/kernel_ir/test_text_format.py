@@ -41,7 +41,7 @@ def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: C
 
 
 ROWS = Rows(64, 32, 8)
-ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16),
+ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16, 32),
                         "q", "k", "v", "out", "tiles", Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4), "s",
                         (k.Assign("s", ONE),))
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [

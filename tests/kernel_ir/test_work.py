@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
@@ -63,7 +61,7 @@ def test_rows_one_after_the_other_wait_for_each() -> None:
 @pytest.mark.parametrize("clusters", [True, False])
 def test_blocks_that_share_rows_move_what_they_touch(clusters: bool) -> None:
     """Those of a cluster, and those that a grid loop deals out."""
-    device = H200 if clusters else replace(H200, architecture="80")
+    device = H200 if clusters else gpu_spec(H200.profile, "80")
     [kernel] = compiled(region("softmax", [p.softmax(x(1000, 65_536))]), device).kernels
     assert (kernel.program.cluster > 1, kernel.program.looped) == (clusters, not clusters)
     outside = 2 * 4 * 1000 * 65_536

@@ -110,7 +110,7 @@ def test_fetches_stay_inside_their_array() -> None:
 
 # Rows that blocks share in turn.
 IN_TURN = replace(H200, processors=4, profile=replace(H200.profile, shared_bytes=1 << 14), shared_bytes=1 << 14,
-                  architecture="80")  # clusters would have room
+                  largest_cluster=1)  # clusters would have room
 ROWS = {"softmax": lambda x, cols: p.softmax(x),
         "layernorm": lambda x, cols: p.layernorm(x, *(B.input(f"{n}:0", DType.F32, (cols,)) for n in ("g", "b"))),
         "log softmax": lambda x, cols: p.log_softmax(x)}

@@ -9,7 +9,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import check_all, compiled, keys_of, region
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
@@ -52,7 +52,7 @@ def test_it_is_one_kernel_that_computes_what_its_nodes_do() -> None:
 
 
 @pytest.mark.parametrize(("device", "aligned"), [
-    (replace(H200, tf32=False), True), (replace(H200, architecture="75"), True), (H200, False), (CPU, True)])
+    (replace(H200, tf32=False), True), (gpu_spec(H200.profile, "75"), True), (H200, False), (CPU, True)])
 def test_devices_and_settings_that_it_is_not_for(device: DeviceSpec, aligned: bool) -> None:
     assert Rule.ATTENTION not in rules(layer(), device, aligned)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import region
-from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
@@ -113,11 +113,32 @@ def test_rows_that_are_few_or_too_long_are_no_clusters(rows: int, columns: int) 
 
 def test_devices_without_clusters() -> None:
     """One block may still have room; else blocks meet at grid barriers."""
-    older = replace(H200, architecture="80")
+    older = gpu_spec(H200.profile, "80")
     assert gpu_row(40_000, 4096, older).mapping == gpu_row(40_000, 4096).mapping
     m = gpu_row(65_536, 2048, older).mapping
     assert m.row_blocks > 1
     assert not m.cluster
+
+
+def test_devices_whose_blocks_cannot_wait_for_each_other() -> None:
+    """Each row has a block."""
+    alone = replace(H200, grid_barrier=False, largest_cluster=1)
+    assert gpu_row(500_000, 64).mapping.row_blocks > 1
+    assert gpu_row(500_000, 64, alone).mapping.row_blocks == 1
+
+
+def test_devices_with_wider_warps() -> None:
+    """A row is shared by a warp at least, and stays in registers up to one."""
+    wide = replace(H200, warp=64)
+    assert (gpu_row(256, 4096).mapping.row_threads, gpu_row(256, 4096, wide).mapping.row_threads) == (32, 64)
+    assert gpu_row(256, 4096, wide).mapping.warp == 64
+
+
+def test_devices_without_asynchronous_copies() -> None:
+    """No row is on its way while a block works on another."""
+    older = replace(H200, async_copies=False)
+    assert gpu_row(200_000, 5_000, replace(H200, largest_cluster=1)).ahead
+    assert not gpu_row(200_000, 5_000, replace(older, largest_cluster=1)).ahead
 
 
 def test_what_is_dear_is_staged_on_the_cpu() -> None:

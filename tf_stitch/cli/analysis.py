@@ -32,6 +32,7 @@ from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import Report
 from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.targets.registry import target_of
 
 
 class Analysis:
@@ -60,7 +61,7 @@ class Analysis:
             StitchError: the graph cannot be read.
         """
         start = time.perf_counter()
-        device = "GPU" if self._device.is_gpu else "CPU"
+        device = target_of(self._device).device_type
         options = GraphOptions.by(self._config, device, True, {device: self._device.profile}, self._controls)
         instrument = Instrument[GraphState]()
         found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, SCOPES[self._config.scope],
@@ -110,7 +111,7 @@ class Analysis:
             self.report.note("plan", where, str(error))
             return
         self._fuel.spend(text, compiled.plan)
-        source = f"region_{number}_0.{'cu' if self._device.is_gpu else 'c'}" if compiled.source else None
+        source = f"region_{number}_0.{target_of(self._device).suffix}" if compiled.source else None
         if source is not None:
             self.report.add_source(source, compiled.source)
         for entry in build_entries(Place(number, 0), graph, list(shapes.values()), compiled, self._device, False,

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
-from tf_stitch.emit.cuda import Packed, emit_cuda, join_cuda, render_cuda
-from tf_stitch.emit.rendered import Rendered
+from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
@@ -19,6 +17,7 @@ from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, HostLaunch, LibraryStep, Step
 from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.step_order import Access, predecessors
+from tf_stitch.targets.registry import target_of
 
 MAX_PACKED_POINTERS = 480
 """Kernel parameters end at 4 KiB."""
@@ -49,8 +48,8 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool) -> As
     Args:
         for_all_sizes: kernels are named after their text, and get sizes that change as arguments.
     """
-    if not device.is_gpu:
-        return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers)
+    if not device.queued:
+        return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers, device)
     groups = pack(buffers.kernels, buffers.rounds, for_all_sizes)
     made = (_for_all_sizes if for_all_sizes else _on_device)(buffers, groups, device)
     return replace(made, after=_after(buffers, groups))
@@ -81,7 +80,7 @@ def _library_step(work: BoundCall, args: tuple[BufferRef, ...]) -> LibraryStep:
     return LibraryStep(call, args)
 
 
-def _on_host(buffers: BufferPlan) -> Assembly:
+def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     for i, work in enumerate(buffers.kernels):
@@ -91,7 +90,8 @@ def _on_host(buffers: BufferPlan) -> Assembly:
             steps.append(HostLaunch(programs[which[i]][0], _args(buffers, work)))
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
     runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
-    return Assembly(steps, emit_cpu(programs) if programs else "", runs, names)
+    launches = [Packed(name, (number,)) for number, (name, _) in enumerate(programs)]
+    return Assembly(steps, target_of(device).emission.emit(programs, launches) if programs else "", runs, names)
 
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> Assembly:
@@ -113,7 +113,7 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
         steps.append(_device_launch(launch.name, _kernels(buffers, group), args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    source = emit_cuda(programs, list(launches.values())) if programs else ""
+    source = target_of(device).emission.emit(programs, list(launches.values())) if programs else ""
     return Assembly(steps, source, runs, tuple(names.values()))
 
 
@@ -146,14 +146,13 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
     """Steps whose kernels serve other sizes too.
 
     Args:
-        groups: of kernels that share a launch on a GPU; None for a CPU.
+        groups: of kernels that share a launch; None where they run one after the other.
     """
     steps: list[Step] = []
     runs: dict[str, tuple[Program, ...]] = {}
     rendered: dict[str, Rendered] = {}
     made: dict[tuple[Program, ...], Rendered] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
-    is_gpu = groups is not None
     for group in groups if groups is not None else [[i] for i in range(len(buffers.kernels))]:
         first = buffers.kernels[group[0]]
         args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
@@ -165,23 +164,18 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         if not all(program.grid for program in programs):  # no elements: no work
             continue
         if programs not in made:
-            made[programs] = rendered_launch(programs, device)
+            made[programs] = target_of(device).emission.render(programs, device)
         launch = made[programs]
         rendered[launch.symbol] = launch
         runs[launch.symbol] = programs
         names |= dict.fromkeys(group, launch.symbol)
-        if is_gpu:
+        if groups is not None:
             steps.append(_device_launch(launch.symbol, kernels, args, steps, launch.sizes))
         else:
             steps.append(HostLaunch(launch.symbol, args, launch.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
-    source = (join_cuda if is_gpu else join_cpu)(parts) if parts else ""
+    source = target_of(device).emission.join(parts) if parts else ""
     return Assembly(steps, source, runs, tuple(names.values()), rendered)
-
-
-def rendered_launch(programs: Sequence[Program], device: DeviceSpec) -> Rendered:
-    """One launch of programs whose sizes are parameters, side by side on a GPU."""
-    return render_cuda(programs, launch_bound(programs, device)) if device.is_gpu else render_cpu(programs[0])
 
 
 def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:

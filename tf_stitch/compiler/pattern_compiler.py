@@ -51,7 +51,7 @@ class PatternCompiler:
         self._expanded: Expanded = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
-            self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.is_gpu else device.profile.launch_us)
+            self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.queued else device.profile.launch_us)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
         """The first schedule of the first rule that can be lowered. Small products in the pattern are written out.

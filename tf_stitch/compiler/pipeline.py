@@ -13,7 +13,6 @@ from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
 from tf_stitch.compiler.template_choice import TemplateChoice
-from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
@@ -31,11 +30,9 @@ from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import (
-    SMALL_MATMUL,
     Pattern,
     StitchPlan,
     between,
-    is_large_matmul,
     is_library_call,
 )
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work, plan_buffers
@@ -43,23 +40,8 @@ from tf_stitch.runtime.executable import Executable
 from tf_stitch.runtime.kernel_resources import KernelResources
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
-from tf_stitch.schedule.rules.row_reduction import shared_rows
-from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
-from tf_stitch.transforms.copy_outputs import CopyOutputs
-from tf_stitch.transforms.cse import EliminateCommonSubexpressions
-from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
-from tf_stitch.transforms.fold_constants import FoldConstants
-from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
-from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
-from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
-from tf_stitch.transforms.recompute import Recompute
-from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
-from tf_stitch.transforms.simplify_movement import SimplifyMovement
-from tf_stitch.transforms.single_pass_variance import SinglePassVariance
-from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
-
-LARGE = 1 << 28
-"""Bytes that no cache holds, as the matrices of a model when their turn comes again."""
+from tf_stitch.targets.registry import target_of
+from tf_stitch.targets.target import LARGE, PassOptions
 
 
 @dataclass(frozen=True)
@@ -114,37 +96,9 @@ class CompiledRegion:
 
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
-    """Tensor passes in order."""
-    return (
-        FoldConstants(),  # sizes become numbers, which the rest relies on
-        SimplifyMovement(),
-        SimplifyAlgebra(),  # before sums are split, which would hide what they are of
-        SinglePassVariance(),
-        # Before sums of columns are split. On a CPU neither was timed.
-        *([FoldBatchIntoK()] if device.is_gpu else []),
-        *([FuseSummedMatmuls()] if device.is_gpu else []),
-        split_reductions(device, reuse),
-        *([BatchRowMatmuls(SMALL_MATMUL)] if device.is_gpu else []),  # before sums are made of them, one for each step
-        *([LowerGemvToReduction(partial(matmuls_to_sum, times=PatternCompiler(device, aligned, LARGE)))]
-          if device.is_gpu else []),  # after splitting: threads share the terms
-        SimplifyMovement(),  # splitting and sums reshape
-        EliminateCommonSubexpressions(),  # after the others, which make equal nodes
-        *([HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE))]
-          if device.is_gpu else []),
-        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
-        *([Recompute(is_large_matmul)] if device.is_gpu else []),  # last, or equal nodes would become one again
-        *([CopyOutputs()] if device.is_gpu else []),  # on a CPU nobody enqueues a copy
-    )
-
-
-def split_reductions(device: DeviceSpec, reuse: Reuse) -> TwoStageReductions:
-    """The pass that splits reductions, for a device."""
-    return TwoStageReductions(tasks=4 * device.processors, shortest=2048 if device.is_gpu else 16384,
-                           column_tile=128 if device.is_gpu else 512,
-                           # H200: layernorm backward 65536x1024 208 us, with twice the parts 216; batch norm 202, 206
-                           column_parts=4 * device.processors, longest_part=1 << 14,
-                           pad=device.is_gpu,  # on a CPU the test of the rim would cost the vector loop
-                           shared=(0, 0) if reuse is Reuse.MAPPING else shared_rows(device))
+    """Tensor passes of the device's target, in order."""
+    to_sum = partial(matmuls_to_sum, times=PatternCompiler(device, aligned, LARGE))
+    return target_of(device).passes(device, PassOptions(reuse, to_sum))
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],
@@ -167,7 +121,7 @@ def compile_plan(plan: StitchPlan, inputs: tuple[str, ...], variables: tuple[str
     """As compile_region, for a graph with sizes that change whose plan is known."""
     start = time.perf_counter()
     compiler = PatternCompiler(options.device, options.aligned, reuse=options.reuse, templates=options.templates)
-    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.is_gpu)
+    buffers = plan_buffers(plan.graph, _work(plan, compiler), inputs, variables, packed=options.device.queued)
     return _assembled(plan, buffers, inputs, variables, options, start)
 
 
@@ -197,7 +151,7 @@ def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
     compiler = PatternCompiler(options.device, options.aligned, _footprint(graph), options.measured,
                                options.reuse, options.templates)
     plan, work = _planned_work(graph, compiler, options)
-    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.is_gpu)
+    return plan, plan_buffers(graph, work, inputs, variables, packed=options.device.queued)
 
 
 def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: CompileOptions
@@ -218,11 +172,11 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         memory.keep(plan)
     if options.plans is not None:
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
-    if options.device.is_gpu and options.plan.barriers and options.reuse is not Reuse.MAPPING:
+    if options.device.grid_barrier and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
     # After joining, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
-    return plan, reverse_block_order(work, options.device) if options.device.is_gpu else work
+    return plan, reverse_block_order(work, options.device) if options.device.simt else work
 
 
 def _footprint(graph: TensorGraph) -> int:

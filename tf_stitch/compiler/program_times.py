@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.emit.rendered import Packed
+from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.nodes import Mode, Program
+from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.runtime.device_run import time_on_device
-from tf_stitch.runtime.host_builder import build_host
-from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
+from tf_stitch.runtime.timed_kernel import TimedKernel
+from tf_stitch.targets.registry import target_of
 
 LARGEST = 1 << 30
 """Bytes that the buffers of a measured kernel may take: the memory is the user's."""
@@ -45,10 +45,20 @@ class ProgramTimer:
         source, kernels = timed_kernels(programs, device)
         if any(kernel.nbytes > self.largest for kernel in kernels):
             return [math.nan] * len(kernels)
-        if device.is_gpu:
-            return time_on_device(build_cuda(source, device.architecture, self.cache), kernels, self.ordinal)
-        alone = time_on_host(build_host(with_timer(source), device.architecture, self.cache), kernels)
+        alone = target_of(device).times(source, kernels, device, self.ordinal, self.cache)
+        if not device.profile.per_core:
+            return alone
         return [us * _share(program, device) for us, program in zip(alone, programs, strict=True)]
+
+
+def timed_kernels(programs: Sequence[Program], device: DeviceSpec) -> tuple[str, list[TimedKernel]]:
+    """One source for all programs, and a kernel for each, in order. Programs have work: a grid that is not empty."""
+    named = [(f"stitch_{i}", program) for i, program in enumerate(programs)]
+    launches = [Packed(f"launch_{i}", (i,), launch_bound([program], device)) for i, program in enumerate(programs)]
+    return target_of(device).emission.emit(named, launches), [
+        TimedKernel(launch.name, p.grid, p.threads, shared_bytes(p),
+                    tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters), p.cooperative)
+        for launch, p in zip(launches, programs, strict=True)]
 
 
 def _share(program: Program, device: DeviceSpec) -> float:

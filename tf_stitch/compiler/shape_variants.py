@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import TypeAlias
 
-from tf_stitch.compiler.assembly import pack, rendered_launch
+from tf_stitch.compiler.assembly import pack
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.emit.cuda import needs_wide_indices
@@ -28,6 +28,7 @@ from tf_stitch.lowering.rebind import nodes_of, structure
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.targets.registry import target_of
 
 Values: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -60,14 +61,14 @@ class OtherSizes:
             if key not in self._lowered:
                 self._lowered[key] = self._lower(key, compiler)
         works = [self._lowered[keys[i]] or work if i in keys else work for i, work in enumerate(self._works)]
-        is_gpu = self._options.device.is_gpu
         found: dict[str, Rendered] = {}
-        for group in pack(works, self._rounds, for_all_sizes=True) if is_gpu else [[i] for i in keys]:
+        device = self._options.device
+        for group in pack(works, self._rounds, for_all_sizes=True) if device.queued else [[i] for i in keys]:
             kernels = [self._lowered[keys[i]] for i in group if i in keys]
             members = tuple(map(id, kernels))  # which are kept
             if members not in self._rendered:
                 programs = [kernel.program for kernel in kernels if kernel is not None and kernel.program.grid]
-                self._rendered[members] = rendered_launch(programs, self._options.device) \
+                self._rendered[members] = target_of(device).emission.render(programs, device) \
                     if programs and len(programs) == len(members) else None
             launch = self._rendered[members]
             if launch is not None:

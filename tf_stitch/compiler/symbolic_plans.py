@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tf_stitch.compiler.pipeline import CompileOptions, split_reductions
+from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.errors import StitchError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import ReduceAttrs
@@ -17,6 +17,7 @@ from tf_stitch.ir.types import TensorType
 from tf_stitch.ir.vector_sizes import dimensions_of_vectors
 from tf_stitch.planning.plan_groups import Groups, groups_of, plan_of
 from tf_stitch.planning.stitch_plan import SolverReport, StitchPlan
+from tf_stitch.targets.registry import target_of
 from tf_stitch.transforms.two_stage_reductions import separate
 
 
@@ -29,7 +30,9 @@ class Decisions:
     """
 
     def __init__(self, graph: TensorGraph, options: CompileOptions, multiple: int) -> None:
-        self._split, self._multiple = split_reductions(options.device, options.reuse), multiple
+        device = options.device
+        self._split = target_of(device).splitting.two_stages(device, options.reuse)
+        self._multiple = multiple
         self._vectors = dimensions_of_vectors(graph)
         self._reductions = dict.fromkeys(
             (type_, axes) for type_, axes in _reductions(graph) if any(isinstance(d, SymbolicDim) for d in type_.dims))

@@ -30,7 +30,7 @@ def templated(template: Template, kernel: LoweredKernel, device: DeviceSpec, ali
     """
     schedule = apply_template(template, kernel.schedule, device, aligned)
     found = lower(replace(schedule, origin=origin))
-    if device.is_gpu and found.shared_bytes > device.shared_bytes:
+    if found.shared_bytes > device.shared_bytes:
         raise ScheduleError("the template takes more shared memory than a block has", schedule.dominant.loc)
     return found
 
@@ -44,7 +44,7 @@ def possible_kernels(kernel: LoweredKernel, device: DeviceSpec, aligned: bool) -
             found = templated(template, kernel, device, aligned, Origin.TUNED)
         except ScheduleError:
             continue  # Algorithm 3: planning failed, the next template
-        if found.program in seen or (device.is_gpu and not fits_registers(found.program)):
+        if found.program in seen or not fits_registers(found.program, device):
             continue
         verify_program(found.program)
         seen.add(found.program)

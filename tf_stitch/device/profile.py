@@ -74,6 +74,11 @@ class DeviceProfile:
     matmuls: tuple[tuple[str, MatmulTimes], ...]
     made: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def per_core(self) -> bool:
+        """Whether rates and bandwidth are those of one core, not of the whole device."""
+        return self.target == "cpu"
+
     def rate(self, dtype: str, op: str, cost: float) -> float:
         """10^9 ops a second; one that was not measured takes `cost` times as long as an addition."""
         tables = self._tables

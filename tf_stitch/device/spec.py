@@ -1,4 +1,4 @@
-"""What schedules and costs need to know of a device: plain numbers."""
+"""What schedules and costs need to know of a device: plain numbers, and what it can do."""
 
 from __future__ import annotations
 
@@ -9,23 +9,40 @@ from tf_stitch.device.profile import DeviceProfile, shipped_profile
 ASYNC_COPY_BYTES = 16
 """What a thread copies at a time to shared memory beside other work."""
 ASYNC_COPY_ARCHITECTURE = 80
-"""Compute capability from which it can."""
+"""Compute capability from which it can, and from which mma.sync takes TF32 and bfloat16, too."""
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
+LIBRARY_ADDEND = 3.0
+"""How much longer a GPU's library is taken to need for what it reads when a product is done than a kernel does. Set by
+hand: with biases and addends in its calls an encoder of 12 layers of 768, 4096 rows, took 145 us more on an H200 (3 %)
+than with none, where kernels' times had promised a gain."""
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A device.
+    """A device. What it cannot do is False, 0 or 1.
 
     Attributes:
-        target: "cuda" or "cpu".
+        target: names its Target (see targets.registry).
         processors: streaming multiprocessors, or cores.
         profile: what it was measured to do; predicted times come from there.
         shared_bytes: shared memory one block may use.
-        row_buffer_bytes: CPU: a row up to this size is staged on the stack.
-        architecture: compute capability ("90"), or the C compiler's -march.
+        row_buffer_bytes: a row up to this size is staged on the stack, where blocks have no shared memory.
+        architecture: what its compiler is told: compute capability ("90"), or the C compiler's -march.
         tf32: products of float32 may be taken in TF32.
+        simt: a kernel is a grid of blocks of many threads; else tasks of one thread each.
+        warp: threads that run in step and reduce by shuffles.
+        registers: of a processor, 32 bits each, dealt out to its threads before a kernel runs.
+        queued: kernels, library calls and copies wait in a queue. Those that need nothing of each other run at the same
+            time, kernels in one launch; and each launch is part of the time that is measured.
+        stages_loads: what a thread loaded is worth keeping until it needs it again: the cache beside it has no room
+            for what all its neighbours load.
+        vector_accesses: a thread loads and stores several elements by one instruction that is written so.
+        grid_barrier: the blocks of a launch can wait for each other.
+        largest_cluster: blocks that may be launched as a cluster, at most.
+        async_copies: threads can copy to shared memory beside other work.
+        tensor_cores: warps multiply tiles of matrices (mma.sync, of TF32 and bfloat16, too).
+        library_addend: time that a library call needs to read an addend, relative to a kernel's.
     """
 
     name: str
@@ -36,26 +53,31 @@ class DeviceSpec:
     row_buffer_bytes: int = 0
     architecture: str = ""
     tf32: bool = False
+    simt: bool = False
+    warp: int = 1
+    registers: int = 0
+    queued: bool = False
+    stages_loads: bool = False
+    vector_accesses: bool = False
+    grid_barrier: bool = False
+    largest_cluster: int = 1
+    async_copies: bool = False
+    tensor_cores: bool = False
+    library_addend: float = 1.0
 
     @property
     def is_gpu(self) -> bool:
         return self.target == "cuda"
 
-    @property
-    def fetches(self) -> bool:
-        """Whether threads can copy to shared memory beside other work."""
-        return self.is_gpu and int(self.architecture) >= ASYNC_COPY_ARCHITECTURE
-
-    @property
-    def largest_cluster(self) -> int:
-        """Blocks that may be launched as a cluster; 1: it has none."""
-        return LARGEST_CLUSTER if self.is_gpu and int(self.architecture) >= CLUSTER_ARCHITECTURE else 1
-
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
-    """A GPU of that profile and compute capability."""
+    """An NVIDIA GPU of that profile and compute capability."""
+    newer = int(architecture) >= ASYNC_COPY_ARCHITECTURE
     return DeviceSpec(profile.name, "cuda", profile.processors, profile, shared_bytes=profile.shared_bytes,
-                      architecture=architecture, tf32=True)
+                      architecture=architecture, tf32=True, simt=True, warp=32, registers=65536, queued=True,
+                      stages_loads=True, vector_accesses=True, grid_barrier=True,
+                      largest_cluster=LARGEST_CLUSTER if int(architecture) >= CLUSTER_ARCHITECTURE else 1,
+                      async_copies=newer, tensor_cores=newer, library_addend=LIBRARY_ADDEND)
 
 
 def cpu_spec(profile: DeviceProfile, cores: int) -> DeviceSpec:

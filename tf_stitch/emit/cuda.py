@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 
 from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
 from tf_stitch.emit.c_family import CFamily, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.rendered import SELF, Rendered, named
+from tf_stitch.emit.rendered import SELF, Packed, Rendered, named
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom
@@ -24,22 +23,6 @@ COUNTER_WORDS = 16
 
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
-
-
-@dataclass(frozen=True)
-class Packed:
-    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`; one whose
-    blocks wait for each other is alone.
-
-    Attributes:
-        members: indices into the program list, in argument order.
-        resident: blocks of it that a processor is to hold, a bound on registers; 0: the compiler's choice (see
-            kernel_ir.occupancy).
-    """
-
-    name: str
-    members: tuple[int, ...]
-    resident: int = 0
 
 
 def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:

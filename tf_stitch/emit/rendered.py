@@ -1,4 +1,4 @@
-"""A kernel as source that is the same for every shape it serves, named after its own text."""
+"""Launches of programs, and a kernel as source that is the same for every shape it serves, named after its own text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from tf_stitch.emit.comments import code_of
 
 SELF = "stitch_self"
 """Stands for a function's own name until the text is known."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One launch: members run side by side, member i on its own range of blocks. All have equal `threads`; one whose
+    blocks wait for each other is alone.
+
+    Attributes:
+        members: indices into the program list, in argument order.
+        resident: blocks of it that a processor is to hold, a bound on registers; 0: the compiler's choice (see
+            kernel_ir.occupancy).
+    """
+
+    name: str
+    members: tuple[int, ...]
+    resident: int = 0
 
 
 @dataclass(frozen=True)

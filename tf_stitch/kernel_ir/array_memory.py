@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import networkx as nx
 
@@ -19,8 +20,6 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.first_fit import first_fit
 from tf_stitch.kernel_ir.walk import arrays, arrays_touched, bodies, rewritten, statements
 
-WARP = 32
-"""Reductions over more threads than these meet at a barrier of the block."""
 ALIGNMENT = {k.Space.SHARED: 16, k.Space.LOCAL: 64}
 """Bytes; a vector access, and a CPU's vector register."""
 
@@ -36,10 +35,10 @@ class Life:
         return self.first <= other.last and other.first <= self.last
 
 
-def is_barrier(stmt: k.Stmt) -> bool:
-    """Whether all threads of a block meet at a statement."""
+def is_barrier(stmt: k.Stmt, warp: int) -> bool:
+    """Whether all threads of a block meet at a statement, as those of several warps do that reduce together."""
     if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
-        return stmt.width > WARP
+        return stmt.width > warp
     return isinstance(stmt, k.Barrier | k.GroupBarrier | k.ClusterBarrier)
 
 
@@ -49,7 +48,7 @@ def array_lives(phase: k.Program) -> dict[str, Life]:
     blocks send to, always lives.
     """
     touched: dict[str, set[int]] = {}
-    last = _number(phase.body, 0, touched, phase.threads == 1, is_barrier)
+    last = _number(phase.body, 0, touched, phase.threads == 1, partial(is_barrier, warp=phase.warp))
     to_the_start = nx.DiGraph([(i + 1, i) for i in range(last)])
     to_the_start.add_node(last)
     to_the_start.add_edges_from((stretch, name) for name, stretches in touched.items() for stretch in stretches)

@@ -57,15 +57,17 @@ class AttentionTiling:
         query_warps: warps with queries of their own.
         key_warps: warps that share the keys of the same queries.
         warp_keys: a multiple of 16.
+        warp: threads of a warp.
     """
 
     query_warps: int
     key_warps: int
     warp_keys: int
+    warp: int
 
     @property
     def threads(self) -> int:
-        return 32 * self.query_warps * self.key_warps
+        return self.warp * self.query_warps * self.key_warps
 
     @property
     def rows(self) -> int:

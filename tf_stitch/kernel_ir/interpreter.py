@@ -128,7 +128,7 @@ class _Block:
 
     def wait(self, stmt: k.Stmt | None) -> None:
         """All threads of the blocks that this one waits for have come here; None: to their end."""
-        self.epoch += stmt is not None and is_barrier(stmt)
+        self.epoch += stmt is not None and is_barrier(stmt, self.program.warp)
         self.received.passed(stmt)
 
     def run(self, part: Sequence[k.Stmt]) -> None:
@@ -293,7 +293,7 @@ class _Block:
             if len(group) != stmt.width:
                 raise VerifyError(f"a reduction is reached by {len(group)} of {stmt.width} threads")
             self._reduce_group(stmt, group)
-        self.epoch += is_barrier(stmt) and len(active) == self.threads
+        self.epoch += is_barrier(stmt, self.program.warp) and len(active) == self.threads
 
     def _reduce_group(self, stmt: k.AllReduce | k.ArgAllReduce, group: list[int]) -> None:
         first = self.scalars[group[0]]

@@ -11,8 +11,8 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.cost import array_registers, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 
-LARGEST_REGISTERS, REGISTERS = 255, 65536
-"""Registers of a thread, at most, and of a processor."""
+LARGEST_REGISTERS = 255
+"""Registers of a thread, at most."""
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
 """What a streaming multiprocessor holds at once."""
 BASE_REGISTERS = 32
@@ -23,7 +23,7 @@ COMPILERS_CHOICE = 0
 
 def blocks_that_fit(threads: int, registers: int, shared_bytes: int, device: DeviceSpec) -> int:
     """Blocks of that need which a processor holds, at least one."""
-    by_threads = min(RESIDENT_THREADS, REGISTERS // min(registers, LARGEST_REGISTERS)) // threads
+    by_threads = min(RESIDENT_THREADS, device.registers // min(registers, LARGEST_REGISTERS)) // threads
     by_shared = device.profile.shared_bytes // shared_bytes if shared_bytes else RESIDENT_BLOCKS
     return max(1, min(by_threads, by_shared, RESIDENT_BLOCKS))
 
@@ -33,7 +33,9 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     a processor divided by these blocks' threads. Blocks that wait for each other must all fit, whatever it costs. For
     others few registers are assumed; where shared memory or the number of blocks lets a processor hold fewer blocks
     than those allow, their threads may have more. Where registers alone decide, nothing is known better than the
-    compiler does: COMPILERS_CHOICE. A program may say itself how many."""
+    compiler does: COMPILERS_CHOICE. So it is where nobody deals out registers. A program may say itself how many."""
+    if not device.registers:
+        return COMPILERS_CHOICE
     resident = max(program.resident for program in programs)
     if resident:
         return resident
@@ -45,10 +47,13 @@ def launch_bound(programs: Sequence[Program], device: DeviceSpec) -> int:
     return fit if fit < by_registers else COMPILERS_CHOICE
 
 
-def fits_registers(program: Program) -> bool:
-    """Whether a thread has registers enough for its arrays: more would spill."""
+def fits_registers(program: Program, device: DeviceSpec) -> bool:
+    """Whether a thread has registers enough for its arrays: more would spill. Where nobody deals out registers, arrays
+    are in memory."""
+    if not device.registers:
+        return True
     together = max(program.resident, 1) * program.threads
-    return BASE_REGISTERS + array_registers(program) <= min(LARGEST_REGISTERS, REGISTERS // together)
+    return BASE_REGISTERS + array_registers(program) <= min(LARGEST_REGISTERS, device.registers // together)
 
 
 def _resident(threads: int, arrays: int, shared: int, device: DeviceSpec) -> int:

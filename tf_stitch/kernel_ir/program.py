@@ -53,6 +53,7 @@ class Program:
             on registers. 0: not decided here.
         cluster: so many neighbouring blocks are a cluster of the launch: they run at the same time, meet at cluster
             barriers and write into each other's shared memory. Divides the grid.
+        warp: threads that reduce by shuffles, without a barrier of the block.
     """
 
     buffers: tuple[Buffer, ...]
@@ -63,6 +64,7 @@ class Program:
     title: str = field(default="", compare=False)
     resident: int = 0
     cluster: int = 1
+    warp: int = 1
     noted: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

@@ -18,7 +18,6 @@ SECTOR_BYTES = 32
 """What memory moves at least."""
 LINE_BYTES = 64
 """Bytes that stay at hand between neighbouring accesses of one thread."""
-WARP = 32
 SIMD_LANES = 8
 """Elements of a vector on a CPU."""
 
@@ -102,7 +101,7 @@ class _Counter:
         self.work = Work()
         self._dtypes = {b.name: b.dtype for b in program.buffers}
         self._tables = {b.name for b in program.buffers if b.constant is not None}
-        self._threads = program.threads
+        self._threads, self._warp = program.threads, program.warp
         self._thread = Var(k.THREAD, program.threads) if program.threads > 1 else None
         self._loops: list[Var] = []
         self._behind: dict[str, frozenset[str]] = {}  # variable -> loop variables that it was computed from
@@ -273,8 +272,8 @@ class _Counter:
         for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
             self._op(DType.F32, kind, count, None)
         tiles = ceil_div(shape.keys, tiling.tile)
-        self.work.reductions[WARP] = self.work.reductions.get(WARP, 0.0) + 2 * tiles * times
-        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (3 * tiles + 1) * times
+        for width, often in ((self._warp, 2 * tiles), (self._threads, 3 * tiles + 1)):
+            self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
         self._loading = 1.0
         self.close_round(times)
 
@@ -287,7 +286,7 @@ class _Counter:
             self.work.registers += stmt.size * max(1, stmt.dtype.compute.size // 4)
 
     def _reduction(self, width: int, members: int, times: float) -> None:
-        self.work.shuffles += times * members * max(min(width, WARP) - 1, 0).bit_length()
+        self.work.shuffles += times * members * max(min(width, self._warp) - 1, 0).bit_length()
         self.work.reductions[width] = self.work.reductions.get(width, 0.0) + times
         self.close_round(times)
 

@@ -23,7 +23,6 @@ from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import first_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.schemes import WARP
 
 _Part: TypeAlias = Callable[[Index], k.Expr]
 """What one of those who meet has, by its number."""
@@ -55,9 +54,10 @@ class CrossBlockReduction:
         self._pattern, self._mapping, self._rows = schedule.pattern, schedule.mapping, schedule.domain.rows
         self._out, self._buffers, self._row, self._part = out, buffers, row, part
         m = self._mapping
-        self.width = WARP if m.cluster else m.row_threads
+        self._warp = m.warp
+        self.width = m.warp if m.cluster else m.row_threads
         self._parts = m.row_blocks * (m.row_threads // self.width)  # what meets
-        self._turn = Var("other", ceil_div(self._parts, WARP))
+        self._turn = Var("other", ceil_div(self._parts, m.warp))
         self._thread = var(Var(k.THREAD, m.threads))
         self._started = False
 
@@ -111,7 +111,7 @@ class CrossBlockReduction:
         others = {name: out.fresh("others") for name in accumulators}
         for name, node in accumulators.items():
             out.emit(k.Array(others[name], _dtype(node), self._turn.extent, init=initial(node)))
-        other = var(self._turn) * WARP + self._thread % WARP
+        other = var(self._turn) * self._warp + self._thread % self._warp
         with out.loop(self._turn, k.Loop.UNROLL), out.when(k.InRange(other, 0, self._parts)):
             at = out.clamped("part", other, self._parts)
             for name, part in parts.items():
@@ -131,14 +131,14 @@ class CrossBlockReduction:
 
     def _sent(self, accumulators: Mapping[str, Node]) -> dict[str, _Part]:
         """Each warp's accumulators, in the memory of every block of the cluster."""
-        out, block = self._out, self._thread % WARP
+        out, block = self._out, self._thread % self._warp
         if not self._started:
             out.emit(k.ClusterStarted())
             self._started = True
         parts = {name: out.fresh("parts") for name in accumulators}
         for name, node in accumulators.items():
             out.emit(k.Array(parts[name], _dtype(node), self._parts, k.Space.SHARED, received=True))
-        at = self._part * (self._mapping.threads // WARP) + self._thread // WARP
+        at = self._part * (self._mapping.threads // self._warp) + self._thread // self._warp
         with out.when(k.InRange(block, 0, self._mapping.row_blocks)):  # a lane sends to a block
             for name, node in accumulators.items():
                 out.emit(k.Send(parts[name], at, k.Local(name, _dtype(node)), block))
@@ -152,7 +152,7 @@ class CrossBlockReduction:
             self._out.emit(k.Update(name, node.kind, value))
 
     def _all_reduce(self, accumulators: Mapping[str, Node]) -> None:
-        self._out.emit(k.AllReduce(tuple((name, node.kind) for name, node in accumulators.items()), WARP))
+        self._out.emit(k.AllReduce(tuple((name, node.kind) for name, node in accumulators.items()), self._warp))
 
 
 def _loaded(buffer: str, first: Index, dtype: DType, at: Index) -> k.Expr:

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from tf_stitch.ir.symbolic_dims import surely_less
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.cost import buffer_bytes
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.walk import statements
@@ -170,4 +169,4 @@ def _waits(stmt: k.Stmt) -> bool:
     """Whether what is loaded before a statement and used behind it has to be kept meanwhile."""
     if isinstance(stmt, k.For):
         return stmt.loop is not k.Loop.UNROLL
-    return isinstance(stmt, k.If | k.AllReduce | k.ArgAllReduce) or is_barrier(stmt)
+    return isinstance(stmt, k.If | k.AllReduce | k.ArgAllReduce | k.Barrier | k.GroupBarrier | k.ClusterBarrier)

@@ -33,7 +33,7 @@ def join_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKerne
             body.append(k.GridLoop(program.grid, statements, sweeps and forwards))
         forwards ^= sweeps
     program = k.Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, tuple(body),
-                        title=title(schedule.pattern), resident=schedule.resident)
+                        title=title(schedule.pattern), resident=schedule.resident, warp=schedule.mapping.warp)
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, buffers.arguments)
 
 

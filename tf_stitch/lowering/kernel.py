@@ -44,7 +44,7 @@ def finish(schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable) -
     if any(isinstance(n, SymbolicDim) for n in (schedule.domain.rows, schedule.domain.cols)):
         cost = size("cost", cost)  # of the kernel for all sizes it is a parameter too
     program = Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, body, cost,
-                      title(schedule.pattern))
+                      title(schedule.pattern), warp=schedule.mapping.warp)
     program = place_arrays(early_loads(program))
     taken = shared_bytes(program) if program.threads > 1 else array_bytes(program)
     if 0 < schedule.array_room < taken:

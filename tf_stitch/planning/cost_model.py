@@ -21,7 +21,7 @@ from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
-from tf_stitch.kernel_ir.work import SECTOR_BYTES, WARP, Op, Work, count_work, moved_bytes
+from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work, count_work, moved_bytes
 from tf_stitch.planning.stitch_plan import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
@@ -112,7 +112,7 @@ def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Predict
     rate = interpolate(device.profile.bandwidth, nbytes)
     if footprint > nbytes:  # no warmer than what all that leaves; no faster than so few bytes can be moved
         rate = min(rate, interpolate(device.profile.bandwidth, footprint))
-    return (_gpu if device.is_gpu else _cpu)(program, work, nbytes, rate, device)
+    return (_blocks if device.simt else _tasks)(program, work, nbytes, rate, device)
 
 
 def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
@@ -142,7 +142,7 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
     return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
 
 
-def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
     resident = _resident_blocks(program, work, device)
     share = math.ceil(program.grid / device.processors)  # blocks of the busiest processor
@@ -151,8 +151,8 @@ def _gpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceS
     memory *= uneven if share > 1 else 1.0
     ops = _ops_ns(work.scalar, profile) + _ops_ns(work.vector, profile)
     ops += (work.elements + 2 * work.shuffles) / profile.rate("float32", OpKind.ADD.value, 1)
-    threads = program.grid * max(program.threads, WARP)
-    together = min(resident, share) * max(program.threads, WARP)
+    threads = program.grid * max(program.threads, device.warp)
+    together = min(resident, share) * max(program.threads, device.warp)
     compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
     tensor_ns = work.products / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
@@ -196,7 +196,7 @@ def _cache_us(program: Program, work: Work, device: DeviceSpec) -> float:
     return gathered + _us(sectors, best)
 
 
-def _cpu(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
+def _tasks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:
     profile = device.profile
     launch = profile.launch_us
     near = program.grid * _near_bytes(program, work) / interpolate(profile.bandwidth, NEAR_BYTES) / 1e3

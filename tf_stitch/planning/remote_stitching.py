@@ -62,13 +62,13 @@ def profile_of(place: tuple[object, ...] | None, profiles: Profiles) -> DevicePr
 def memory_us(profile: DeviceProfile, nbytes: int) -> float:
     """What reading or writing values takes that no cache holds."""
     rate = profile.bandwidth[-1][1]  # of a CPU: of one core
-    return nbytes / (rate * profile.all_cores if profile.target == "cpu" else rate) / 1e3
+    return nbytes / (rate * profile.all_cores if profile.per_core else rate) / 1e3
 
 
 def late_us(profile: DeviceProfile, nbytes: int) -> float:
     """What reading a value from memory takes longer than from the cache that it fits in."""
     cache = max((rate for size, rate in profile.bandwidth if size >= nbytes), default=profile.bandwidth[-1][1])
-    if profile.target == "cpu":  # rates are one core's
+    if profile.per_core:
         cache *= profile.processors
     return max(memory_us(profile, nbytes) - nbytes / cache / 1e3, 0.0)
 

@@ -24,6 +24,7 @@ from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import edges_of, independent_parts
 from tf_stitch.schedule.tilings import template_of
+from tf_stitch.targets.registry import target_of
 
 _Edge: TypeAlias = tuple[Node, Node, str, str]
 EPILOGUE = "library epilogue"
@@ -70,7 +71,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             region=place.region, build=place.build,
             pattern=min((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers),
                         default=None),
-            device="gpu" if device.is_gpu else "cpu",
+            device=target_of(device).device_type.lower(),
             symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
@@ -79,7 +80,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             independent=_independent(schedule.pattern, own_names),
             predicted_us=predicted[kernel.program], measured_us=measured_us(schedule.pattern),
             bytes=int(buffer_bytes(kernel.program)), scratch_bytes=int(array_bytes(kernel.program)),
-            shared_bytes=int(kernel.shared_bytes) if device.is_gpu else 0,
+            shared_bytes=int(kernel.shared_bytes),
             requested_bytes=int(requested_bytes(kernel.program)),
             registers=compiled.resources[launch].registers if launch in compiled.resources else None,
             spilled_bytes=compiled.resources[launch].spilled_bytes if launch in compiled.resources else None,
@@ -91,7 +92,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
         predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
-            device="gpu" if device.is_gpu else "cpu",
+            device=target_of(device).device_type.lower(),
             symbol=str(call.call), launch="", rule="library", domain=list(map(int, call.call.domain)), nodes=names,
             node_schemes=dict.fromkeys(followers, EPILOGUE), schemes={EPILOGUE: len(followers)} if followers else {},
             edges=_edges(_followed(call.nodes), own_names),

@@ -21,6 +21,7 @@ from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
 from tf_stitch.report.entries import NodeEntry
 from tf_stitch.schedule.composition import compositions
 from tf_stitch.schedule.tilings import template_of
+from tf_stitch.targets.registry import target_of
 
 
 class Dump:
@@ -95,7 +96,7 @@ class RegionDump:
         self._dump.write(f"{self._stem}.kernel_ir.txt", "\n".join(
             f"// kernel {i} in {launch or 'no launch'}\n{format_program(kernel.program)}"
             for i, (kernel, launch) in enumerate(zip(compiled.kernels, compiled.launches, strict=True))))
-        self._dump.write(f"{self._stem}.source.{'cu' if device.is_gpu else 'c'}", compiled.source)
+        self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
 def _plan_text(plan: StitchPlan) -> str:

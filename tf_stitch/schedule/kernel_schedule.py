@@ -69,6 +69,7 @@ class ThreadMapping:
         beyond: accesses after these, in a loop: what they keep is in memory of the block.
         row_blocks: neighbouring blocks that share a row; they meet at group barriers.
         cluster: they are a cluster of the launch, and meet at cluster barriers instead.
+        warp: threads of a warp of the device.
     """
 
     grid: int
@@ -80,6 +81,7 @@ class ThreadMapping:
     row_blocks: int = 1
     cluster: bool = False
     beyond: int = 0
+    warp: int = field(kw_only=True)
 
     @property
     def waves(self) -> int:

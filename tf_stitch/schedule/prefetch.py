@@ -19,6 +19,6 @@ def prefetches_rows(schedule: KernelSchedule, device: DeviceSpec) -> bool:
     fetched = prefetched_values(schedule.pattern, [s.node for s in schedule.staged])
     rows = ceil_div(mapping.grid, schedule.launched) if schedule.launched else mapping.rows_per_block
     room = device.shared_bytes // max(schedule.resident, 1) - REDUCTION_BYTES
-    return (device.fetches and mapping.items > 0 and bool(fetched) and rows >= LEAST_ROWS[schedule.rule]
+    return (device.async_copies and mapping.items > 0 and bool(fetched) and rows >= LEAST_ROWS[schedule.rule]
             and all(n.type.dtype.size * mapping.vector == ASYNC_COPY_BYTES for n in fetched)
             and len(fetched) * mapping.items * mapping.threads * ASYNC_COPY_BYTES <= room)

@@ -15,7 +15,6 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, ThreadMappi
 from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.row_tiling import tile_rows
 from tf_stitch.schedule.rules.transpose import TILE
-from tf_stitch.schedule.schemes import WARP
 from tf_stitch.schedule.tilings import on_gpu
 
 
@@ -82,8 +81,8 @@ def _mixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> Ke
     items = ceil_div(schedule.domain.cols, threads * vector)
     if request.extent("items", items) != items:
         raise ScheduleError(f"{threads} threads and accesses of {vector} take a row in {items}", schedule.dominant.loc)
-    if threads % WARP or threads & (threads - 1):
-        raise ScheduleError(f"rows of {threads} threads; powers of two from {WARP} can be", schedule.dominant.loc)
+    if threads % m.warp or threads & (threads - 1):
+        raise ScheduleError(f"rows of {threads} threads; powers of two from {m.warp} can be", schedule.dominant.loc)
     mapped = _mapped(schedule, threads=threads, row_threads=threads, vector=vector, items=items)
     return replace(mapped, ahead=prefetches_rows(mapped, device))
 
@@ -133,8 +132,8 @@ def _keep(schedule: KernelSchedule, request: Request, slot: str, number: int, wh
 def _mapped(schedule: KernelSchedule, **changes: Any) -> KernelSchedule:
     mapping: ThreadMapping = replace(schedule.mapping, **changes)
     threads = mapping.threads
-    if on_gpu(schedule) and threads % WARP and threads != schedule.mapping.threads:
-        raise ScheduleError(f"a block of {threads} threads; warps have {WARP}", schedule.dominant.loc)
+    if on_gpu(schedule) and threads % mapping.warp and threads != schedule.mapping.threads:
+        raise ScheduleError(f"a block of {threads} threads; warps have {mapping.warp}", schedule.dominant.loc)
     return replace(schedule, mapping=mapping)
 
 

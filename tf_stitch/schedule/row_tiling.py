@@ -23,7 +23,6 @@ from tf_stitch.schedule.rules.row_reduction import (
     TURN_BLOCKS,
     TURN_THREADS,
 )
-from tf_stitch.schedule.schemes import WARP
 from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 
 USUAL_THREADS = 128
@@ -42,7 +41,7 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
         ScheduleError: it cannot be.
     """
     kept = kept_values(schedule, device)
-    if not device.is_gpu:
+    if not device.simt:
         staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n))
         return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
@@ -77,7 +76,8 @@ def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:
 def kept_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
     """Values of a row that a later phase needs again."""
     elements = schedule.domain.rows * schedule.domain.cols
-    return values_to_stage(schedule.pattern, split_phases(schedule.pattern, elements), elements, loads=device.is_gpu)
+    phases = split_phases(schedule.pattern, elements)
+    return values_to_stage(schedule.pattern, phases, elements, loads=device.stages_loads)
 
 
 def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> ThreadMapping:
@@ -88,11 +88,11 @@ def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> Thr
         return otherwise if given is None else given
 
     vector, blocks = number("vector", base.vector), number("row_blocks", base.row_blocks)
-    threads = number("row_threads", WARP if numbers["warp"] else base.row_threads)
+    threads = number("row_threads", base.warp if numbers["warp"] else base.row_threads)
     if threads & (threads - 1) or not threads:
         raise ScheduleError(f"{threads} threads share a row; powers of two can", where)
-    if numbers["warp"] and threads != WARP:
-        raise ScheduleError(f"a warp has {WARP} threads, not {threads}", where)
+    if numbers["warp"] and threads != base.warp:
+        raise ScheduleError(f"a warp has {base.warp} threads, not {threads}", where)
     each = ceil_div(ceil_div(domain.cols, vector), threads * blocks)
     items = number("items", each if each * vector <= REGISTER_ELEMENTS else LOOP)
     beyond = number("beyond", 1)
@@ -103,14 +103,14 @@ def _mapping(schedule: KernelSchedule, numbers: Mapping[str, int | None]) -> Thr
     alone = blocks > 1 or (base.row_blocks > 1 and numbers["at_once"] is None)
     at_once = number("at_once", 1 if alone else max(1, USUAL_THREADS // threads))
     waves = number("waves", 1)
-    if threads * at_once % WARP:
-        raise ScheduleError(f"a block of {threads * at_once} threads; warps have {WARP}", where)
+    if threads * at_once % base.warp:
+        raise ScheduleError(f"a block of {threads * at_once} threads; warps have {base.warp}", where)
     rows = at_once * waves
     if blocks > 1 and rows > 1:
         raise ScheduleError("blocks that share a row have one at a time", where)
     cluster = bool(numbers["cluster"]) if numbers["row_blocks"] else base.cluster
     return ThreadMapping(domain.rows * blocks if blocks > 1 else ceil_div(domain.rows, rows), threads * at_once,
-                         threads, rows, vector, items, blocks, cluster and blocks > 1, beyond)
+                         threads, rows, vector, items, blocks, cluster and blocks > 1, beyond, warp=base.warp)
 
 
 def _shared_by_cluster(schedule: KernelSchedule, device: DeviceSpec) -> KernelSchedule:
@@ -132,6 +132,8 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     """With the blocks that are launched: they wait for each other, so all are resident."""
     mapping, domain, where = schedule.mapping, schedule.domain, schedule.dominant.loc
     _require_parts(schedule)
+    if not device.grid_barrier:
+        raise ScheduleError("blocks share a row, and those of the device cannot wait for each other", where)
     if mapping.beyond:
         raise ScheduleError("blocks that meet at a grid barrier keep rows in one place", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)

@@ -12,8 +12,6 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 
-WARP = 32
-
 
 @dataclass(frozen=True)
 class Edge:
@@ -112,4 +110,4 @@ def _shared_by_warps(schedule: KernelSchedule) -> bool:
     m = schedule.mapping
     if schedule.rule is Rule.COLUMN:
         return m.threads > m.row_threads
-    return m.row_threads > WARP
+    return m.row_threads > m.warp

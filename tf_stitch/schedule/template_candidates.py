@@ -14,7 +14,7 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
 from tf_stitch.schedule.row_tiling import kept_values
 from tf_stitch.schedule.rules.row_reduction import LONG_ROW, MAX_THREADS, SHARING_BLOCKS, SHARING_THREADS
-from tf_stitch.schedule.schemes import WARP
+from tf_stitch.schedule.rules.transpose import TILE
 from tf_stitch.schedule.templates import Template, parse_template
 from tf_stitch.schedule.tilings import on_gpu, op_labels
 
@@ -54,7 +54,7 @@ def _rows(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
             items = ceil_div(chunks, threads)
             if items * vector <= MOST_ELEMENTS:
                 yield from _short_rows(threads, items, vector)
-            if items > 1 and threads >= WARP:
+            if items > 1 and threads >= device.warp:
                 yield from _looped_rows(schedule, threads, vector, device)
     if cols >= LONG_ROW:
         yield from _rows_of_several_blocks(schedule, device)
@@ -120,7 +120,7 @@ def _keeping(schedule: KernelSchedule, tiling: str, device: DeviceSpec) -> Itera
 
 def _mixed(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
     for vector in _vectors(schedule):
-        for threads in _powers(WARP, MAX_THREADS):
+        for threads in _powers(device.warp, MAX_THREADS):
             items = ceil_div(schedule.domain.cols, threads * vector)
             if items * vector <= MOST_ELEMENTS:
                 yield f"*[GRID-THREAD_{schedule.mapping.rows_per_block},THREAD_{items}-CTA_{threads}-THREAD_{vector}];"
@@ -146,11 +146,11 @@ def _elements(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
 def _transposes(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
     outer = "GRID," if schedule.dominant.type.rank > 2 else ""
     for down in (4, 8, 16, 32):
-        yield f"*[{outer}GRID-THREAD-CTA_{down},GRID-CTA_32]S;"
+        yield f"*[{outer}GRID-THREAD-CTA_{down},GRID-CTA_{TILE}]S;"
 
 
 def _scans(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:
-    for block in (32, 64, 128, 256):
+    for block in _powers(device.warp, 256):
         yield f"*[GRID-CTA_{block},THREAD];"
 
 

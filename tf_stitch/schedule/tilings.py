@@ -17,7 +17,7 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
 from tf_stitch.schedule.rules.transpose import TILE, tile_axes
-from tf_stitch.schedule.schemes import WARP, value_schemes
+from tf_stitch.schedule.schemes import value_schemes
 from tf_stitch.schedule.templates import Level, LevelKind, OpSchedule, Template, Tiling
 
 
@@ -117,7 +117,7 @@ def tilings_of(schedule: KernelSchedule) -> tuple[Tiling, ...]:
 def _level(slot: Slot, schedule: KernelSchedule, extent: int | None) -> Level:
     """Rows that a warp each takes are WARP's, blocks of a cluster CLUSTER's."""
     kind = slot.kind
-    if slot.name == "at_once" and schedule.mapping.row_threads == WARP:
+    if slot.name == "at_once" and schedule.mapping.row_threads == schedule.mapping.warp:
         kind = LevelKind.WARP
     elif slot.name == "row_blocks" and schedule.mapping.cluster:
         kind = LevelKind.CLUSTER

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.compiler.template_kernels import templated
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
@@ -19,7 +20,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import make_pattern, plannable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
+from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.schedule.templates import parse_template
 from tf_stitch.schedule.tilings import template_of
 from tf_stitch.transforms.lower_gemv_to_reduction import as_sum

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ProfileError
@@ -15,7 +16,6 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
 from tools.benchmark.subgraphs import SUBGRAPHS
 from tools.calibrate.kernels import program_of
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.graph import Node
@@ -18,7 +19,6 @@ from tf_stitch.runtime.device_query import compute_capability, cpu_count
 from tf_stitch.runtime.device_run import queued_us, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.runtime.timed_kernel import timed_kernels
 from tools.calibrate.few_rows import few_rows
 from tools.calibrate.kernels import program_of
 from tools.calibrate.measure import ODD_ELEMENTS, PLANS, common, reductions, wave_us

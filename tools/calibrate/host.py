@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.device.spec import CPU, DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.runtime.device_query import cache_bytes, cpu_count
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_timer import random_array, time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tf_stitch.runtime.timed_kernel import timed_kernels
 from tools.benchmark.machine import describe_cpu
 from tools.calibrate.kernels import empty, program_of, stream
 from tools.calibrate.measure import PLANS, all_cores, common, loop_us, reduction_rates, scalar_rates

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
@@ -18,7 +19,7 @@ from tf_stitch.kernel_ir.work import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import Prediction, predict
 from tf_stitch.runtime.device_profiles import device_spec
-from tf_stitch.runtime.timed_kernel import TimedKernel, timed_kernels
+from tf_stitch.runtime.timed_kernel import TimedKernel
 from tools.benchmark.cases import CASES
 from tools.benchmark.subgraphs import IRREGULAR, SUBGRAPHS, Subgraph
 

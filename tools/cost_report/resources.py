@@ -8,7 +8,8 @@ from typing import Any
 
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cuda import Packed, emit_cuda
+from tf_stitch.emit.cuda import emit_cuda
+from tf_stitch.emit.rendered import Packed
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound

@@ -30,8 +30,7 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     Raises:
         ScheduleError: what the kernel cannot do.
     """
-    # What fetches has TF32 and bfloat16 in mma.sync, too.
-    _require(device.fetches and aligned, "no tensor cores for it")
+    _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
     _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"products of {dtype.value}")
     unit = 8 if dtype is DType.F32 else 16
@@ -48,14 +47,16 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     registers = max(LEAST_REGISTERS, OWN_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
     shared = WORD * shared_words(keys, columns, dtype, tiling)
     resident = min(blocks_that_fit(tiling.threads, registers, shared, device), ceil_div(blocks, device.processors))
-    mapping = ThreadMapping(blocks, tiling.threads, 32 * tiling.key_warps, tiling.rows, 1, tiling.warp_keys)
+    mapping = ThreadMapping(blocks, tiling.threads, device.warp * tiling.key_warps, tiling.rows, 1,
+                            tiling.warp_keys, warp=device.warp)
     return [KernelSchedule(Rule.ATTENTION, pattern, attention.second, Domain(matrices * rows, keys), mapping,
                            array_room=device.shared_bytes, resident=resident)]
 
 
 def tiling_of(mapping: ThreadMapping) -> AttentionTiling:
     """The tiling that a schedule's mapping stands for."""
-    return AttentionTiling(mapping.rows_per_block // 16, mapping.row_threads // 32, mapping.items)
+    return AttentionTiling(mapping.rows_per_block // 16, mapping.row_threads // mapping.warp, mapping.items,
+                           mapping.warp)
 
 
 def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> AttentionTiling:
@@ -64,8 +65,8 @@ def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> Attentio
     for query_warps in (8, 4):
         blocks = matrices * ceil_div(rows, 16 * query_warps)
         if 16 * query_warps < rows + 16 and blocks >= FEW_BLOCKS * device.processors:
-            return AttentionTiling(query_warps, 1, 32)
-    return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16)
+            return AttentionTiling(query_warps, 1, 32, device.warp)
+    return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16, device.warp)
 
 
 def _require(condition: bool, reason: str) -> None:

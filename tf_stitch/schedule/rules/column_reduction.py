@@ -51,14 +51,14 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     column_outputs(pattern, reductions, domain.rows, domain.cols)  # the planner grows patterns by what is proposed
     outer = kept // max(inner, 1)
     together = 0  # as in any loop
-    if device.is_gpu:
+    if device.simt:
         mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
         if not isinstance(mapping.grid, SymbolicDim) and mapping.grid <= FEW_BLOCKS * device.processors:
             together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
-        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0)
+        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, warp=device.warp)
     return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping, together=together)]
 
 
@@ -108,7 +108,7 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
         if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
             threads = MORE_THREADS
     down = _threads_for(length, threads // across)
-    return ThreadMapping(blocks(across), across * down, across, down, vector, 0)
+    return ThreadMapping(blocks(across), across * down, across, down, vector, 0, warp=device.warp)
 
 
 def _together(tensors: int, vector: int) -> int:

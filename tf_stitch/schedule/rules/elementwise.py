@@ -32,17 +32,18 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
         raise ScheduleError("outputs of different sizes")
     elements = sizes.pop()
     dominant = max(pattern.outputs, key=lambda n: n.type.rank)
-    if device.is_gpu:
+    if device.simt:
         vector = _vector(elements, vector_width(pattern, elements, aligned), device)
         widths = [vector >> i for i in range(vector.bit_length())]  # narrower ones where vectors would spill
         return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
-                               ThreadMapping(ceil_div(elements, GPU_THREADS * width), GPU_THREADS, 1, 1, width, 1),
+                               ThreadMapping(ceil_div(elements, GPU_THREADS * width), GPU_THREADS, 1, 1, width, 1,
+                                             warp=device.warp),
                                array_registers=ARRAY_REGISTERS if width > 1 else 0) for width in widths]
     columns = _column_counts(pattern, elements) if elements else []
     schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
-                                _cpu_mapping(elements // cols, cols)) for cols in columns]
+                                _cpu_mapping(elements // cols, cols, device)) for cols in columns]
     schedules.append(KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
-                                    _cpu_mapping(1, elements), last_resort=True))
+                                    _cpu_mapping(1, elements, device), last_resort=True))
     return schedules
 
 
@@ -57,9 +58,9 @@ def _vector(elements: int, widest: int, device: DeviceSpec) -> int:
     return width
 
 
-def _cpu_mapping(rows: int, cols: int) -> ThreadMapping:
+def _cpu_mapping(rows: int, cols: int, device: DeviceSpec) -> ThreadMapping:
     chunk = CPU_CHUNK if isinstance(cols, SymbolicDim) else max(min(cols, CPU_CHUNK), 1)
-    return ThreadMapping(ceil_div(cols, chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk)
+    return ThreadMapping(ceil_div(cols, chunk) if rows == 1 else rows, 1, 1, 1, 1, chunk, warp=device.warp)
 
 
 def _column_counts(pattern: Pattern, elements: int) -> list[int]:

@@ -77,7 +77,8 @@ def _mapping(single: KernelSchedule, kept: Sequence[Node], blocks: int) -> Threa
         items -= 1
     if items < 1:
         return None
-    return ThreadMapping(domain.rows * blocks, THREADS, THREADS, 1, vector, items, blocks, blocks > 1, each - items)
+    return ThreadMapping(domain.rows * blocks, THREADS, THREADS, 1, vector, items, blocks, blocks > 1, each - items,
+                         warp=single.mapping.warp)
 
 
 def _bytes(kept: Sequence[Node]) -> int:

@@ -53,10 +53,10 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     elements = domain.rows * domain.cols
     phases = split_phases(pattern, elements, columns)
     row_outputs(pattern, phases, domain.rows)  # asked here already, as the row rule does
-    kept = values_to_stage(pattern, phases, elements, loads=device.is_gpu)
+    kept = values_to_stage(pattern, phases, elements, loads=device.stages_loads)
     mapping, scheme = _mapping(pattern, domain, rows_per_block, len(kept), len(columns), device, aligned)
     row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
-    if not device.is_gpu and row_bytes > 2 * device.row_buffer_bytes:
+    if device.row_buffer_bytes and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
     schedule = KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
     return [replace(schedule, ahead=prefetches_rows(schedule, device))]
@@ -83,15 +83,15 @@ def _block_rows(node: Node, domain: Domain) -> int:
 def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, kept: int, columns: int, device: DeviceSpec,
              aligned: bool) -> tuple[ThreadMapping, Scheme]:
     grid = domain.rows // rows_per_block
-    if not device.is_gpu:
-        return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0), Scheme.REGIONAL
+    if not device.simt:
+        return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0, warp=device.warp), Scheme.REGIONAL
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = math.ceil(domain.cols / vector)
     per_thread = max(1, REGISTER_BUDGET // (kept + columns) // vector)
-    threads = 32
+    threads = device.warp
     while threads < MAX_THREADS and (math.ceil(chunks / threads) > per_thread or threads * 2 <= min(chunks, WIDE)):
         threads *= 2
     items = math.ceil(chunks / threads)
     if items > per_thread:
         raise ScheduleError("the row and its column sums do not fit in registers")
-    return ThreadMapping(grid, threads, threads, rows_per_block, vector, items), Scheme.LOCAL
+    return ThreadMapping(grid, threads, threads, rows_per_block, vector, items, warp=device.warp), Scheme.LOCAL

@@ -65,12 +65,13 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     for node in pattern.outputs:  # asked here already: the planner grows patterns by what is proposed
         if node.type.numel not in (domain.rows, elements):
             raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
-    if device.is_gpu:
+    if device.simt:
         single = _gpu(pattern, dominant, domain, device, aligned)
         shared = split_rows(single[0], reductions, device)
         return single if shared is None else [shared, *single]
-    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=False)
-    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, ThreadMapping(domain.rows, 1, 1, 1, 1, 0))
+    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
+    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain,
+                              ThreadMapping(domain.rows, 1, 1, 1, 1, 0, warp=device.warp))
     if not isinstance(domain.cols, SymbolicDim):
         return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
     column_bytes = sum(n.type.dtype.compute.size for n in kept)
@@ -86,12 +87,12 @@ def _dominant(reductions: list[Node]) -> Node:
 
 def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     elements = domain.rows * domain.cols
-    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=True)
+    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = ceil_div(domain.cols, vector)
     changes = isinstance(domain.cols, SymbolicDim)  # then few kernels have to serve all lengths
     per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
-    row_threads = max(min(_power_of_two(chunks), 32), SHORTEST_GROUP if changes else 1)
+    row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
     while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
         row_threads *= 2
     items = ceil_div(chunks, row_threads)
@@ -110,7 +111,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     # Vertical packing: several loads in flight.
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
-                            rows_per_block, vector, items)
+                            rows_per_block, vector, items, warp=device.warp)
     local = tuple(Staged(n, Scheme.LOCAL) for n in kept) if in_registers else ()
     schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, local,
                               row_room=_power_of_two(domain.cols) if changes else domain.cols)
@@ -128,9 +129,10 @@ def _row_bytes(kept: Sequence[Node], domain: Domain) -> int:
 
 
 def shared_rows(device: DeviceSpec) -> tuple[int, int]:
-    """Shortest and longest rows that several blocks may share (see split_rows); nothing on a CPU."""
+    """Shortest and longest rows that several blocks may share (see split_rows); nothing where they cannot wait for each
+    other."""
     longest = SHARING_BLOCKS * device.processors * SHARING_BYTES // 4
-    return (LONG_ROW, longest) if device.is_gpu else (0, 0)
+    return (LONG_ROW, longest) if device.grid_barrier else (0, 0)
 
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
@@ -148,7 +150,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
         return None
     elements = domain.rows * domain.cols
     phases = split_phases(single.pattern, elements)
-    kept = values_to_stage(single.pattern, phases, elements, loads=True)
+    kept = values_to_stage(single.pattern, phases, elements, loads=device.stages_loads)
     has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
     relative = relative_sum(single.pattern, phases)
     if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
@@ -157,7 +159,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     in_two_places = keep_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None
     if in_two_places is not None:
         return in_two_places
-    if domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
+    if not device.grid_barrier or domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
     usual = SHARING_BLOCKS, SHARING_THREADS
     at_once = _parts(single, kept, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
@@ -206,7 +208,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, residen
     blocks = min(slots // at_once, ceil_div(chunks, threads))
     items = ceil_div(chunks, threads * blocks)
     mapping = ThreadMapping(domain.rows * blocks, threads, threads, 1, vector, items if scheme is Scheme.LOCAL else 0,
-                            blocks)
+                            blocks, warp=device.warp)
     shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
                      resident=of_processor, launched=at_once * blocks)
     return replace(shared, ahead=prefetches_rows(shared, device))

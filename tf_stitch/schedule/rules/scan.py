@@ -22,7 +22,7 @@ def propose_scan(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ke
     node = scans[0]
     cols = node.type.dims[-1]
     rows = node.type.numel // max(cols, 1)
-    most = 128 if isinstance(rows, SymbolicDim) else min(128, max(32, 1 << max(0, (rows - 1).bit_length())))
-    threads = most if device.is_gpu else 1
-    mapping = ThreadMapping(ceil_div(rows, threads), threads, 1, threads, 1, 0)
+    most = 128 if isinstance(rows, SymbolicDim) else min(128, max(device.warp, 1 << max(0, (rows - 1).bit_length())))
+    threads = most if device.simt else 1
+    mapping = ThreadMapping(ceil_div(rows, threads), threads, 1, threads, 1, 0, warp=device.warp)
     return [KernelSchedule(Rule.SCAN, pattern, node, Domain(rows, cols), mapping)]

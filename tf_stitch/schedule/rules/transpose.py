@@ -38,8 +38,8 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
         raise ScheduleError("an axis too short for tiles")
     tiles = ceil_div(dims[across], TILE) * ceil_div(dims[down], TILE)
     outer = dominant.type.numel // (dims[across] * dims[down])
-    threads = GPU_THREADS if device.is_gpu else 1
-    mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0)
+    threads = GPU_THREADS if device.simt else 1
+    mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0, warp=device.warp)
     return [KernelSchedule(Rule.TRANSPOSE, pattern, dominant, Domain(outer * dims[down], dims[across]), mapping,
                            (Staged(dominant, Scheme.REGIONAL),))]
 

@@ -1,0 +1,62 @@
+"""NVIDIA GPUs: CUDA C++, built by NVRTC, in grids of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.device.profile import interpolate
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.cuda import emit_cuda, join_cuda, render_cuda
+from tf_stitch.emit.rendered import Rendered
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.pass_manager import Pass
+from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large_matmul
+from tf_stitch.runtime.device_run import time_on_device
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
+from tf_stitch.runtime.timed_kernel import TimedKernel
+from tf_stitch.targets.passes import SIMPLIFYING, Splitting
+from tf_stitch.targets.target import LARGE, Emission, PassOptions, Target
+from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
+from tf_stitch.transforms.copy_outputs import CopyOutputs
+from tf_stitch.transforms.cse import EliminateCommonSubexpressions
+from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
+from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
+from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
+from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.recompute import Recompute
+from tf_stitch.transforms.simplify_movement import SimplifyMovement
+
+_SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
+
+
+def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
+    return (
+        *SIMPLIFYING,
+        FoldBatchIntoK(),  # before sums of columns are split
+        FuseSummedMatmuls(),
+        _SPLITTING.two_stages(device, options.reuse),
+        BatchRowMatmuls(SMALL_MATMUL),  # before sums are made of them, one for each step
+        LowerGemvToReduction(options.to_sum),  # after splitting: threads share the terms
+        SimplifyMovement(),  # splitting and sums reshape
+        EliminateCommonSubexpressions(),  # after the others, which make equal nodes
+        HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
+        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
+        Recompute(is_large_matmul),  # last, or equal nodes would become one again
+        CopyOutputs(),  # each would be a copy in the queue
+    )
+
+
+def _render(members: Sequence[Program], device: DeviceSpec) -> Rendered:
+    return render_cuda(members, launch_bound(members, device))
+
+
+def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordinal: int, cache: KernelCache
+           ) -> list[float]:
+    return time_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
+
+
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, _passes, Emission(emit_cuda, _render, join_cuda), build_cuda,
+                     resources_of, _times)

@@ -1,0 +1,76 @@
+"""What a kind of device is to the compiler: passes, source, builder, timer. What one device of it can do is a
+DeviceSpec's, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.emit.rendered import Packed, Rendered
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.pass_manager import Pass
+from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.timed_kernel import TimedKernel
+from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.targets.passes import Splitting
+
+LARGE = 1 << 28
+"""Bytes that no cache holds, as the matrices of a model when their turn comes again."""
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """What passes need of the compiler.
+
+    Attributes:
+        to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
+    """
+
+    reuse: Reuse
+    to_sum: Callable[[TensorGraph], set[Node]]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Source of programs.
+
+    Attributes:
+        emit: one translation unit of named programs, and of launches of them.
+        render: one launch of programs side by side on a device, their sizes parameters.
+        join: a translation unit of rendered functions by name.
+    """
+
+    emit: Callable[[Sequence[tuple[str, Program]], Sequence[Packed]], str]
+    render: Callable[[Sequence[Program], DeviceSpec], Rendered]
+    join: Callable[[Mapping[str, str]], str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of device.
+
+    Attributes:
+        name: as DeviceSpec.target has it.
+        device_type: TensorFlow's word.
+        suffix: of files of its source.
+        splitting: of long reductions.
+        passes: tensor passes in order.
+        build: a binary of a source (source, architecture, cache), or BuildError.
+        resources: what the launches of such a binary take, by symbol; nothing where that is not known.
+        times: builds a source and times its kernels each alone (source, kernels, device, the device's number, cache):
+            microseconds, NaN for one that gets no memory; where DeviceProfile.per_core holds, in one thread.
+    """
+
+    name: str
+    device_type: str
+    suffix: str
+    splitting: Splitting
+    passes: Callable[[DeviceSpec, PassOptions], tuple[Pass[TensorGraph], ...]]
+    emission: Emission
+    build: Callable[[str, str, KernelCache], Path]
+    resources: Callable[[Path], Mapping[str, KernelResources]]
+    times: Callable[[str, Sequence[TimedKernel], DeviceSpec, int, KernelCache], list[float]]
