@@ -52,8 +52,8 @@ def built(subgraph: Subgraph, device: DeviceSpec, cache: KernelCache) -> tuple[l
     region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(),
                             CompileOptions(device, PlanOptions("ilp")))  # fmt: skip
     source, kernels = timed_kernels([kernel.program for kernel in region.kernels], device)
-    build, options = (build_cuda, nvrtc_builder.OPTIONS) if device.is_gpu else (build_host, host_builder.OPTIONS)
-    source, architecture = (source, device.architecture) if device.is_gpu else (with_timer(source), "native")
+    build, options = (build_cuda, nvrtc_builder.OPTIONS) if device.simt else (build_host, host_builder.OPTIONS)
+    source, architecture = (source, device.architecture) if device.simt else (with_timer(source), "native")
     contracted = tuple(CONTRACTS.get(option, option) for option in options)
     return kernels, [build(source, architecture, cache, chosen) for chosen in (options, contracted)]
 
@@ -65,10 +65,10 @@ def main() -> int:
     flags.add_argument("--rounds", type=int, default=15)
     args = flags.parse_args()
     device = H200 if args.target == "cuda" else CPU
-    elements = 1 << (args.elements or (20 if device.is_gpu else 16))
-    time = time_on_device if device.is_gpu else time_on_host
+    elements = 1 << (args.elements or (20 if device.simt else 16))
+    time = time_on_device if device.simt else time_on_host
     cache = KernelCache(load_config().cache_dir / "kernels")
-    print(describe_cuda() if device.is_gpu else describe_cpu())
+    print(describe_cuda() if device.simt else describe_cpu())
     print("| subgraph | each op rounds | contracted | ratio |\n| --- | --- | --- | --- |")
     for subgraph in {s.name: s for s in (sized(s, elements) for s in SUBGRAPHS)}.values():
         kernels, paths = built(subgraph, device, cache)

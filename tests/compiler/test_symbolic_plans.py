@@ -22,7 +22,7 @@ WIDTH = 64
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 def test_regions_are_those_compiled_for_other_sizes(device: DeviceSpec) -> None:
-    graph, multiple, plans = layer(), 4 if device.is_gpu else 1, SizedPlans()
+    graph, multiple, plans = layer(), 4 if device.simt else 1, SizedPlans()
     inputs = tuple(key_of(n) for n in graph.inputs())
     options = CompileOptions(device, plans=PlanMemory())
 

@@ -32,7 +32,7 @@ def graph_of(name: str, b: int, n: int) -> TensorGraph:
 
 def compiled(name: str, b: int, n: int, device: DeviceSpec, plans: PlanMemory) -> CompiledRegion:
     """For a batch and a length that change, both known to be multiples of a vector where they are."""
-    multiple = 4 if device.is_gpu else 1
+    multiple = 4 if device.simt else 1
     sizes = (size(key, value, 1 if value % multiple else multiple) for key, value in (("b", b), ("n", n)))
     graph = graph_of(name, *sizes)
     return compile_region(graph, *keys_of(graph), CompileOptions(device, plans=plans))

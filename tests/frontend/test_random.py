@@ -133,7 +133,7 @@ def test_keys_and_counters_are_moved_and_cast(device: DeviceSpec) -> None:
     parsed = parse_graph(format_graph(graph))
     region = compiled(graph, device)
     runs = [interpret(graph, values), interpret(parsed, values), run_kernel_ir(graph, region, values)]
-    for got in runs if device.is_gpu else [*runs, run_host(graph, region, values)]:
+    for got in runs if device.simt else [*runs, run_host(graph, region, values)]:
         for key, want in zip(("o0", "o1", "o2"), function(*map(tf.constant, arrays)), strict=True):
             same_bits(got[key], want.numpy())
 

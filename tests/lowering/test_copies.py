@@ -48,7 +48,7 @@ def test_long_chains(step: Callable[[Node, int], Node], device: DeviceSpec) -> N
     made = compiled(graph, device, solver="greedy")
     assert len(made.source) < 200_000
     values = random_values(graph)
-    got = run_kernel_ir(graph, made, values) if device.is_gpu else run_host(graph, made, values)
+    got = run_kernel_ir(graph, made, values) if device.simt else run_host(graph, made, values)
     compare(graph, got, *reference(graph, values), step.__name__)
 
 

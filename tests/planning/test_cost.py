@@ -53,7 +53,7 @@ def test_one_kernel_beats_two_over_the_same_elements(device: DeviceSpec) -> None
 def test_a_large_footprint_leaves_memory_cold(device: DeviceSpec) -> None:
     one = program(device, B.exp(x(1 << 16)))
     assert predict(one, device, 1 << 30).memory >= predict(one, device).memory
-    assert predict(one, CPU if not device.is_gpu else device, 0).nbytes == 2 * 4 << 16
+    assert predict(one, CPU if not device.simt else device, 0).nbytes == 2 * 4 << 16
 
 
 def test_what_is_fetched_ahead_hides_the_rest() -> None:

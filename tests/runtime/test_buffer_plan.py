@@ -36,7 +36,7 @@ B, F32 = p.B, DType.F32
 def planned(case: object, device: DeviceSpec) -> BufferPlan:
     result = compiled(case, device)  # type: ignore[arg-type]
     inputs, variables = keys_of(case)  # type: ignore[arg-type]
-    return plan_buffers(result.plan.graph, result.kernels, inputs, variables, packed=device.is_gpu)
+    return plan_buffers(result.plan.graph, result.kernels, inputs, variables, packed=device.simt)
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)

@@ -149,7 +149,7 @@ def test_kernels_that_differ_in_the_users_names_alone_share_a_binary(tmp_path: P
         b = Builder(SourceLoc(name, "Exp"))
         source = compiled(region("exp", [b.exp(b.input("x:0", DType.F32, (4, 8)))]), device).source
         cache = KernelCache(tmp_path)
-        return source, build_cuda(source, "90", cache) if device.is_gpu else build_host(source, "native", cache)
+        return source, build_cuda(source, "90", cache) if device.simt else build_host(source, "native", cache)
 
     (one, first), (other, second) = built("one"), built("other")
     assert one != other, "the source says what it computes"

@@ -11,8 +11,6 @@
 
 #include "fibres.h"
 
-#define __CUDA_ARCH__ 900
-#define TFS_WITHOUT_PTX
 #define __device__
 #define __global__
 #define __shared__ thread_local  // see fibres.cc
@@ -54,15 +52,22 @@ inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
 inline void __syncthreads() { tfs_block_barrier(); }
 inline void __syncwarp() { tfs_exchange("", 0); }
-template <class T> inline T __shfl_xor_sync(unsigned int, T value, int mask) {
+template <int Warp, class T> inline T tfs_lane_xor(T value, int mask) {
   static_assert(sizeof(T) <= TFS_LANE_BYTES);
   T other;
   const auto all = tfs_exchange(&value, sizeof value);
-  memcpy(&other, all[threadIdx.x % 32 ^ mask], sizeof other);
+  memcpy(&other, all[threadIdx.x % Warp ^ mask], sizeof other);
   return other;
 }
 
+#ifndef TFS_OTHER_INTRINSICS  // CUDA's
+#define __CUDA_ARCH__ 900
+#define TFS_WITHOUT_PTX
+#define TFS_WARP 32
+template <class T> inline T __shfl_xor_sync(unsigned int, T value, int mask) { return tfs_lane_xor<TFS_WARP>(value, mask); }
+
 // cuda_prelude.cu.
+template <class T> inline T tfs_shuffle_xor(T value, int mask) { return tfs_lane_xor<TFS_WARP>(value, mask); }
 inline int32_t tfs_ineg(int32_t x) { return (int32_t)(0 - (uint32_t)x); }
 inline float tfs_from_half(uint16_t h) { return (float)tfs_same_bits<_Float16>(h); }
 inline uint16_t tfs_to_half(float f) { return tfs_same_bits<uint16_t>((_Float16)f); }
@@ -81,6 +86,7 @@ inline void tfs_commit_fetches() { tfs_copies_commit(); }
 template <int Pending> inline void tfs_await_async_copies() { tfs_copies_await(Pending); }
 
 #include "tensor_cores_on_cpu.h"
+#endif
 
 // A launch's function as one that takes its arguments as words of 64 bits.
 template <class... T, size_t... I> inline void tfs_call(void (*kernel)(T...), const uint64_t* words, std::index_sequence<I...>) {

@@ -24,6 +24,7 @@ from tf_stitch.runtime.executable import COUNTER_BYTES, BufferRef, Copy, DeviceL
 from tf_stitch.runtime.executable_format import Space, StateMode
 
 HERE = Path(__file__).parent
+CUDA_MACHINE = '#include "cuda_on_cpu.h"'
 SHARED_ROOM = 1 << 18
 """Bytes, as in cuda_on_cpu.h: what kernels' dynamic shared memory may take."""
 RESIDENT = 3
@@ -62,7 +63,7 @@ ADVERSARIES = (*map(Adversary, Order), Adversary(Order.SHUFFLED, 1))
 
 
 def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adversary: Adversary, runs: int = 1,
-               aligned: bool = True, last: int | None = None) -> Values:
+               aligned: bool = True, last: int | None = None, machine: str = CUDA_MACHINE) -> Values:
     """Outputs and new values of variables. Memory that a kernel has to write starts as NaN; every buffer lies between
     zones that have to stay as they are. So do values of the arena with BEHIND; else they lie where they are planned to.
 
@@ -70,12 +71,13 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
         runs: the steps once more, on the same memory and counters.
         aligned: what the region was compiled for.
         last: only so many blocks of each launch run, the last ones.
+        machine: what stands for the device, before the source.
 
     Raises:
         LaunchError, RedzoneError: see there.
     """
     values = add_written(graph, values)
-    library = build(region.source) if region.source else None
+    library = build(region.source, machine) if region.source else None
     apart = adversary.order is Order.BEHIND
     executable, gaps = spread(region, ZONE) if apart else (region.executable, [])
     guarded = Guarded(ZONE, 0 if aligned else UNALIGNED, on_gpu=False)
@@ -101,8 +103,9 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
         for step in executable.steps:
             if isinstance(step, DeviceLaunch):
                 assert library is not None
-                launch(library, step, [memory(ref).ctypes.data for ref in step.args],
-                       region.programs[step.symbol][0].cluster, adversary, last)
+                first = region.programs[step.symbol][0]
+                launch(library, step, [memory(ref).ctypes.data for ref in step.args], first.cluster, adversary, last,
+                       first.warp)
             elif isinstance(step, LibraryStep):
                 step.call.reference([memory(a)[:size] for a, size
                                      in zip(step.args, step.call.operand_bytes(), strict=True)])
@@ -120,7 +123,7 @@ def run_on_cpu(graph: TensorGraph, region: CompiledRegion, values: Values, adver
 
 
 def launch(library: ctypes.CDLL, step: DeviceLaunch, addresses: Sequence[int], cluster: int, adversary: Adversary,
-           last: int | None = None) -> None:
+           last: int | None = None, warp: int = 32) -> None:
     """
     Raises:
         LaunchError: it went wrong.
@@ -130,7 +133,7 @@ def launch(library: ctypes.CDLL, step: DeviceLaunch, addresses: Sequence[int], c
     kernel = ctypes.cast(getattr(library, f"call_{step.symbol}"), ctypes.c_void_p)
     first = max(0, step.grid - last) if last else 0
     resident = step.grid if step.cooperative else RESIDENT * cluster
-    error = scheduler().tfs_run(kernel, words, step.grid, first, step.threads, cluster, resident,
+    error = scheduler().tfs_run(kernel, words, step.grid, first, step.threads, warp, cluster, resident,
                                 ctypes.c_void_p(library.shared_room()), ctypes.c_uint64(SHARED_ROOM),
                                 ctypes.c_uint64(step.shared_bytes), int(adversary.order),
                                 ctypes.c_uint64(adversary.seed))
@@ -138,18 +141,18 @@ def launch(library: ctypes.CDLL, step: DeviceLaunch, addresses: Sequence[int], c
         raise LaunchError(f"{step.symbol}, {adversary}: {error.decode()}")
 
 
-def build(source: str) -> ctypes.CDLL:
+def build(source: str, machine: str = CUDA_MACHINE) -> ctypes.CDLL:
     """A library of the launches in a source, which is compiled as it is."""
     symbols = re.findall(r"__launch_bounds__\([^)]*\) (\w+)\(", source)
     assert symbols
-    return ctypes.CDLL(str(_built(source, tuple(symbols))))
+    return ctypes.CDLL(str(_built(source, tuple(symbols), machine)))
 
 
 @cache
-def _built(source: str, symbols: tuple[str, ...]) -> Path:
+def _built(source: str, symbols: tuple[str, ...], machine: str) -> Path:
     scheduler()
     calls = "\n".join(f"TFS_LAUNCH({symbol})" for symbol in symbols)
-    text = f'#include "cuda_on_cpu.h"\n{source}\n{calls}\n'
+    text = f'{machine}\n{source}\n{calls}\n'
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = _folder() / f"on_cpu_{name}.cpp"
     path.write_text(text)

@@ -23,7 +23,7 @@
 
 namespace {
 
-constexpr int WARP = 32, POISON = 0xff;
+constexpr int MOST_LANES = 64, POISON = 0xff;
 constexpr size_t STACK = 1 << 16;
 
 // Who runs next of those that can. AHEAD: the first thread of the first block, as far as it gets. BEHIND: the last one of
@@ -49,7 +49,7 @@ struct Thread {
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> groups;
 };
-struct Warp { int arrived = 0; unsigned char words[2][WARP][TFS_LANE_BYTES]; };
+struct Warp { int arrived = 0; unsigned char words[2][MOST_LANES][TFS_LANE_BYTES]; };
 struct Cluster { unsigned int arrived = 0; int meetings = 0; };
 struct Block {
   unsigned int number;
@@ -66,7 +66,7 @@ struct Region { unsigned char* begin; size_t bytes; };
 struct Launch {
   void (*kernel)(const uint64_t*);
   const uint64_t* words;
-  unsigned int grid, first, threads, cluster, resident;
+  unsigned int grid, first, threads, warp, cluster, resident;
   Order order;
   std::mt19937_64 random;
   std::vector<Region> shared;
@@ -164,7 +164,7 @@ void admit(unsigned int first) {  // a cluster
     block->number = number;
     block->cluster = cluster;
     block->threads = std::vector<Thread>(launch->threads);
-    block->warps = std::vector<Warp>((launch->threads + WARP - 1) / WARP);
+    block->warps = std::vector<Warp>((launch->threads + launch->warp - 1) / launch->warp);
     for (unsigned int i = 0; i < launch->threads; ++i) {
       block->threads[i].block = block.get();
       block->threads[i].index = i;
@@ -264,8 +264,8 @@ void tfs_block_barrier() {
 
 const unsigned char (*tfs_exchange(const void* own, int size))[TFS_LANE_BYTES] {
   Thread& thread = *launch->current;
-  const unsigned int number = thread.index / WARP, first = number * WARP;
-  const unsigned int lanes = std::min<unsigned int>(WARP, launch->threads - first);
+  const unsigned int number = thread.index / launch->warp, first = number * launch->warp;
+  const unsigned int lanes = std::min<unsigned int>(launch->warp, launch->threads - first);
   Warp& warp = thread.block->warps[number];
   const int turn = thread.turn ^= 1;
   memcpy(warp.words[turn][thread.index - first], own, size);
@@ -354,12 +354,13 @@ void __ubsan_handle_out_of_bounds(void*, uintptr_t) { tfs_fail("an index is outs
 // Runs a launch's blocks from `first` on; what went wrong, or null. `resident`: blocks that are there at one time, at least; those of a cluster
 // always are. `shared`: the kernel library's dynamic shared memory, `room` bytes, of which the launch asked for `bytes`.
 const char* tfs_run(void (*kernel)(const uint64_t*), const uint64_t* words, unsigned int grid, unsigned int first,
-                    unsigned int threads, unsigned int cluster, unsigned int resident, unsigned char* shared,
+                    unsigned int threads, unsigned int warp, unsigned int cluster, unsigned int resident, unsigned char* shared,
                     uint64_t room, uint64_t bytes, int order, uint64_t seed) {
   static std::string error;
-  Launch own{kernel, words, grid, first, threads, cluster, resident, (Order)order, std::mt19937_64(seed)};
+  Launch own{kernel, words, grid, first, threads, warp, cluster, resident, (Order)order, std::mt19937_64(seed)};
   launch = &own;
   Search search{shared, {nullptr, 0}};
+  if (warp > MOST_LANES) return "a warp has too many lanes";
   if (grid % cluster || first % cluster) return "a grid is no multiple of its clusters";
   if (bytes > room || !dl_iterate_phdr(find_region, &search)) return "there is no such shared memory";
   unsigned char* const end = search.found.begin + search.found.bytes;

@@ -65,10 +65,6 @@ class DeviceSpec:
     tensor_cores: bool = False
     library_addend: float = 1.0
 
-    @property
-    def is_gpu(self) -> bool:
-        return self.target == "cuda"
-
 
 def gpu_spec(profile: DeviceProfile, architecture: str) -> DeviceSpec:
     """An NVIDIA GPU of that profile and compute capability."""

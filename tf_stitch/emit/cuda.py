@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
@@ -25,7 +26,22 @@ _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maxi
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
 
 
-def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> str:
+@dataclass(frozen=True)
+class Dialect:
+    """A C++ of CUDA's family.
+
+    Attributes:
+        intrinsics: source that gives a meaning to what cuda_prelude.cu says in PTX (it defines TFS_WITHOUT_PTX,
+            TFS_WARP and those functions, but for what its devices cannot do); "": PTX it is.
+    """
+
+    intrinsics: str = ""
+
+
+CUDA = Dialect()
+
+
+def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed], dialect: Dialect = CUDA) -> str:
     """One translation unit. Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the
     members' parameters in order."""
     lines: list[str] = []
@@ -35,7 +51,7 @@ def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Pack
     for launch in launches:
         members = [(programs[i][0], emitters[i]) for i in launch.members]
         lines += ["", *_launch(launch.name, members, launch.resident)]
-    return _with_prelude("\n".join(lines) + "\n")
+    return _with_prelude("\n".join(lines) + "\n", dialect)
 
 
 def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
@@ -57,15 +73,15 @@ def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:
     return Rendered(symbol, parts, tuple(a.value for _, emitter in called for a in emitter.sizes))
 
 
-def join_cuda(parts: Mapping[str, str]) -> str:
+def join_cuda(parts: Mapping[str, str], dialect: Dialect = CUDA) -> str:
     """A translation unit of rendered functions."""
-    return _with_prelude("\n".join(parts.values()))
+    return _with_prelude("\n".join(parts.values()), dialect)
 
 
-def _with_prelude(text: str) -> str:
+def _with_prelude(text: str, dialect: Dialect) -> str:
     """The text after what it needs."""
     prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
-    parts = [prelude, *([attention_template()] if TEMPLATE in text else [])]
+    parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
     if "tfs_random_bits(" in text:
         random = (resources.files("tf_stitch.emit") / "random_bits.h").read_text()
         parts += ["#define TFS_FUNCTION __device__ __forceinline__", random]

@@ -7,9 +7,14 @@ typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 
-// What C++ has no words for, one or two PTX instructions each. TFS_WITHOUT_PTX: somebody else gives their meaning, as the
-// tests that run kernels on a CPU do.
+// What C++ has no words for, one or two PTX instructions each. TFS_WITHOUT_PTX: somebody else gives their meaning, as a
+// dialect (emit/cuda.py) and the tests that run kernels on a CPU do.
 #ifndef TFS_WITHOUT_PTX
+#define TFS_WARP 32
+// The value of the lane whose number differs in the bits of `mask`; all lanes of the warp are here.
+template <class T> __device__ __forceinline__ T tfs_shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
 __device__ __forceinline__ int32_t tfs_ineg(int32_t x) {
   int32_t y;
   asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(y) : "r"(x));
@@ -191,6 +196,8 @@ struct tfs_minimum { template <class T> static __device__ __forceinline__ T of(T
 struct tfs_any { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a | b; } };
 struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, T b) { return a & b; } };
 
+#define TFS_MOST_WARPS (1024 / TFS_WARP)  // of a block
+
 // Combines each value over Width neighbouring threads (a power of two); a block is one or several such groups.
 // Shuffles within warps first; the partial results of the warps of a group meet in shared memory. `turn` alternates
 // between two sets of slots, so that one barrier a call is enough: a slot is written again only after the barrier of
@@ -198,18 +205,18 @@ struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, 
 template <int Width, class... Op, class... T>
 __device__ __forceinline__ void tfs_all_reduce(int& turn, T&... v) {
 #pragma unroll
-  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) ((v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o))), ...);
-  if (Width > 32) {
-    constexpr int kWarps = Width > 32 ? Width / 32 : 1;
-    __shared__ double slots[2][sizeof...(T)][32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int o = (Width < TFS_WARP ? Width : TFS_WARP) / 2; o; o /= 2) ((v = Op::of(v, tfs_shuffle_xor(v, o))), ...);
+  if (Width > TFS_WARP) {
+    constexpr int kWarps = Width > TFS_WARP ? Width / TFS_WARP : 1;
+    __shared__ double slots[2][sizeof...(T)][TFS_MOST_WARPS];
+    const int lane = threadIdx.x % TFS_WARP, warp = threadIdx.x / TFS_WARP;
     int i = 0;
     if (lane == 0) ((*reinterpret_cast<T*>(&slots[turn][i++][warp]) = v), ...);
     __syncthreads();
     i = 0;
     ((v = *reinterpret_cast<T*>(&slots[turn][i++][warp / kWarps * kWarps + lane % kWarps])), ...);
 #pragma unroll
-    for (int o = kWarps / 2; o; o /= 2) ((v = Op::of(v, __shfl_xor_sync(0xffffffffu, v, o))), ...);
+    for (int o = kWarps / 2; o; o /= 2) ((v = Op::of(v, tfs_shuffle_xor(v, o))), ...);
     turn ^= 1;
   }
 }
@@ -222,16 +229,16 @@ __device__ __forceinline__ void tfs_arg_combine(T& best, I& at, T other, I other
 template <bool Largest, int Width, class T, class I>
 __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
 #pragma unroll
-  for (int o = (Width < 32 ? Width : 32) / 2; o; o /= 2) {
-    const T b = __shfl_xor_sync(0xffffffffu, best, o);
-    const I a = __shfl_xor_sync(0xffffffffu, at, o);
+  for (int o = (Width < TFS_WARP ? Width : TFS_WARP) / 2; o; o /= 2) {
+    const T b = tfs_shuffle_xor(best, o);
+    const I a = tfs_shuffle_xor(at, o);
     tfs_arg_combine<Largest>(best, at, b, a);
   }
-  if (Width > 32) {
-    constexpr int kWarps = Width > 32 ? Width / 32 : 1;
-    __shared__ T values[32];
-    __shared__ I indices[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / kWarps * kWarps;
+  if (Width > TFS_WARP) {
+    constexpr int kWarps = Width > TFS_WARP ? Width / TFS_WARP : 1;
+    __shared__ T values[TFS_MOST_WARPS];
+    __shared__ I indices[TFS_MOST_WARPS];
+    const int lane = threadIdx.x % TFS_WARP, warp = threadIdx.x / TFS_WARP, first = warp / kWarps * kWarps;
     if (lane == 0) { values[warp] = best; indices[warp] = at; }
     __syncthreads();
     best = values[first]; at = indices[first];

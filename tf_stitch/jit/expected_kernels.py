@@ -79,7 +79,7 @@ def _alike(known: Expecting) -> list[list[dict[str, int]]]:
     decisions = place.decisions(known.shapes, change, options)
     related = related_symbols(place.region.graph, place.by_name(known.shapes), change.symbols, change.relations)
     at_hand = with_parts(place.sizes(known.shapes), related)
-    lengths = GPU_LENGTHS if options.device.is_gpu else CPU_LENGTHS
+    lengths = GPU_LENGTHS if options.device.simt else CPU_LENGTHS
     found: dict[Hashable, list[dict[str, int]]] = {decisions.at(at_hand): [at_hand]}
     for sizes in expected_sizes(at_hand, change.symbols, related, lengths, known.first):
         found.setdefault(decisions.at(sizes), []).append(sizes)

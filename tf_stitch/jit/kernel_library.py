@@ -11,15 +11,12 @@ from weakref import WeakValueDictionary
 
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import join_cpu
-from tf_stitch.emit.cuda import join_cuda
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, encode
-from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
+from tf_stitch.targets.registry import target_of
 
 Rendering = Mapping[str, Rendered]
 
@@ -58,16 +55,17 @@ class KernelLibrary:
             BuildError: no compiler, or its message.
         """
         parts = {name: text for kernel in kernels.values() for name, text in kernel.parts.items()}
-        join, build = (join_cuda, build_cuda) if device.is_gpu else (join_cpu, build_host)
-        binary = build(join(parts), device.architecture, self._cache)
+        target = target_of(device)
+        binary = target.build(target.emission.join(parts), device.architecture, self._cache)
         with self._lock:
             self._binaries.update({_key(device, symbol): binary for symbol in kernels})
 
     def resources(self, symbols: Iterable[str], device: DeviceSpec) -> dict[str, KernelResources]:
         """What launches that were built here take; nothing on a CPU."""
         with self._lock:
-            cubins = {self._binaries[_key(device, symbol)] for symbol in symbols} if device.is_gpu else set[Path]()
-        found = {symbol: taken for cubin in cubins for symbol, taken in resources_of(cubin).items()}
+            binaries = {self._binaries[_key(device, symbol)] for symbol in symbols}
+        of = target_of(device).resources
+        found = {symbol: taken for binary in binaries for symbol, taken in of(binary).items()}
         return {symbol: found[symbol] for symbol in symbols if symbol in found}
 
     def host(self, executable: Executable, device: DeviceSpec) -> HostExecutable:

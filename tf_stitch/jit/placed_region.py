@@ -25,7 +25,7 @@ UNEQUAL = "dimensions differ that are broadcast to each other, and were assumed 
 
 def multiple(device: DeviceSpec) -> int:
     """What kernels for sizes that change are made for multiples of."""
-    return VECTOR if device.is_gpu else 1
+    return VECTOR if device.vector_accesses else 1
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,12 @@ from tf_stitch.report.dump import Dump, RegionDump
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_profiles import device_spec, measured_times_path, tuned_templates_path
 from tf_stitch.runtime.executable import Executable, encode
-from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
-from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.stored_plans import StoredPlans
 from tf_stitch.schedule.reuse import Reuse
+from tf_stitch.targets.registry import target_of
 
 CPU_ORDINAL = -1
 MOST_KERNELS = 48
@@ -216,7 +215,7 @@ class RegionBuilder:
         """An executable of kernels that are built."""
         executable, device, host = compiled.executable, options.device, None
         images: Images = ()
-        if device.is_gpu:
+        if device.queued:
             words, images = self._library.device_words(executable, device)
         else:
             host = self._library.host(executable, device)
@@ -285,6 +284,7 @@ class RegionBuilder:
 
     def _compile(self, place: PlacedRegion, graph: TensorGraph) -> Built:
         options, stem = self._options(place), self._new_stem(place.number)
+        target = target_of(options.device)
         dump = RegionDump(self._dump, stem)
         dump.graph(graph)
         with collector_paused():
@@ -295,13 +295,13 @@ class RegionBuilder:
         images: Images = ()
         if not compiled.source:
             words = encode(compiled.executable, {})
-        elif options.device.is_gpu:
-            cubin = build_cuda(compiled.source, options.device.architecture, self._cache)
+        elif options.device.queued:
+            cubin = target.build(compiled.source, options.device.architecture, self._cache)
             words, images = self._library.words_of(compiled.executable, cubin)
-            self._took(place, compiled, resources_of(cubin))
+            self._took(place, compiled, target.resources(cubin))
         else:
             host = HostExecutable(compiled.executable,
-                                  build_host(compiled.source, options.device.architecture, self._cache))
+                                  target.build(compiled.source, options.device.architecture, self._cache))
             words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,

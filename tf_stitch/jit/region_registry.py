@@ -32,6 +32,7 @@ from tf_stitch.report.entries import BuildEntry, KernelEntry
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cpu_count
 from tf_stitch.runtime.kernel_cache import KernelCache
+from tf_stitch.targets.registry import target_of
 
 MOST_BUILDERS = 4
 """Threads that build regions ahead. Planning holds Python's lock, so more of them gain little. Not measured: there were
@@ -308,4 +309,4 @@ def _shared_entry(region: int, key: Key, built: Built) -> BuildEntry:
 
 def _source_of(built: Built) -> str:
     """Name of the file that the report keeps a build's source in."""
-    return f"{built.stem}.{'cu' if built.device.is_gpu else 'c'}"
+    return f"{built.stem}.{target_of(built.device).suffix}"

@@ -31,11 +31,11 @@ def check_errors(device: DeviceSpec, profile: DeviceProfile, cache: KernelCache)
     Raises:
         ProfileError: the predictions are far off.
     """
-    device = replace(device, profile=profile, processors=device.processors if device.is_gpu else 1)
+    device = replace(device, profile=profile, processors=device.processors if device.simt else 1)
     graphs = [s.resized(*size) for s in SUBGRAPHS if s.name in KINDS for size in SIZES]
     programs = [program_of([node for _, node in graph.graph().outputs], device) for graph in graphs]
     source, kernels = timed_kernels(programs, device)
-    if device.is_gpu:
+    if device.simt:
         times = time_on_device(build_cuda(source, device.architecture, cache), kernels)
     else:
         times = time_on_host(build_host(with_timer(source), device.architecture, cache), kernels)

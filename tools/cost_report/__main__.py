@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> None:
 def build(cases: Cases, device: DeviceSpec, cache: KernelCache) -> list[Path]:
     """The binary of each source."""
     def one(source: str) -> Path:
-        if device.is_gpu:
+        if device.simt:
             return build_cuda(source, device.architecture, cache)
         return build_host(with_timer(source), device.architecture, cache)
 
@@ -112,12 +112,12 @@ def measure(cases: Cases, binaries: Sequence[Path], device: DeviceSpec) -> dict[
 
 
 def _time(binary: Path, kernels: Sequence[TimedKernel], device: DeviceSpec) -> list[float]:
-    return time_on_device(binary, kernels) if device.is_gpu else time_on_host(binary, kernels)
+    return time_on_device(binary, kernels) if device.simt else time_on_host(binary, kernels)
 
 
 def describe(device: DeviceSpec) -> dict[str, Any]:
     """Where the times were measured."""
-    return describe_cuda() if device.is_gpu else describe_cpu()
+    return describe_cuda() if device.simt else describe_cpu()
 
 
 def row(case: Case, measured: float) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         domain = kernel.schedule.domain
         prediction = predict(kernel.program, device)
         # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
-        us = prediction.us - (0.0 if device.is_gpu else prediction.launch)
+        us = prediction.us - (0.0 if device.simt else prediction.launch)
         cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
                           len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
                           moved_once(kernel.program), us, _parts(prediction)))  # fmt: skip
@@ -118,7 +118,7 @@ def subgraph_regions(device: DeviceSpec) -> Iterator[tuple[tuple[str, str], Comp
     """The subgraphs by group and name, compiled."""
     resized = [s.resized(rows, columns) for s in SUBGRAPHS if s.rows > 1 for rows, columns in OTHER_SIZES]
     for group, subgraphs in (("peers", SUBGRAPHS), ("irregular", IRREGULAR), ("other sizes", resized)):
-        for subgraph in map(_fitting if not device.is_gpu else lambda s: s, subgraphs):
+        for subgraph in map(_fitting if not device.simt else lambda s: s, subgraphs):
             region = compile_region(subgraph.graph(), subgraph.inputs(), subgraph.variables(), CompileOptions(device))
             name = f"{subgraph.name.rpartition(' ')[0]} {subgraph.rows}x{subgraph.columns}"
             yield (group, name), region
@@ -154,6 +154,6 @@ def program_regions(device: DeviceSpec, name: str, folder: Path = ZOO) -> list[C
     Raises:
         FileNotFoundError: its text is not there.
     """
-    text = gzip.decompress((folder / f"{name}.{'region' if device.is_gpu else 'ops'}.txt.gz").read_bytes())
+    text = gzip.decompress((folder / f"{name}.{'region' if device.simt else 'ops'}.txt.gz").read_bytes())
     options = CompileOptions(device)
     return [compile_region(graph, *arguments_of(graph), options) for graph in parse_graphs(text.decode())]
