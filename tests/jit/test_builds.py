@@ -134,7 +134,7 @@ def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, m
         build(library, kernels, device)
 
     monkeypatch.setattr(KernelLibrary, "build", count)
-    monkeypatch.setattr(registry._prebuilder, "submit", lambda work: Future())  # nobody comes to it
+    monkeypatch.setattr(registry._prebuilder, "submit", lambda work, **_: Future())  # nobody comes to it
     number = register(registry, columns)
     for length, runs in ((17, 0), (12, 1)):
         wanted = registry.build(number, device, Key(True, shapes(registry, number, length)))
