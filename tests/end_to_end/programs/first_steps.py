@@ -1,5 +1,6 @@
 """Trains by a function of several regions and a loop. Prints the losses, and the weights at the end. Arguments: steps,
 seconds to wait after each."""
+
 from __future__ import annotations
 
 import json
