@@ -63,6 +63,8 @@ class StitchConfig:
         fuel: what may be stitched in this process, or None for everything.
         programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
         async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
+        first_step_seconds: how long the steps of one graph wait for kernels altogether, in seconds; 0 for as long as
+            that takes.
         ilp_seconds: time limit of one integer program, in seconds.
         tune_seconds: what a process may spend in the background on tuning templates and measuring kernels, in seconds.
         templates: templates that kernels must have, for experiments; the first that matches counts.
@@ -89,6 +91,7 @@ class StitchConfig:
     cuda_graphs: int = 64
     programmatic: bool = True
     async_builds: bool = False
+    first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
     templates: tuple[ForcedTemplate, ...] = ()
@@ -210,6 +213,10 @@ VARIABLES: Mapping[str, Variable] = {
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
     "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
                                 "1 runs TensorFlow's own ops while kernels are built in the background"),
+    "TF_STITCH_FIRST_STEP_SECONDS": Variable("first_step_seconds", "seconds, from 0 and below 3600", _budget,
+                                             "how long the steps of one graph wait for kernels altogether, before "
+                                             "TensorFlow's own ops run until the background has built them; 0: as "
+                                             "long as it takes"),
     "TF_STITCH_ILP_SECONDS": Variable("ilp_seconds", "seconds, above 0 and below 3600", _seconds,
                                       "time limit of one integer program"),
     "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,

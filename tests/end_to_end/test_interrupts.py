@@ -146,12 +146,13 @@ def test_while_a_native_library_is_built(start_folder: Path, tmp_path: Path) -> 
     assert not list((tmp_path / "cache" / "native").glob("*.so*"))
 
 
-@pytest.mark.parametrize("asynchronous", ["0", "1"])
-def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_path: Path, asynchronous: str) -> None:
-    """Of a thread that nobody waits for, and in the background."""
+@pytest.mark.parametrize(("asynchronous", "seconds"), [("0", "0"), ("0", "3000"), ("0", "0.05"), ("1", "0")])
+def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_path: Path, asynchronous: str,
+                                        seconds: str) -> None:
+    """Of a thread that nobody waits for, and in the background, awaited and not."""
     with sleeping_compiler(tmp_path, "gcc", "*kernel.c*") as (path, begun):
         program = Program(start_folder, PROGRAMS / "leaves_while_building.py", PATH=path, TF_STITCH_CACHE=str(cache),
-                          TF_STITCH_ASYNC=asynchronous)
+                          TF_STITCH_ASYNC=asynchronous, TF_STITCH_FIRST_STEP_SECONDS=seconds)
         wait_for(begun)
         left = program.said("left")
         assert program.said("[tf_stitch]") - left < SECONDS

@@ -12,12 +12,13 @@ from tests.differential import patterns as p
 from tf_stitch.compiler.shape_variants import OtherSizes
 from tf_stitch.config import StitchConfig
 from tf_stitch.device.spec import H200, DeviceSpec
-from tf_stitch.errors import BindError, BuildError, ScheduleError
+from tf_stitch.errors import BindError, BuildError, BuildPending, ScheduleError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.types import Shape, Symbol
 from tf_stitch.jit import expected_kernels, placed_region, region_builder
+from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.kernel_library import KernelLibrary, Rendering
 from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.jit.region_registry import Key, RegionRegistry
@@ -134,7 +135,7 @@ def test_the_second_length_waits_for_its_own_kernels(registry: RegionRegistry, m
         build(library, kernels, device)
 
     monkeypatch.setattr(KernelLibrary, "build", count)
-    monkeypatch.setattr(registry._prebuilder, "submit", lambda work: Future())  # nobody comes to it
+    monkeypatch.setattr(registry._prebuilder, "submit", lambda work, **_: Future())  # nobody comes to it
     number = register(registry, columns)
     for length, runs in ((17, 0), (12, 1)):
         wanted = registry.build(number, device, Key(True, shapes(registry, number, length)))
@@ -304,3 +305,40 @@ def test_more_rows_than_a_library_counts(registry: RegionRegistry, device: int) 
     with pytest.raises(ScheduleError, match="extent above"):
         registry.build(number, device, Key(True, shapes(registry, number, 1 << 31)))
     registry.build(number, device, Key(True, shapes(registry, number, 3000)))
+
+
+def test_what_is_not_built_in_time_is_pending(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[tuple[Future[object], Callable[[], object], bool]] = []
+
+    def submit(work: Callable[[], object], awaited: bool = False) -> Future[object]:
+        builds.append((Future(), work, awaited))
+        return builds[-1][0]
+
+    monkeypatch.setattr(registry._prebuilder, "submit", submit)
+    number, said, seconds = register(registry, columns), [0], [0.0]
+    key = Key(True, shapes(registry, number, 16))
+
+    def wait(_: object, most: float) -> None:
+        seconds[0] += most
+
+    def spent() -> None:
+        said[0] += 1
+
+    budget = BuildBudget(5, spent, lambda: seconds[0], wait)
+    for _ in range(2):
+        with pytest.raises(BuildPending):
+            registry.build_later(number, CPU_ORDINAL, key, budget)
+    assert (seconds, said) == ([5], [1])
+    [(future, work, awaited)] = builds
+    assert awaited
+    assert registry.executables(number) == 0
+    future.set_result(work())
+    assert registry.build_later(number, CPU_ORDINAL, key, budget) is registry.build(number, CPU_ORDINAL, key)
+    assert registry.executables(number) == 1
+    with pytest.raises(BuildPending):
+        registry.build_later(number, CPU_ORDINAL, Key(True, shapes(registry, number, 7)), budget)
+    assert not builds[1][2], "nobody waits for it"
+    builds[1][0].cancel()
+    with pytest.raises(BuildPending):
+        registry.build_later(number, CPU_ORDINAL, Key(True, shapes(registry, number, 7)), budget)
+    assert said == [1]

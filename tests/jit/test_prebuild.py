@@ -37,3 +37,29 @@ def test_what_fails_is_done() -> None:
     prebuilder.submit(lambda: 1 // 0)
     assert prebuilder.finish(10)
     prebuilder.close()
+
+
+def test_what_is_waited_for_does_not_wait_for_others() -> None:
+    prebuilder, gate = Prebuilder(lambda *_: None, workers=1), threading.Event()
+    prebuilder.submit(gate.wait)
+    build = prebuilder.submit(lambda: 7, awaited=True)
+    assert build is not None
+    assert build.result(10) == 7
+    gate.set()
+    prebuilder.close()
+
+
+def test_a_fork_builds_beside_the_program_too() -> None:
+    """Though it has no threads of its parent's."""
+    prebuilder = Prebuilder(lambda *_: None, workers=1)
+    started = prebuilder.submit(lambda: 7, awaited=True)
+    assert started is not None
+    assert started.result(10) == 7
+    prebuilder._process -= 1
+    threads = prebuilder._awaited
+    build = prebuilder.submit(lambda: 8, awaited=True)
+    assert build is not None
+    assert build.result(10) == 8
+    assert prebuilder._awaited is not threads
+    threads.shutdown()
+    prebuilder.close()

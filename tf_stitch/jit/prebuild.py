@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,10 @@ from tf_stitch.errors import StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.interruption import interrupt_all, interruptible
 from tf_stitch.ir.types import static_shape, substitute, unify
+
+MOST_AWAITED = 32
+"""Builds at once that callers wait for. One that TensorFlow runs side by side with others needs a thread of its own: no
+other may end before it. Not measured; TensorFlow has as many threads as the machine has cores."""
 
 T = TypeVar("T")
 Shapes = tuple[tuple[int, ...], ...]
@@ -30,7 +35,8 @@ class Prebuilder:
 
     def __init__(self, prepare: Prepare, workers: int) -> None:
         self._prepare = prepare
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="tf_stitch_build")
+        self._workers = workers
+        self._start()
         self._stopping = threading.Event()
         # At exit Python lets pools finish all that waits before it calls what atexit registered, and nothing public
         # comes before that: concurrent.futures itself registers here.
@@ -38,8 +44,13 @@ class Prebuilder:
         self._groups: dict[int, dict[int, RegionGraph]] = {}
         self._group_of: dict[int, int] = {}
         self._seen: set[tuple[object, ...]] = set()
-        self._unfinished: set[Future[Any]] = set()
         self._lock = threading.Lock()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._pool = ThreadPoolExecutor(max_workers=self._workers, thread_name_prefix="tf_stitch_build")
+        self._awaited = ThreadPoolExecutor(max_workers=MOST_AWAITED, thread_name_prefix="tf_stitch_awaited")
+        self._unfinished: set[Future[Any]] = set()
 
     def add(self, number: int, region: RegionGraph, group: int) -> None:
         """A region of graph `group`."""
@@ -74,10 +85,13 @@ class Prebuilder:
         for other, its_shapes in others:
             self.submit(partial(self._build, other, device, its_shapes, traits))
 
-    def submit(self, build: Callable[[], T]) -> Future[T] | None:
-        """Runs `build` beside the program, after what was submitted before. None if the program ends."""
+    def submit(self, build: Callable[[], T], awaited: bool = False) -> Future[T] | None:
+        """Runs `build` beside the program, after what was submitted before, or at once if somebody waits for it. None
+        if the program ends."""
+        if os.getpid() != self._process:  # a fork, without its parent's threads
+            self._start()
         try:
-            future = self._pool.submit(_interruptibly, build)
+            future = (self._awaited if awaited else self._pool).submit(_interruptibly, build)
         except RuntimeError:  # no more threads
             return None
         self._unfinished.add(future)
@@ -107,7 +121,8 @@ class Prebuilder:
     def close(self) -> None:
         """Drops what has not started, and interrupts what has."""
         self._stopping.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._awaited):
+            pool.shutdown(wait=False, cancel_futures=True)
         interrupt_all()
 
 

@@ -16,6 +16,7 @@ from tf_stitch.errors import BindError, BuildPending, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.jit.placed_region import PlacedRegion
@@ -186,8 +187,8 @@ class RegionRegistry:
         self._record(number, device, key, built, known)
         return built
 
-    def build_later(self, number: int, device: int, key: Key) -> Built:
-        """As build, but in the background unless the program ends.
+    def build_later(self, number: int, device: int, key: Key, budget: BuildBudget | None = None) -> Built:
+        """As build, but in the background unless the program ends; while `budget` lasts it is waited for.
 
         Raises:
             BuildPending: it is not built yet.
@@ -197,17 +198,22 @@ class RegionRegistry:
             future = self._pending.get((number, device, key))
             new = future is None
             if future is None:
-                future = self._prebuilder.submit(lambda: self._find(number, device, key))
+                future = self._prebuilder.submit(lambda: self._find(number, device, key),
+                                                 awaited=budget is not None and budget.left > 0)
             if future is not None:
                 self._pending[number, device, key] = future
         if future is None:
             return self.build(number, device, key)
         if new:
             self._prebuilder.runs(number, device, key.shapes, key.traits)
+        if budget is not None:
+            budget.wait(future)
         if not future.done():
             raise BuildPending
         with self._lock:
             self._pending.pop((number, device, key), None)
+        if future.cancelled():  # the program ends
+            raise BuildPending
         self._record(number, device, key, *future.result())
         return future.result()[0]
 

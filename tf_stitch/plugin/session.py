@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import context
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BuildInterruptedError, BuildPending, GraphLeftAloneError, StitchError
@@ -32,11 +33,12 @@ from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
 from tf_stitch.graph.state import GraphState, ImportCount
+from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
-from tf_stitch.jit.region_builder import CPU_ORDINAL
+from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
@@ -89,6 +91,7 @@ class Session:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
         self._fallback_subgraphs: dict[int, FallbackSubgraph] = {}
+        self._budgets: dict[int, BuildBudget] = {}  # of regions that need not wait for their kernels
         self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
                                    context.context().has_function, self._end)
         self._graphs = itertools.count()
@@ -127,9 +130,10 @@ class Session:
         """The graph with nodes that run its regions; None if it has none."""
         state, group = found.state, next(self._graphs)
         region_of: dict[str, int] = {}
+        budget = self._new_budget(item.graph_id)
 
         def make_node(region: RegionGraph, device: str, controls: Sequence[str]) -> NodeDef:
-            number = self._register(region, group, found.fallback(region))
+            number = self._register(region, group, found.fallback(region), budget)
             region_of.update(dict.fromkeys(region.members, number))
             wrap = "native" if self._native is not None else "py_function"
             self.report.add(RegionEntry(number, item.graph_id, device, wrap,
@@ -140,7 +144,8 @@ class Session:
                 return stitch_node(name, region, number, device, controls)
             return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
 
-        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of) for loop in state.native}
+        numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of, budget)
+                   for loop in state.native}
         rewritten = found.replaced(make_node) if found.regions.regions or numbers else None
         if rewritten is not None:
             number_regions(rewritten, numbers)
@@ -152,17 +157,32 @@ class Session:
         self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
         return rewritten
 
-    def _register(self, region: RegionGraph, group: int, fallback: FallbackSubgraph | None) -> int:
+    def _new_budget(self, graph: str) -> BuildBudget | None:
+        """How long a graph's steps wait for kernels; None for as long as that takes, so that each run of a program
+        computes by the same kernels, or shows what is wrong with them."""
+        config = self._config
+        seconds = config.first_step_seconds
+        if not seconds or config.strict or not config.guard or config.fuel is not None or config.async_builds:
+            return None
+        return BuildBudget(seconds, lambda: self.report.remark(
+            "build", graph, f"its kernels were not built within {seconds:g} s (TF_STITCH_FIRST_STEP_SECONDS): "
+            "TensorFlow's own ops run until the background has built them"))
+
+    def _register(self, region: RegionGraph, group: int, fallback: FallbackSubgraph | None, budget: BuildBudget | None
+                  ) -> int:
         """The number of a region, which is built when it first runs."""
         number = self.registry.register(region, group)
         if fallback is not None:
             self._fallback_subgraphs[number] = fallback
+            if budget is not None:
+                self._budgets[number] = budget
         elif self._config.guard:
             self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read "
                                "what the region does not, and cannot be computed anew")
         return number
 
-    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int]) -> dict[str, int]:
+    def _register_loop(self, loop: NativeLoop, graph_id: str, group: int, region_of: dict[str, int],
+                       budget: BuildBudget | None) -> dict[str, int]:
         """Numbers of the regions of a loop that runs as one op, by the node's attributes: itself, its body, others."""
         def register(region: RegionGraph, group: int) -> int:
             number = self.registry.register(region, group)
@@ -178,6 +198,8 @@ class Session:
         # beside the body, which is for another device.
         parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
         self._fallback_subgraphs[whole] = loop.fallback_subgraph()
+        if budget is not None:  # the fallback subgraph of the loop stands for its parts as well
+            self._budgets.update(dict.fromkeys([whole, *parts.values()], budget))
         self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
         return {"region": whole, "body": parts.pop("body")} | parts
 
@@ -218,8 +240,7 @@ class Session:
             BuildInterruptedError: to fall back until the op asks again.
         """
         try:
-            build = self.registry.build_later if self._config.async_builds else self.registry.build
-            return build(region, device, Key.parse(key)).words
+            return self._built(region, device, Key.parse(key)).words
         except BuildPending:
             raise
         except (BuildInterruptedError, MemoryError) as error:
@@ -231,6 +252,17 @@ class Session:
             if self._config.strict:
                 raise
             return None
+
+    def _built(self, region: int, device: int, key: Key) -> Built:
+        """
+        Raises:
+            BuildPending: it is being built, and nobody should wait.
+            StitchError: it cannot be built.
+        """
+        budget = self._budgets.get(region)
+        if self._config.async_builds or (budget is not None and not is_op_determinism_enabled()):
+            return self.registry.build_later(region, device, key, budget)
+        return self.registry.build(region, device, key)
 
     def original(self, region: int, reason: str) -> bytes | None:
         """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
@@ -303,6 +335,7 @@ class Session:
         self.report.end(regions)
         for region in regions:
             self._fallback_subgraphs.pop(region, None)
+            self._budgets.pop(region, None)
         self.registry.drop(regions)
 
     def _count(self, entry: RegionEntry) -> None:
