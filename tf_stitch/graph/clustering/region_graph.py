@@ -134,6 +134,9 @@ class _Cutter:
             if self._input(tensor, value) not in used:
                 graph.unread.append(self._inputs[tensor])
         used.update(graph.unread)
+        for handle, value in self._written.items():
+            if self._variables[handle] not in used:
+                raise UnsupportedError("writes a variable whose value the region does not need", value.loc)
         for name, node in unbound_symbols(graph).items():
             raise UnsupportedError(f"its size {name} depends on a tensor outside the region", node.loc)
         return _numbered(graph, tuple(self._members), [t for t, n in self._inputs.items() if n in used],
