@@ -143,12 +143,17 @@ def test_a_seed_is_always_the_same_program(plain: Worker) -> None:
     assert first == again
 
 
+KNOWN = r"no elements \(TF_STITCH=strict\)|differ, first at .*\((float16|bfloat16)\)"
+"""docs/limits.md: an empty tensor falls back, which strict mode raises; half types are rounded less often."""
+
+
 @pytest.mark.timeout(600)
 def test_todays_programs(tmp_path: Path) -> None:
     """A minute of programs that nobody has run before: the seed is the date's. The command runs them again."""
     first = int(dt.date.today().strftime("%y%m%d")) * 10_000
     command = [sys.executable, "-m", "tools.fuzz", f"--seeds={first}:{first + 10_000}", "--seconds=60", "--chunk=12",
-               f"--cache={load_config().cache_dir}", f"--failures={tmp_path}", f"--state={tmp_path / 'state'}"]
+               f"--known={KNOWN}", f"--cache={load_config().cache_dir}", f"--failures={tmp_path}",
+               f"--state={tmp_path / 'state'}"]
     print(" ".join(command))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *(p.read_text() for p in tmp_path.glob("*.py"))])

@@ -47,7 +47,8 @@ _STATE = flags.DEFINE_string("state", None, "a JSON line a program and mode; tho
 _FAILURES = flags.DEFINE_string("failures", "fuzz_failures", "folder of programs that differ")
 _CACHE = flags.DEFINE_string("cache", str(Path(tempfile.gettempdir()) / "tf_stitch_fuzz_cache"), "TF_STITCH_CACHE")
 _OUT = flags.DEFINE_string("out", None, "JSON file for the figures, and a table beside it")
-_KNOWN = flags.DEFINE_string("known", "", "pattern of programs that are known to fail: counted, not cut down")
+_KNOWN = flags.DEFINE_string("known", "", "pattern of programs that are known to fail, or of how they do: counted, not "
+                             "cut down")
 _SHOW = flags.DEFINE_bool("show", False, "print the programs and run nothing")
 _PASSES = ("same", "rounding", "known", "no program")
 

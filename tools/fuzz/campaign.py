@@ -34,7 +34,7 @@ class Options:
         state: a JSON line for every program and mode.
         failures: folder of programs that failed.
         stop: time on the monotonic clock after which nothing is begun.
-        known: pattern of programs whose failures are known, and not cut down.
+        known: pattern of programs, or of what differs, whose failures are known, and not cut down.
     """
 
     generator: str
@@ -160,7 +160,7 @@ def _one(options: Options, seed: int, mode: str, program: Program, want: dict[st
              "failed": want["failed"][:100]}  # fmt: skip
     if found is None:
         return _outcome(options, seed, mode, "rounding" if rounding else "same", **facts)
-    if options.known and re.search(options.known, program.source()):
+    if options.known and re.search(options.known, f"{program.source()}\n{found.message}"):
         return _outcome(options, seed, mode, "known", message=found.message[:300], **facts)
     if options.reduce:
         begun = small.get((seed, found.kind))
