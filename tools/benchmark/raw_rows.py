@@ -12,7 +12,7 @@ from typing import Any
 RAW = Path(__file__).resolve().parents[2] / "benchmarks" / "raw"
 MOST_ROWS = 25
 """Rows that a page shows of a table with one for each kernel; the raw rows have all."""
-_OF_THE_MACHINE = re.compile(r" --(?:out|cache|json|logs|times)[= ]\S+")
+_OF_THE_MACHINE = re.compile(r" --(?:out|cache|json|logs|times|state|failures)[= ]\S+")
 """Flags of a command whose values are paths on the machine that measured."""
 
 

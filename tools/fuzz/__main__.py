@@ -24,6 +24,7 @@ from pathlib import Path
 
 from absl import app, flags
 
+from tools.benchmark.raw_rows import command_line
 from tools.fuzz.campaign import Options, done_before, run_campaign, table
 from tools.fuzz.kernel_graphs import run_kernel_graphs
 from tools.fuzz.programs import decode
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         outcomes = [o for (seed, _), o in done_before(state, _GENERATOR.value).items() if seed in wanted]
     print(table(outcomes))
     if _OUT.value:
-        command = " ".join(["python", "tools/fuzz", *sys.argv[1:]])
+        command = command_line(sys.argv)
         write_summary(Path(_OUT.value), outcomes, _DEVICE.value, command)
     print(*(f"{count} {reason}" for reason, count in Counter(
         f.rpartition(" (")[0] for o in outcomes for f in o.get("fallbacks", [])).most_common(20)), sep="\n")
