@@ -151,6 +151,11 @@ def test_both_programs_agree(highs: bool, monkeypatch: pytest.MonkeyPatch) -> No
     assert solve(problem, 10.0).objective == pytest.approx(expected)
 
 
+def test_the_solver_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert solve(CROSSING, 5.0).program == "HiGHS"
+    assert capfd.readouterr() == ("", ""), "a program's output is the user's"
+
+
 WITHOUT_PULP = """
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -178,9 +178,23 @@ class _Program:
 
 @cache
 def _warm_highs(pulp: ModuleType) -> Any:
-    """pulp's solver class for HiGHS in process, which has no warm start of its own."""
+    """pulp's solver class for HiGHS in process, made quiet, and started from a choice: pulp's own does neither."""
+    import highspy
+
+    class QuietHighs(highspy.Highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:
+            # HiGHS 1.16 greets on standard output when the constructor sets its callbacks, before pulp can ask for
+            # silence.
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
 
     class WarmHighs(pulp.HiGHS):  # type: ignore[name-defined, misc]
+        def createAndConfigureSolver(self, lp: Any) -> None:
+            lp.solverModel = QuietHighs()
+            lp.solverModel.setOptionValue("mip_rel_gap", self.gapRel)
+            lp.solverModel.setOptionValue("threads", self.threads)
+            lp.solverModel.setOptionValue("time_limit", float(self.timeLimit))
+
         def callSolver(self, lp: Any) -> None:
             start = lp.solverModel.getSolution()
             start.col_value = [float(v.varValue) for v in lp.variables()]
