@@ -121,7 +121,7 @@ def test_while_a_kernel_is_compiled(start_folder: Path, cache: Path, tmp_path: P
         assert program.end() == 3, program.text()
 
 
-@pytest.mark.parametrize("stuck", ["tf_stitch.compiler.pipeline:plan_region", "tf_stitch.jit.region_builder:build_host",
+@pytest.mark.parametrize("stuck", ["tf_stitch.compiler.pipeline:plan_region", "tf_stitch.runtime.host_builder:code_of",
                                    "tf_stitch.graph.clustering.clusters:Clustering.find"])
 @pytest.mark.parametrize("which", ["one", "several"])
 def test_anywhere_and_the_program_goes_on(start_folder: Path, cache: Path, expected: dict[str, list[float]], stuck: str,
