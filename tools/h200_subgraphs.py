@@ -283,7 +283,7 @@ def compile_all(subgraphs: list[Subgraph], cache: KernelCache) -> None:
     for subgraph in subgraphs:
         start = time.perf_counter()
         region, cubin = build(subgraph, cache)
-        rules = ", ".join(kernel.schedule.rule.value for kernel in region.kernels)
+        rules = ", ".join(kernel.schedule.family for kernel in region.kernels)
         print(f"{subgraph.name}: {len(region.executable.steps)} launches ({rules}), {cubin.stat().st_size} bytes, "
               f"{time.perf_counter() - start:.2f} s")  # fmt: skip
 

@@ -13,6 +13,7 @@ from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels
 from tf_stitch.compiler.template_tuner import rule_kernels, text_of
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate, load_config
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ConfigError, SourceLoc
@@ -24,7 +25,6 @@ from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplate, TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
 
 OTHER = "max_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4]; mul_1[GRID-CTA_8,THREAD_4-CTA_4-THREAD_4];"
 

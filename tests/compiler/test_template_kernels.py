@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tests.differential import patterns as p
 from tests.differential.runner import add_written, random_values, reference, region
 from tests.schedule.test_rules import x
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, key_of, users_of
@@ -20,12 +22,10 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
 
 B = p.B
 SLOW = 300

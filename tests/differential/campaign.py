@@ -142,7 +142,7 @@ def _note(outcome: Outcome, graph: TensorGraph, region: CompiledRegion) -> None:
 
 
 def _note_schedule(outcome: Outcome, schedule: KernelSchedule) -> None:
-    outcome.reached[f"rule {schedule.rule.value}"] += 1
+    outcome.reached[f"rule {schedule.family}"] += 1
     outcome.reached["rows shared by blocks"] += schedule.mapping.row_blocks > 1
     for scheme in schedule.schemes.values():
         outcome.reached[f"{scheme.value} values"] += 1

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.arguments import arguments_of as keys_of
 from tf_stitch.ir.dtypes import DType
@@ -32,7 +33,6 @@ from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_empty
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
-from tf_stitch.schedule.kernel_schedule import Rule
 from tf_stitch.schedule.reuse import Reuse
 
 Array = NDArray[Any]
@@ -164,7 +164,7 @@ def compiled(graph: TensorGraph, device: DeviceSpec, aligned: bool = True, solve
                             Instrument(after=[lambda name, g: verify_graph(g, static=True)]))
     for kernel in result.kernels:
         verify_program(kernel.program)
-        rule = f"{device.target} {kernel.schedule.rule.value}"
+        rule = f"{device.target} {kernel.schedule.family}"
         COUNTS.rules[rule] = COUNTS.rules.get(rule, 0) + 1
     COUNTS.kernels += len(result.kernels)
     return result
@@ -266,7 +266,7 @@ def check_all(graph: TensorGraph, values: Values | None = None, *, aligned: bool
         if any(len(p) > 1 for p in gpu.programs.values()):
             compare(graph, run_kernel_ir(graph, gpu, values, backwards=True), want, allowed,
                     "H200 kernel IR, packs backwards")
-        if all(kernel.schedule.rule is not Rule.ATTENTION for kernel in gpu.kernels):  # TF32: see tests/emit
+        if all(kernel.schedule.family != ATTENTION.name for kernel in gpu.kernels):  # TF32: see tests/emit
             from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
             compare(graph, run_on_cpu(graph, gpu, values, Adversary(Order.SHUFFLED), aligned=aligned), want, allowed,
                     "CUDA on a CPU")

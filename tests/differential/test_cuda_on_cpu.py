@@ -25,6 +25,7 @@ from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_
 from tf_stitch.device.spec import H200
 from tf_stitch.emit.cuda import emit_cuda
 from tf_stitch.emit.rendered import Packed
+from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -34,7 +35,7 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
-from tf_stitch.schedule.kernel_schedule import Rule
+from tf_stitch.schedule.kernel_schedule import JOINED
 
 B, F32, K = p.B, DType.F32, OpKind
 short_rows = read_ahead.short_rows
@@ -149,8 +150,8 @@ def test_kernels_for_an_h200(planned: tuple[TensorGraph, CompiledRegion], advers
 def test_every_rule_is_here() -> None:
     """But attention, whose tests are in tests/emit."""
     built = [for_h200(make(), barriers) for make in GRAPHS.values() for barriers in (True, False)]
-    found = {kernel.schedule.rule for one in built for kernel in one.kernels}
-    assert found == set(Rule) - {Rule.ATTENTION}
+    found = {kernel.schedule.family for one in built for kernel in one.kernels}
+    assert found == {*(family.name for family in FAMILIES if not family.matmuls), JOINED}
 
 
 def below_twice_the_maximum() -> list[Node]:

@@ -15,6 +15,7 @@ from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels
 from tf_stitch.compiler.template_tuner import rule_kernels, tune, worth_trying
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import Node
@@ -23,7 +24,6 @@ from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.device_run import gpu_is_here
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import Template, parse_template
-from tf_stitch.schedule.tilings import template_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_is_here(), reason="no GPU")]
 B = p.B

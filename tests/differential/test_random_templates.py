@@ -13,12 +13,12 @@ from tests.differential.runner import compare, keys_of, reference, run_host, run
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
 
 SLOW = 300
 """Threads of a block from which the kernel interpreter takes too long."""

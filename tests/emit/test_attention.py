@@ -12,9 +12,9 @@ from tests.differential.runner import Array, build_cubin, compiled, random_value
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
+from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.schedule.kernel_schedule import Rule
 
 B = p.B
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
@@ -118,7 +118,7 @@ def wanted(built: tuple[TensorGraph, CompiledRegion]) -> Array:
 
 def test_becomes_one_kernel_that_reads_operands_as_they_lie(built: tuple[TensorGraph, CompiledRegion]) -> None:
     _, result = built
-    assert [kernel.schedule.rule for kernel in result.kernels] == [Rule.ATTENTION]
+    assert [kernel.schedule.family for kernel in result.kernels] == [ATTENTION.name]
     assert len(result.executable.steps) == 1
     build_cubin(result)
 

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.differential.runner import compiled, region
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.emit.comments import after, code_of
 from tf_stitch.errors import SourceLoc
@@ -16,7 +17,6 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.text_format import format_program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.rebind import retarget, structure
 
 TARGETS = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)

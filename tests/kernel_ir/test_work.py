@@ -7,12 +7,12 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
+from tf_stitch.families.mixed import MIXED
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.work import Work, count_work, moved_bytes, moved_once
-from tf_stitch.schedule.kernel_schedule import Rule
 
 B, F32 = p.B, DType.F32
 
@@ -51,7 +51,7 @@ def test_rows_one_after_the_other_wait_for_each() -> None:
     """A block of a mixed reduction takes its rows in turn: each has loads, and reductions, of its own."""
     matrices, numbers = (x(8192, 1024), x(8192, 1024, name="dy")), (x(8192, 1, name="mean"), x(8192, 1, name="rstd"))
     graph = region("mixed", p.layernorm_backward(*matrices, x(1024, name="gamma"), *numbers))
-    kernel = next(k for k in compiled(graph, H200, barriers=False).kernels if k.schedule.rule is Rule.MIXED)
+    kernel = next(k for k in compiled(graph, H200, barriers=False).kernels if k.schedule.family == MIXED.name)
     work, rows = count_work(kernel.program), kernel.schedule.mapping.rows_per_block
     assert rows > 1
     assert sum(work.reductions.values()) >= rows

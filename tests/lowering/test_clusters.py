@@ -23,6 +23,7 @@ from tests.differential.runner import (
 )
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
@@ -36,7 +37,6 @@ from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import Scheme
 from tf_stitch.schedule.rules import row_reduction
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
 
 B, F32 = p.B, DType.F32
 

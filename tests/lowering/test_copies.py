@@ -8,12 +8,12 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_host, run_kernel_ir
+from tf_stitch.compiler.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import TooManyCopiesError
+from tf_stitch.families.registry import lower
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
-from tf_stitch.lowering import lower
-from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.planning.stitch_plan import Pattern
 
 B, COLUMNS = p.B, 32

@@ -9,6 +9,7 @@ import pytest
 from tests.differential.patterns import B
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
 from tf_stitch.device.spec import H200
+from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -17,7 +18,6 @@ from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import accesses, statements
 from tf_stitch.lowering.early_loads import MOST_HELD, early_loads
-from tf_stitch.schedule.kernel_schedule import Rule
 
 F32 = DType.F32
 THREAD = var(Var(k.THREAD, 32))
@@ -78,7 +78,7 @@ def test_elementwise_loads_leave_the_guard() -> None:
 def test_large_kernels_stay_as_they_are() -> None:
     graph = region("g", [B.mul(B.input("x:0", F32, (4, 999_999)), B.input("scale:0", F32, (4, 1)))])
     kernel, = compiled(graph, H200).kernels
-    assert kernel.schedule.rule is Rule.ELEMENTWISE
+    assert kernel.schedule.family == ELEMENTWISE.name
     assert early_loads(kernel.program) is kernel.program
 
 

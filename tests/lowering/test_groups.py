@@ -16,7 +16,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.executable_format import Space
-from tf_stitch.schedule.kernel_schedule import Rule, Scheme
+from tf_stitch.schedule.kernel_schedule import JOINED, Scheme
 
 B, F32 = p.B, DType.F32
 SMALL = replace(H200, processors=4, profile=replace(H200.profile, barrier=((8.0, 0.0),)))
@@ -51,7 +51,7 @@ def test_one_cooperative_launch_computes_the_same(name: str) -> None:
     assert step.cooperative
     assert step.args[-1].space is Space.BARRIER
     (kernel,) = built.kernels
-    assert kernel.schedule.rule is Rule.GROUPS
+    assert kernel.schedule.family == JOINED
     assert step.grid <= kernel.program.resident * SMALL.processors
     values = random_values(graph)
     want, allowed = reference(graph, values)

@@ -21,6 +21,7 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
@@ -31,7 +32,6 @@ from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule import prefetch as ahead

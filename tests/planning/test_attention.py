@@ -10,13 +10,13 @@ from tests.differential import patterns as p
 from tests.differential.runner import check_all, compiled, keys_of, region
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
+from tf_stitch.families.attention import ATTENTION
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.attention import find_attentions
 from tf_stitch.planning.kept_patterns import fused, keep_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
-from tf_stitch.schedule.kernel_schedule import Rule
 
 B, F32 = p.B, DType.F32
 SIZE = 24
@@ -37,8 +37,8 @@ def layer(dtype: DType = F32, size: int = SIZE) -> TensorGraph:
     return region("layer", [B.transpose(B.dot(weights(q, k), v), [0, 2, 1, 3])])
 
 
-def rules(graph: TensorGraph, device: DeviceSpec = H200, aligned: bool = True) -> list[Rule]:
-    return [kernel.schedule.rule for kernel in compiled(graph, device, aligned).kernels]
+def rules(graph: TensorGraph, device: DeviceSpec = H200, aligned: bool = True) -> list[str]:
+    return [kernel.schedule.family for kernel in compiled(graph, device, aligned).kernels]
 
 
 def count(graph: TensorGraph) -> int:
@@ -47,23 +47,23 @@ def count(graph: TensorGraph) -> int:
 
 
 def test_it_is_one_kernel_that_computes_what_its_nodes_do() -> None:
-    assert rules(layer()) == [Rule.ATTENTION]
+    assert rules(layer()) == [ATTENTION.name]
     check_all(layer(), interpret_gpu=True)
 
 
 @pytest.mark.parametrize(("device", "aligned"), [
     (replace(H200, tf32=False), True), (gpu_spec(H200.profile, "75"), True), (H200, False), (CPU, True)])
 def test_devices_and_settings_that_it_is_not_for(device: DeviceSpec, aligned: bool) -> None:
-    assert Rule.ATTENTION not in rules(layer(), device, aligned)
+    assert ATTENTION.name not in rules(layer(), device, aligned)
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(DType.F64, SIZE), (F32, 20), (F32, 136), (DType.F16, SIZE)])
 def test_types_and_rows_that_the_kernel_does_not_have(dtype: DType, size: int) -> None:
-    assert Rule.ATTENTION not in rules(layer(dtype, size))
+    assert ATTENTION.name not in rules(layer(dtype, size))
 
 
 def test_half_types_need_no_tf32() -> None:
-    assert rules(layer(DType.BF16, 32), replace(H200, tf32=False)) == [Rule.ATTENTION]
+    assert rules(layer(DType.BF16, 32), replace(H200, tf32=False)) == [ATTENTION.name]
 
 
 def test_probabilities_that_are_used_elsewhere_are_kept() -> None:
@@ -107,7 +107,7 @@ def test_an_operand_that_others_need_transposed_is_read_there() -> None:
     q, k, v = operands()
     graph = region("shared", [B.dot(weights(q, k), v), B.exp(k)])
     result = compiled(graph, H200)
-    assert Rule.ATTENTION in [kernel.schedule.rule for kernel in result.kernels]
+    assert ATTENTION.name in [kernel.schedule.family for kernel in result.kernels]
     check_all(graph, interpret_gpu=True)
 
 
@@ -115,7 +115,7 @@ def test_layers_that_follow_each_other() -> None:
     q, k, v = operands(batch=1)
     first = B.dot(weights(q, k), v)
     graph = region("layers", [B.dot(weights(first, k), B.add(v, first))])
-    assert rules(graph).count(Rule.ATTENTION) == 2
+    assert rules(graph).count(ATTENTION.name) == 2
     check_all(graph, interpret_gpu=True)
 
 
@@ -123,7 +123,7 @@ def test_a_product_reads_the_transposed_result_as_it_lies() -> None:
     q, k, v = (B.input(name, F32, (50, 40, SIZE)) for name in "qkv")
     moved = B.transpose(B.dot(weights(q, k), v), [1, 0, 2])
     graph = region("product", [B.dot(moved, B.input("w", F32, (40, SIZE, 32)))])
-    assert rules(graph) == [Rule.ATTENTION]
+    assert rules(graph) == [ATTENTION.name]
     check_all(graph, interpret_gpu=True)
 
 
@@ -150,5 +150,5 @@ def test_one_row_of_queries(length: int, is_attention: bool) -> None:
     """Few blocks read a short cache in one kernel; a long one is read by many, in sums. Neither calls the library."""
     q, k, v = (B.input(name, F32, (8, rows, 64)) for name, rows in (("q", 1), ("k", length), ("v", length)))
     step = compiled(region("step", [B.dot(weights(q, k), v)]), H200)
-    assert (Rule.ATTENTION in [kernel.schedule.rule for kernel in step.kernels]) is is_attention
+    assert (ATTENTION.name in [kernel.schedule.family for kernel in step.kernels]) is is_attention
     assert not step.calls

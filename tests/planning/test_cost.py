@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, keys_of, region
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
@@ -18,7 +19,6 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.kernel_ir.nodes import AsyncCopy, LoadVector, Program
 from tf_stitch.kernel_ir.walk import rewritten
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.planning.cost_model import ModelCost, predict, predict_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes, measurement_key, patterns_to_measure
 from tf_stitch.planning.stitch_plan import Pattern, live_out

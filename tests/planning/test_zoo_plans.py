@@ -49,7 +49,7 @@ def _kernel_line(kernel: LoweredKernel) -> str:
     nodes, domain = kernel.schedule.pattern.nodes, kernel.schedule.domain
     notable = Counter(n.kind.value for n in nodes if n.category in NOTABLE or n.kind.value == "transpose")
     words = ", ".join(f"{count} {name}" if count > 1 else name for name, count in notable.items())
-    return (f"{kernel.schedule.rule.value} {domain.rows}x{domain.cols}: {len(nodes)} ops"
+    return (f"{kernel.schedule.family} {domain.rows}x{domain.cols}: {len(nodes)} ops"
             f"{f' with {words}' if words else ''} -> {len(kernel.schedule.pattern.outputs)}")
 
 

@@ -10,13 +10,14 @@ import pytest
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.families.row import ROW
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.schedule.kernel_schedule import Rule, Scheme
+from tf_stitch.schedule.kernel_schedule import Scheme
 from tf_stitch.schedule.rules import row_reduction
 
 SMALL = replace(CPU, row_buffer_bytes=2 * 4 * 512)
@@ -32,7 +33,7 @@ def only(graph: TensorGraph, device: DeviceSpec) -> LoweredKernel:
 def test_a_row_too_long_for_shared_memory_still_runs_in_one_kernel() -> None:
     """All that phases hand on would take twice a block's memory; what is alive at one time fits."""
     kernel = only(chain(4, 10_001, 3), H200)
-    assert kernel.schedule.rule is Rule.ROW
+    assert kernel.schedule.family == ROW.name
     assert len(kernel.schedule.staged) == 12
     assert requested_bytes(kernel.program) > 2 * H200.shared_bytes > 2 * shared_bytes(kernel.program) > 0
 

@@ -10,11 +10,12 @@ from tests.differential import patterns as p
 from tests.differential.runner import region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.scan import SCAN
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.stitch_plan import Pattern, free_nodes, live_out, make_pattern, plannable
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.phases import split_phases
 from tf_stitch.schedule.rules.column_reduction import propose_column
 from tf_stitch.schedule.rules.elementwise import propose_elementwise
@@ -199,7 +200,7 @@ def test_threads_of_few_elements_have_one_each(elements: int, vector: int, grid:
 
 def test_text_of_a_schedule() -> None:
     assert gpu_row(1000).text().splitlines()[0] == "row_reduction rows=512 cols=1000 dominant=max"
-    assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].rule is Rule.SCAN
+    assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].family == SCAN.name
 
 
 @pytest.mark.parametrize(("length", "columns", "row_threads", "threads", "together"), [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tf_stitch.compiler.packing import decided_by, stands_alone
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.errors import ScheduleError
@@ -12,7 +13,6 @@ from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.lowering.packing import decided_by, stands_alone
 from tf_stitch.runtime.buffer_plan import BufferPlan, Work
 from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, HostLaunch, LibraryStep, Step
 from tf_stitch.runtime.executable_format import Space

@@ -12,6 +12,7 @@ import networkx as nx
 
 from tf_stitch.compiler.cooperative_levels import CooperativeFuser, Levels
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_attrs import AssignAttrs, VariableAttrs
 from tf_stitch.ir.symbolic_dims import SymbolicDim
@@ -22,7 +23,6 @@ from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import StitchPlan
 from tf_stitch.runtime.buffer_plan import Work
-from tf_stitch.schedule.kernel_schedule import Rule
 
 MOST_KERNELS = 16
 """Kernels of a connected part. In larger ones levels are wide, and their kernels share launches as it is."""
@@ -31,7 +31,6 @@ MOST_WORK = 256
 GRAPH_LAUNCHES = 3
 """Launches from which a region runs as a CUDA graph (native/cuda/cuda_graph.cc). A node of one costs less than a grid
 barrier: 0.51 us on an H200, if it is empty, against 0.9 to 1.3."""
-RULES = (Rule.ELEMENTWISE, Rule.ROW, Rule.COLUMN, Rule.MIXED)
 
 
 def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:
@@ -116,9 +115,12 @@ def _parts(works: Sequence[Work], edges: Sequence[Edge]) -> Iterator[Levels]:
 
 
 def _can_be_group(kernel: LoweredKernel) -> bool:
-    domain, pattern = kernel.schedule.domain, kernel.schedule.pattern
+    schedule = kernel.schedule
+    if schedule.groups or family_of(schedule).with_threads is None:
+        return False
+    domain, pattern = schedule.domain, schedule.pattern
     known = {*pattern.reads(), *pattern.outputs}  # not so where a small product was written out
-    return (kernel.schedule.rule in RULES and kernel.program.grid > 0 and not kernel.program.alone
+    return (kernel.program.grid > 0 and not kernel.program.alone
             and not any(isinstance(n, SymbolicDim) for b in kernel.program.buffers
                         for n in (b.size, domain.rows, domain.cols))
             and all(node in known for node, _ in kernel.arguments))

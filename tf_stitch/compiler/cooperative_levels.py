@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tf_stitch.compiler.block_threads import with_items, with_threads
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.registry import lower
 from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering import lower
 from tf_stitch.lowering.groups import join_groups
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.part import TIE_US
 from tf_stitch.planning.stitch_plan import StitchPlan, live_out, make_pattern
 from tf_stitch.runtime.buffer_plan import Work
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
-from tf_stitch.schedule.threads import with_items, with_threads
+from tf_stitch.schedule.kernel_schedule import JOINED, KernelSchedule
 
 USUAL_THREADS = 512
 """Of a block: the fewer blocks there are, the sooner they have met."""
@@ -93,7 +93,7 @@ class CooperativeFuser:
         nodes = sorted((n for kernel in alike for n in kernel.schedule.pattern.nodes), key=self._position.__getitem__)
         pattern = make_pattern(nodes, self._users, self._wanted, self._free)
         largest = max((kernel.schedule for kernel in alike), key=lambda s: s.domain.rows * s.domain.cols)
-        schedule = KernelSchedule(Rule.GROUPS, pattern, largest.dominant, largest.domain,
+        schedule = KernelSchedule(JOINED, pattern, largest.dominant, largest.domain,
                                   replace(largest.mapping, grid=grid), resident=math.ceil(grid / device.processors),
                                   groups=tuple(tuple(kernel.schedule for kernel in together) for together in fitted))
         return join_groups(schedule, fitted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tf_stitch.compiler.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
@@ -12,7 +13,6 @@ from tf_stitch.ir.graph import Node, collect
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
-from tf_stitch.lowering.compile_pattern import compile_pattern, first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import retarget, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf

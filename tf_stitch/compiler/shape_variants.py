@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from tf_stitch.compiler.assembly import pack
+from tf_stitch.compiler.compile_pattern import first_schedule
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.emit.cuda import needs_wide_indices
@@ -22,7 +23,6 @@ from tf_stitch.ir.op_attrs import InputAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.renumbering import Renumbering
 from tf_stitch.ir.symbolic_dims import SymbolicDim, dimensions_of
-from tf_stitch.lowering.compile_pattern import first_schedule
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.lowering.rebind import nodes_of, structure
 from tf_stitch.planning.stitch_plan import Pattern

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from tf_stitch.compiler.template_kernels import templated
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, TemplateError
@@ -16,7 +17,6 @@ from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.templates import Template, parse_template
-from tf_stitch.schedule.tilings import template_of
 
 
 def _ignore(where: str, reason: str) -> None:

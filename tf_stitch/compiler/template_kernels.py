@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tf_stitch.compiler.apply_template import apply_template
+from tf_stitch.compiler.template_candidates import candidates
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.registry import lower
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import fits_registers
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.schedule.apply_template import apply_template
 from tf_stitch.schedule.kernel_schedule import Origin
-from tf_stitch.schedule.template_candidates import candidates
 from tf_stitch.schedule.templates import Template
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
 
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.template_kernels import possible_kernels
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import BuildError
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.planning.tuned_templates import TunedTemplate
-from tf_stitch.schedule.tilings import template_of
 
 MOST_TRIED = 32
 """Templates of a pattern that are timed."""

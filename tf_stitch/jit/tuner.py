@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_tuner import Tuning, rule_kernels, text_of, tune
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, StitchError
 from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure

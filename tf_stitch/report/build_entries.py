@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.compiler.template_tuner import Tuning
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.cost import array_bytes, buffer_bytes, requested_bytes
@@ -23,7 +24,6 @@ from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import edges_of, independent_parts
-from tf_stitch.schedule.tilings import template_of
 from tf_stitch.targets.registry import target_of
 
 _Edge: TypeAlias = tuple[Node, Node, str, str]
@@ -72,7 +72,7 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             pattern=min((numbers[n] for n, mode in kernel.arguments if mode is not Mode.READ and n in numbers),
                         default=None),
             device=target_of(device).device_type.lower(),
-            symbol=kernel.program.title[:60], launch=launch, rule=schedule.rule.value,
+            symbol=kernel.program.title[:60], launch=launch, rule=schedule.family,
             domain=[int(schedule.domain.rows), int(schedule.domain.cols)], nodes=names,
             node_schemes=_node_schemes(kernel, own_names),
             schemes=dict(Counter(scheme.value for scheme in schedule.schemes.values())),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tf_stitch.compiler.pipeline import CompiledRegion
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.ir.graph import TensorGraph
@@ -20,7 +21,6 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
 from tf_stitch.report.entries import NodeEntry
 from tf_stitch.schedule.composition import compositions
-from tf_stitch.schedule.tilings import template_of
 from tf_stitch.targets.registry import target_of
 
 

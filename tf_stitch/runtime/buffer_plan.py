@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -20,7 +21,7 @@ from tf_stitch.runtime.executable import ALIGNMENT, BufferRef, Copy
 from tf_stitch.runtime.executable_format import Space, StateMode
 from tf_stitch.runtime.needed import needed
 from tf_stitch.runtime.rounds import Touch, plan_rounds
-from tf_stitch.schedule.kernel_schedule import Rule
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 Work: TypeAlias = LoweredKernel | BoundCall
 
@@ -166,26 +167,21 @@ def _one_access_each(kernel: LoweredKernel, names: set[str]) -> bool:
     """Whether every element of `names` is last read in the iteration that writes it, before it does. What groups read
     that a grid barrier separates from the writing one is read in time."""
     if not kernel.schedule.groups:
-        return _reads_before_it_writes(kernel.program.body, kernel.schedule.rule, names)
+        return _reads_before_it_writes(kernel.program.body, kernel.schedule, names)
     loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
-    groups = [(phase, group.rule) for phase, together in enumerate(kernel.schedule.groups) for group in together]
-    touching = [(phase, rule, loop) for (phase, rule), loop in zip(groups, loops, strict=True)
+    groups = [(phase, group) for phase, together in enumerate(kernel.schedule.groups) for group in together]
+    touching = [(phase, group, loop) for (phase, group), loop in zip(groups, loops, strict=True)
                 if _accesses(loop.body, names)]
-    (last, rule, loop), rest = touching[-1], touching[:-1]
+    (last, group, loop), rest = touching[-1], touching[:-1]
     written_before = any(wrote for _, _, other in rest for _, wrote in _accesses(other.body, names))
     return (not written_before and all(phase < last for phase, _, _ in rest)
-            and _reads_before_it_writes(loop.body, rule, names))
+            and _reads_before_it_writes(loop.body, group, names))
 
 
-def _reads_before_it_writes(body: Sequence[k.Stmt], rule: Rule, names: set[str]) -> bool:
+def _reads_before_it_writes(body: Sequence[k.Stmt], schedule: KernelSchedule, names: set[str]) -> bool:
     found = _accesses(body, names)
     writes = [wrote for _, wrote in found]
-    return rule in _IN_PLACE and len({index for index, _ in found}) == 1 and writes == sorted(writes)
-
-
-_IN_PLACE = (Rule.ELEMENTWISE, Rule.COLUMN)
-"""Rules by which one thread writes an element, after every thread that needs it has read it: at one index, that of the
-column in a column reduction, whose threads meet before the one that has the sum writes."""
+    return family_of(schedule).in_place and len({index for index, _ in found}) == 1 and writes == sorted(writes)
 
 
 def _reuse_operands(plan: BufferPlan, copied: Collection[Node]) -> None:

@@ -9,18 +9,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.planning.stitch_plan import Pattern
 
-
-class Rule(Enum):
-    """The schedule rule that made a schedule."""
-
-    ROW = "row_reduction"
-    COLUMN = "column_reduction"
-    MIXED = "mixed_reduction"
-    TRANSPOSE = "transpose"
-    ELEMENTWISE = "elementwise"
-    SCAN = "scan"
-    GROUPS = "groups"
-    ATTENTION = "attention"
+JOINED = "groups"
+"""In the place of a family, where kernels of several are joined."""
 
 
 class Scheme(Enum):
@@ -69,6 +59,7 @@ class ThreadMapping:
         beyond: accesses after these, in a loop: what they keep is in memory of the block.
         row_blocks: neighbouring blocks that share a row; they meet at group barriers.
         cluster: they are a cluster of the launch, and meet at cluster barriers instead.
+        columns: threads that are next to each other own columns, and those of a column reduce it.
         warp: threads of a warp of the device.
     """
 
@@ -81,6 +72,7 @@ class ThreadMapping:
     row_blocks: int = 1
     cluster: bool = False
     beyond: int = 0
+    columns: bool = False
     warp: int = field(kw_only=True)
 
     @property
@@ -117,6 +109,7 @@ class KernelSchedule:
     """One kernel.
 
     Attributes:
+        family: the name of the kernel family that made it, or JOINED.
         dominant: the node whose schedule the others follow (AStitch section 4.3).
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
         row_room: elements of an array that holds a staged row; 0 for those of the row.
@@ -134,7 +127,7 @@ class KernelSchedule:
         origin: who chose the tiling.
     """
 
-    rule: Rule
+    family: str
     pattern: Pattern
     dominant: Node
     domain: Domain
@@ -153,11 +146,16 @@ class KernelSchedule:
     together: int = 0
     origin: Origin = Origin.RULE
 
+    @property
+    def in_blocks(self) -> bool:
+        """Whether blocks of threads run it; else tasks of one thread each."""
+        return self.mapping.threads > 1
+
     def text(self) -> str:
         """One line a fact, for goldens and reports."""
         m = self.mapping
         d = self.domain
-        lines = [f"{self.rule.value} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
+        lines = [f"{self.family} rows={d.rows} cols={d.cols} dominant={self.dominant.kind.value}",
                  f"  grid={m.grid} threads={m.threads} row_threads={m.row_threads} rows_per_block={m.rows_per_block}"
                  f" vector={m.vector} items={m.items}" + (f" beyond={m.beyond}" if m.beyond else "")
                  + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from tf_stitch.device.spec import ASYNC_COPY_BYTES, DeviceSpec
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import prefetched_values
 
 REDUCTION_BYTES = 4096
 """Shared memory that reductions over several warps take beside the arrays."""
-LEAST_ROWS = {Rule.MIXED: 8, Rule.ROW: 2}
-"""Rows of a block, or turns of blocks that share rows, from which it pays."""
 
 
-def prefetches_rows(schedule: KernelSchedule, device: DeviceSpec) -> bool:
-    """Whether a block keeps rows in registers and takes enough of them, of whole fetches, on a device that can."""
+def prefetches_rows(schedule: KernelSchedule, device: DeviceSpec, least_rows: int) -> bool:
+    """Whether a block keeps rows in registers and takes enough of them, of whole fetches, on a device that can.
+
+    Args:
+        least_rows: rows of a block, or turns of blocks that share rows, from which it pays.
+    """
     mapping = schedule.mapping
     fetched = prefetched_values(schedule.pattern, [s.node for s in schedule.staged])
     rows = ceil_div(mapping.grid, schedule.launched) if schedule.launched else mapping.rows_per_block
     room = device.shared_bytes // max(schedule.resident, 1) - REDUCTION_BYTES
-    return (device.async_copies and mapping.items > 0 and bool(fetched) and rows >= LEAST_ROWS[schedule.rule]
+    return (device.async_copies and mapping.items > 0 and bool(fetched) and rows >= least_rows
             and all(n.type.dtype.size * mapping.vector == ASYNC_COPY_BYTES for n in fetched)
             and len(fetched) * mapping.items * mapping.threads * ASYNC_COPY_BYTES <= room)

@@ -10,7 +10,7 @@ import networkx as nx
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,4 @@ def _in_memory_as(node: Node) -> Iterator[Node]:
 
 def _shared_by_warps(schedule: KernelSchedule) -> bool:
     m = schedule.mapping
-    if schedule.rule is Rule.COLUMN:
-        return m.threads > m.row_threads
-    return m.row_threads > m.warp
+    return m.threads > m.row_threads if m.columns else m.row_threads > m.warp

@@ -8,6 +8,7 @@ from pathlib import Path
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
 from tf_stitch.emit.rendered import Packed, Rendered
+from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.pass_manager import Pass
@@ -54,5 +55,5 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_host(build_host(with_timer(source), device.architecture, cache), kernels)
 
 
-CPU_TARGET = Target("cpu", "CPU", "c", _SPLITTING, _passes, Emission(_emit, _render, join_cpu), build_host, _resources,
-                    _times)
+CPU_TARGET = Target("cpu", "CPU", "c", _SPLITTING, FAMILIES, _passes, Emission(_emit, _render, join_cpu), build_host,
+                    _resources, _times)

@@ -8,6 +8,7 @@ from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.cuda import emit_cuda, join_cuda, render_cuda
 from tf_stitch.emit.rendered import Rendered
+from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
@@ -58,5 +59,5 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, _passes, Emission(emit_cuda, _render, join_cuda), build_cuda,
-                     resources_of, _times)
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, _passes, Emission(emit_cuda, _render, join_cuda),
+                     build_cuda, resources_of, _times)

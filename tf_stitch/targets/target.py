@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered
+from tf_stitch.families.family import KernelFamily
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.pass_manager import Pass
@@ -58,6 +59,7 @@ class Target:
         device_type: TensorFlow's word.
         suffix: of files of its source.
         splitting: of long reductions.
+        families: of kernels, in the order they are asked.
         passes: tensor passes in order.
         build: a binary of a source (source, architecture, cache), or BuildError.
         resources: what the launches of such a binary take, by symbol; nothing where that is not known.
@@ -69,6 +71,7 @@ class Target:
     device_type: str
     suffix: str
     splitting: Splitting
+    families: tuple[KernelFamily, ...]
     passes: Callable[[DeviceSpec, PassOptions], tuple[Pass[TensorGraph], ...]]
     emission: Emission
     build: Callable[[str, str, KernelCache], Path]

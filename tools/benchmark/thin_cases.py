@@ -9,20 +9,20 @@ from pathlib import Path
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.program_times import timed_kernels
 from tf_stitch.compiler.template_kernels import templated
+from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.registry import lower
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.libraries.gemm import Gemm
-from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import make_pattern, plannable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.schedule.templates import parse_template
-from tf_stitch.schedule.tilings import template_of
 from tf_stitch.transforms.lower_gemv_to_reduction import as_sum
 from tools.benchmark.cublas_lt import matmul
 

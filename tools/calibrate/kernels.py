@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering.compile_pattern import compile_pattern
 from tf_stitch.planning.stitch_plan import free_nodes, make_pattern, plannable
 
 B = Builder()

@@ -90,7 +90,7 @@ def of_kernels(group: str, subgraph: str, kernels: Sequence[LoweredKernel], devi
         prediction = predict(kernel.program, device)
         # Called again and again, a CPU kernel costs what it does and next to nothing for the call.
         us = prediction.us - (0.0 if device.simt else prediction.launch)
-        cases.append(Case(group, subgraph, kernel.schedule.rule.value, (domain.rows, domain.cols),
+        cases.append(Case(group, subgraph, kernel.schedule.family, (domain.rows, domain.cols),
                           len(kernel.schedule.pattern.nodes), _key(kernel, device), 0, one,
                           moved_once(kernel.program), us, _parts(prediction)))  # fmt: skip
     return Cases(cases, [source])

@@ -326,7 +326,7 @@ MUTANTS = (
            "OpKind.PROD: 1,",
            "OpKind.PROD: 0,",
            (KINDS,)),
-    Mutant("kernels whose blocks wait share a launch", "tf_stitch/lowering/packing.py",
+    Mutant("kernels whose blocks wait share a launch", "tf_stitch/compiler/packing.py",
            " or kernel.program.alone",
            "",
            ("tests/lowering/test_clusters.py", "tests/emit/test_sources.py", ON_CPU)),

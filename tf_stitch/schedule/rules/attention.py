@@ -10,9 +10,11 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir.attention import WORD, AttentionTiling, shared_words
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
-from tf_stitch.planning.attention import Attention, memory_of, reads_rows
-from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.planning.attention import memory_of, reads_rows
+from tf_stitch.planning.stitch_plan import Pattern, attention_of
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
+
+NAME = "attention"
 
 WIDEST = 128
 """Columns of an operand: a thread has those of two rows of queries and results in registers."""
@@ -23,13 +25,15 @@ FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
 
 
-def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec, aligned: bool
-                      ) -> list[KernelSchedule]:
+def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     """The schedule.
 
     Raises:
-        ScheduleError: what the kernel cannot do.
+        ScheduleError: the pattern is none, or what the kernel cannot do.
     """
+    attention = attention_of(pattern)
+    if attention is None:
+        raise ScheduleError("a product is a library call of its own")
     _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
     _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"products of {dtype.value}")
@@ -49,7 +53,7 @@ def propose_attention(pattern: Pattern, attention: Attention, device: DeviceSpec
     resident = min(blocks_that_fit(tiling.threads, registers, shared, device), ceil_div(blocks, device.processors))
     mapping = ThreadMapping(blocks, tiling.threads, device.warp * tiling.key_warps, tiling.rows, 1,
                             tiling.warp_keys, warp=device.warp)
-    return [KernelSchedule(Rule.ATTENTION, pattern, attention.second, Domain(matrices * rows, keys), mapping,
+    return [KernelSchedule(NAME, pattern, attention.second, Domain(matrices * rows, keys), mapping,
                            array_room=device.shared_bytes, resident=resident)]
 
 

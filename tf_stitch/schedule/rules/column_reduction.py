@@ -11,8 +11,10 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
+
+NAME = "column_reduction"
 
 CPU_SUMS = 256
 """Sums of a CPU task that the compiler keeps in the registers of AVX-512. Tuning found it: with twice as many a column
@@ -58,8 +60,8 @@ def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
     else:
         tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
         tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
-        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, warp=device.warp)
-    return [KernelSchedule(Rule.COLUMN, pattern, reductions[0], domain, mapping, together=together)]
+        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
+    return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
 
 
 def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, length: int
@@ -108,7 +110,7 @@ def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadM
         if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
             threads = MORE_THREADS
     down = _threads_for(length, threads // across)
-    return ThreadMapping(blocks(across), across * down, across, down, vector, 0, warp=device.warp)
+    return ThreadMapping(blocks(across), across * down, across, down, vector, 0, columns=True, warp=device.warp)
 
 
 def _together(tensors: int, vector: int) -> int:

@@ -7,8 +7,10 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, order
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.vector_width import vector_width
+
+NAME = "elementwise"
 
 CPU_CHUNK = 4096
 """Elements of a CPU task of a flat domain."""
@@ -35,14 +37,14 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     if device.simt:
         vector = _vector(elements, vector_width(pattern, elements, aligned), device)
         widths = [vector >> i for i in range(vector.bit_length())]  # narrower ones where vectors would spill
-        return [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
+        return [KernelSchedule(NAME, pattern, dominant, Domain(1, elements),
                                ThreadMapping(ceil_div(elements, GPU_THREADS * width), GPU_THREADS, 1, 1, width, 1,
                                              warp=device.warp),
                                array_registers=ARRAY_REGISTERS if width > 1 else 0) for width in widths]
     columns = _column_counts(pattern, elements) if elements else []
-    schedules = [KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(elements // cols, cols),
+    schedules = [KernelSchedule(NAME, pattern, dominant, Domain(elements // cols, cols),
                                 _cpu_mapping(elements // cols, cols, device)) for cols in columns]
-    schedules.append(KernelSchedule(Rule.ELEMENTWISE, pattern, dominant, Domain(1, elements),
+    schedules.append(KernelSchedule(NAME, pattern, dominant, Domain(1, elements),
                                     _cpu_mapping(1, elements, device), last_resort=True))
     return schedules
 

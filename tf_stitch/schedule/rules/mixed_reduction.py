@@ -13,14 +13,18 @@ from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import row_outputs, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import prefetches_rows
 from tf_stitch.schedule.vector_width import vector_width
 
+NAME = "mixed_reduction"
+
 REGISTER_BUDGET = 80
 """Registers that staged values and column sums of a thread may take."""
 MAX_THREADS = 512
+LEAST_ROWS = 8
+"""Of a block that fetches the next one while it works on one."""
 WIDE = 256
 """Threads up to which each has one access of a row, not more. On an H200 layernorm backward 65536x1024 took 207 us with
 256 threads, 210 with 128."""
@@ -58,8 +62,8 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
     if device.row_buffer_bytes and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
-    schedule = KernelSchedule(Rule.MIXED, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
-    return [replace(schedule, ahead=prefetches_rows(schedule, device))]
+    schedule = KernelSchedule(NAME, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
+    return [replace(schedule, ahead=prefetches_rows(schedule, device, LEAST_ROWS))]
 
 
 def _row_domain(node: Node) -> Domain:

@@ -12,12 +12,14 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import exponentials, prefetched_values, relative_sum, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.rules.kept_rows import keep_rows
 from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 from tf_stitch.schedule.vector_width import vector_width
+
+NAME = "row_reduction"
 
 ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
 REGISTER_ELEMENTS = 32
@@ -39,6 +41,8 @@ TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
 """As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
 On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
 elements."""
+LEAST_TURNS = 2
+"""Of blocks that share rows and fetch the next one while they work on one."""
 AHEAD_GAIN = 2
 """So many turns, read ahead, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
 us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
@@ -70,7 +74,7 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
         shared = split_rows(single[0], reductions, device)
         return single if shared is None else [shared, *single]
     kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
-    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain,
+    schedule = KernelSchedule(NAME, pattern, dominant, domain,
                               ThreadMapping(domain.rows, 1, 1, 1, 1, 0, warp=device.warp))
     if not isinstance(domain.cols, SymbolicDim):
         return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
@@ -113,7 +117,7 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items, warp=device.warp)
     local = tuple(Staged(n, Scheme.LOCAL) for n in kept) if in_registers else ()
-    schedule = KernelSchedule(Rule.ROW, pattern, dominant, domain, mapping, local,
+    schedule = KernelSchedule(NAME, pattern, dominant, domain, mapping, local,
                               row_room=_power_of_two(domain.cols) if changes else domain.cols)
     if in_registers:
         return [schedule]
@@ -211,7 +215,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, residen
                             blocks, warp=device.warp)
     shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
                      resident=of_processor, launched=at_once * blocks)
-    return replace(shared, ahead=prefetches_rows(shared, device))
+    return replace(shared, ahead=prefetches_rows(shared, device, LEAST_TURNS))
 
 
 def _power_of_two(n: int) -> int:

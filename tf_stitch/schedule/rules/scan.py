@@ -7,7 +7,9 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
+
+NAME = "scan"
 
 
 def propose_scan(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -25,4 +27,4 @@ def propose_scan(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ke
     most = 128 if isinstance(rows, SymbolicDim) else min(128, max(device.warp, 1 << max(0, (rows - 1).bit_length())))
     threads = most if device.simt else 1
     mapping = ThreadMapping(ceil_div(rows, threads), threads, 1, threads, 1, 0, warp=device.warp)
-    return [KernelSchedule(Rule.SCAN, pattern, node, Domain(rows, cols), mapping)]
+    return [KernelSchedule(NAME, pattern, node, Domain(rows, cols), mapping)]

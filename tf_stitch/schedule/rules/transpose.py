@@ -10,7 +10,9 @@ from tf_stitch.ir.op_attrs import TransposeAttrs
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.planning.stitch_plan import Pattern
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Rule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Scheme, Staged, ThreadMapping
+
+NAME = "transpose"
 
 TILE = 32
 GPU_THREADS = 256
@@ -40,7 +42,7 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
     outer = dominant.type.numel // (dims[across] * dims[down])
     threads = GPU_THREADS if device.simt else 1
     mapping = ThreadMapping(outer * tiles, threads, min(threads, TILE), TILE, 1, 0, warp=device.warp)
-    return [KernelSchedule(Rule.TRANSPOSE, pattern, dominant, Domain(outer * dims[down], dims[across]), mapping,
+    return [KernelSchedule(NAME, pattern, dominant, Domain(outer * dims[down], dims[across]), mapping,
                            (Staged(dominant, Scheme.REGIONAL),))]
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tf_stitch.compiler.read_tiling import COUNTED, read_tilings
+from tf_stitch.compiler.tilings import extents_of, in_block_memory, layout_of, tilings_of
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.family import LOOP, Request
+from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
-from tf_stitch.schedule.read_tiling import COUNTED, LOOP, read_tilings
-from tf_stitch.schedule.retile import Request, retile
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.op_labels import op_labels
 from tf_stitch.schedule.rules.row_reduction import MAX_THREADS
 from tf_stitch.schedule.templates import ANY_OP, OpSchedule, Template
-from tf_stitch.schedule.tilings import extents_of, in_block_memory, layout_of, on_gpu, op_labels, tilings_of
 from tf_stitch.schedule.vector_width import vector_width
 
 
@@ -33,14 +35,12 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
         ScheduleError: the pattern cannot have it; the message names the node.
     """
     where = schedule.dominant.loc
-    if schedule.rule is Rule.GROUPS:
+    if schedule.groups:
         raise ScheduleError("joined kernels have the templates of their groups", where)
-    if schedule.rule is Rule.ATTENTION:
-        raise ScheduleError("attention has no template but its own", where)
     if any(isinstance(n, SymbolicDim) for n in (schedule.domain.rows, schedule.domain.cols)):
         raise ScheduleError("sizes change, and the kernel serves them all: it has no template of its own", where)
     request = _request(template, schedule)
-    tiled = retile(schedule, request, device)
+    tiled = family_of(schedule).tilings(schedule).retile(schedule, request, device)
     _require_vector(tiled, schedule, aligned)
     if not 1 <= tiled.mapping.threads <= MAX_THREADS:
         raise ScheduleError(f"a block of {tiled.mapping.threads} threads", where)
@@ -75,10 +75,9 @@ def _kept(ops: Sequence[OpSchedule], labels: Mapping[str, Node]) -> tuple[frozen
 
 def _require_vector(tiled: KernelSchedule, schedule: KernelSchedule, aligned: bool) -> None:
     vector = tiled.mapping.vector
-    if not on_gpu(tiled) or vector == 1:
+    if not tiled.in_blocks or vector == 1:
         return
-    run = schedule.dominant.operands[0].type.dims[-1] if tiled.rule is Rule.COLUMN else tiled.domain.cols
-    most = vector_width(tiled.pattern, run, aligned)
+    most = vector_width(tiled.pattern, extents_of(tiled)[-1], aligned)
     if vector > most or vector & (vector - 1):
         raise ScheduleError(f"accesses of {vector} elements; they may have {most} at most, and powers of two",
                             tiled.dominant.loc)

@@ -6,15 +6,16 @@ import pytest
 
 from tests.differential import patterns as p
 from tests.schedule.test_rules import whole, x
+from tf_stitch.compiler.block_threads import with_items, with_threads
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
-from tf_stitch.lowering import lower
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule
+from tf_stitch.families.registry import lower
+from tf_stitch.families.row import ROW
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.rules.column_reduction import propose_column
 from tf_stitch.schedule.rules.elementwise import propose_elementwise
 from tf_stitch.schedule.rules.row_reduction import propose_row
 from tf_stitch.schedule.rules.scan import propose_scan
-from tf_stitch.schedule.threads import with_items, with_threads
 
 B = p.B
 
@@ -42,7 +43,7 @@ def test_blocks_of_more_threads(schedule: object, threads: int) -> None:
     assert after.mapping.grid <= before.mapping.grid
     program = lower(after).program
     assert (program.grid, program.threads) == (after.mapping.grid, threads)
-    if before.rule is Rule.ROW:
+    if before.family == ROW.name:
         assert after.mapping.grid * after.mapping.rows_per_block >= 500
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tf_stitch.compiler.tilings import extents_of, layout_of, op_dims
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.family import LOOP, Slot
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.templates import Level, LevelKind, Tiling
-from tf_stitch.schedule.tilings import Slot, extents_of, layout_of, op_dims
 
-LOOP = 0
-"""The extent of a THREAD without a number, where there may be a loop over what is left."""
 LOOPS = ("items", "steps")
 COUNTED = ("grid", "steps")
 """Slots whose extent is what the others leave."""
@@ -39,7 +38,7 @@ def read_tilings(dims: Sequence[Tiling], schedule: KernelSchedule) -> dict[str, 
         if placed is None:
             has = "-".join(slot.kind.value for slot in slots)
             given = "-".join(map(str, tiling))
-            raise ScheduleError(f"{given}: dimension {number} of a {schedule.rule.value} has the levels {has}", where)
+            raise ScheduleError(f"{given}: dimension {number} of a {schedule.family} has the levels {has}", where)
         rule_decides = any(level.extent is None and level.kind in (LevelKind.CTA, LevelKind.WARP) for level in tiling)
         for slot, level in placed.items():
             if level is None:

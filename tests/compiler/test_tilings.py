@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 
 from tests.differential import patterns as p
 from tests.schedule.test_rules import whole, x
+from tf_stitch.compiler.apply_template import apply_template
+from tf_stitch.compiler.tilings import layout_of, template_of
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError, SourceLoc
+from tf_stitch.families.mixed import MIXED
+from tf_stitch.families.registry import FAMILIES, lower
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir.verifier import verify_program
-from tf_stitch.lowering import lower
-from tf_stitch.schedule.apply_template import apply_template
-from tf_stitch.schedule.kernel_schedule import KernelSchedule, Rule, Scheme
-from tf_stitch.schedule.rules import RULES
+from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
+from tf_stitch.schedule.op_labels import op_labels
 from tf_stitch.schedule.templates import ANY_OP, Level, LevelKind, OpSchedule, Template, Tiling, parse_template
-from tf_stitch.schedule.tilings import layout_of, op_labels, template_of
 
 B = p.B
 
@@ -44,9 +45,9 @@ OUTPUTS = {
 
 def proposals(output: Node, device: DeviceSpec, *more: Node) -> list[KernelSchedule]:
     found: list[KernelSchedule] = []
-    for rule in RULES:
+    for family in FAMILIES:
         try:
-            found += rule(whole(output, *more), device, True)
+            found += family.propose(whole(output, *more), device, True)
         except ScheduleError:
             continue
     return found
@@ -69,7 +70,7 @@ def test_row_and_column_sums_of_a_gradient() -> None:
     row = B.sum(B.mul(dy, gamma), [1], True)
     dx = B.mul(rstd, B.sub(B.sub(dy, mean), row))
     for device in (CPU, H200):
-        (schedule,) = (s for s in proposals(dx, device, gamma_sums) if s.rule is Rule.MIXED)
+        (schedule,) = (s for s in proposals(dx, device, gamma_sums) if s.family == MIXED.name)
         assert apply_template(template_of(schedule), schedule, device, True) == schedule
 
 
@@ -144,7 +145,7 @@ def test_single_values_are_kept() -> None:
     ("flat", "*[GRID-CTA_48];", "warps have 32"), ("transpose", "*[GRID-THREAD-CTA_3,GRID-CTA_32]S;", "|".join(
         ("3 rows of a tile", "1 dimensions", "dimension 0 of a elementwise", "2 dimensions")))])
 def test_what_a_pattern_cannot_have(name: str, template: str, why: str) -> None:
-    base = next(s for s in proposals(OUTPUTS[name], H200) if s.rule is not Rule.MIXED)
+    base = next(s for s in proposals(OUTPUTS[name], H200) if s.family != MIXED.name)
     loc = SourceLoc("model/op", "Op")
     with pytest.raises(ScheduleError, match=why) as error:
         apply_template(parse_template(template), _named(base, loc), H200, True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tf_stitch.families.registry import family_of
 from tf_stitch.ir.symbolic_dims import dimensions_of, typical
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.schedule.kernel_schedule import Rule
 
 PACKED_SHARED_BYTES = 40 * 1024
 """Of a block of a pack: each has the memory of the member that needs most."""
@@ -25,6 +25,6 @@ def stands_alone(kernel: LoweredKernel) -> bool:
 def decided_by(kernel: LoweredKernel) -> tuple[str, ...]:
     """Dimensions whose numbers decided by how many threads a row or a column is taken: others need another kernel. A
     launch of kernels that depend on different ones would be needed for every two of their numbers."""
-    domain = kernel.schedule.domain
-    along = {Rule.ROW: domain.cols, Rule.COLUMN: domain.rows}.get(kernel.schedule.rule, 0)
-    return dimensions_of(along)
+    schedule = kernel.schedule
+    along = None if schedule.groups else family_of(schedule).along
+    return () if along is None else dimensions_of(along(schedule.domain))

@@ -1,4 +1,4 @@
-"""Pattern -> kernel: the first schedule of the first rule that can be lowered."""
+"""Pattern -> kernel: the first schedule of the first family that can be lowered."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError, TooManyCopiesError
+from tf_stitch.families.registry import lower
 from tf_stitch.ir.op_kinds import Category
-from tf_stitch.lowering import lower
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.planning.stitch_plan import Pattern, attention_of
+from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.rules import RULES
-from tf_stitch.schedule.rules.attention import propose_attention
+from tf_stitch.targets.registry import target_of
 
 
 def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> LoweredKernel:
@@ -22,7 +21,7 @@ def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) 
         aligned: every buffer starts at a multiple of 16 bytes.
 
     Raises:
-        ScheduleError: no rule takes it; the message holds every rule's reason.
+        ScheduleError: no family takes it; the message holds the reason of each.
     """
     reasons: list[str] = []
     for schedule in _schedules(pattern, device, aligned, reasons):
@@ -36,20 +35,15 @@ def compile_pattern(pattern: Pattern, device: DeviceSpec, aligned: bool = True) 
 
 
 def first_schedule(pattern: Pattern, device: DeviceSpec, aligned: bool = True) -> KernelSchedule | None:
-    """The first schedule that a rule proposes, if any; it may still turn out that it cannot be lowered."""
+    """The first schedule that a family proposes, if any; it may still turn out that it cannot be lowered."""
     return next(_schedules(pattern, device, aligned, []), None)
 
 
 def _schedules(pattern: Pattern, device: DeviceSpec, aligned: bool, reasons: list[str]) -> Iterator[KernelSchedule]:
-    attention = attention_of(pattern)
-    if attention is not None:
-        yield from propose_attention(pattern, attention, device, aligned)
-        return
-    matmul = next((n for n in pattern.nodes if n.category is Category.CONTRACTION), None)
-    if matmul is not None:
-        raise ScheduleError("a product is a library call of its own", matmul.loc)
-    for rule in RULES:
-        try:
-            yield from rule(pattern, device, aligned)
-        except ScheduleError as error:
-            reasons.append(error.message)
+    matmuls = any(n.category is Category.CONTRACTION for n in pattern.nodes)
+    for family in target_of(device).families:
+        if family.matmuls is matmuls:
+            try:
+                yield from family.propose(pattern, device, aligned)
+            except ScheduleError as error:
+                reasons.append(error.message)

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.family import LOOP
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import prefetched_values, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
-from tf_stitch.schedule.read_tiling import LOOP
 from tf_stitch.schedule.rules.kept_rows import with_room
 from tf_stitch.schedule.rules.row_reduction import (
     ARG_KINDS,
+    LEAST_TURNS,
     REGISTER_ELEMENTS,
     SHARING_BLOCKS,
     SHARING_THREADS,
@@ -149,7 +150,7 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
         raise ScheduleError("the blocks' parts of a row do not fit into shared memory", where)
     launched = min(slots // mapping.row_blocks, domain.rows) * mapping.row_blocks
     shared = replace(schedule, row_room=room, resident=resident, launched=launched)
-    return replace(shared, ahead=prefetches_rows(shared, device))
+    return replace(shared, ahead=prefetches_rows(shared, device, LEAST_TURNS))
 
 
 def _bytes(staged: tuple[Staged, ...]) -> int:

@@ -1,0 +1,35 @@
+"""The list of kernel families. Another one is a module beside the others, and its name here."""
+
+from __future__ import annotations
+
+from tf_stitch.families.attention import ATTENTION
+from tf_stitch.families.column import COLUMN
+from tf_stitch.families.elementwise import ELEMENTWISE
+from tf_stitch.families.family import KernelFamily
+from tf_stitch.families.mixed import MIXED
+from tf_stitch.families.row import ROW
+from tf_stitch.families.scan import SCAN
+from tf_stitch.families.transpose import TRANSPOSE
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.schedule.kernel_schedule import KernelSchedule
+
+FAMILIES: tuple[KernelFamily, ...] = (
+    ATTENTION,
+    SCAN,
+    COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow
+    MIXED,
+    ROW,
+    TRANSPOSE,
+    ELEMENTWISE,  # last: it takes any single node that is no reduction or scan
+)
+"""In the order they are asked."""
+
+
+def family_of(schedule: KernelSchedule) -> KernelFamily:
+    """The family that made a schedule that is no joined one."""
+    return next(family for family in FAMILIES if family.name == schedule.family)
+
+
+def lower(schedule: KernelSchedule) -> LoweredKernel:
+    """The kernel of a schedule; ScheduleError if the pattern turns out not to be local to it."""
+    return family_of(schedule).lower(schedule)
