@@ -32,6 +32,8 @@ IN_FLOAT64 = {
 REFUSED = {
     "needed, not|is moved, not|does not become": "the IR has the op for other element types alone",
     "Bitcast to": "of float32 to int32 alone",
+    "the (padding|bounds of the slice) (is|are) decided at run time": "of the gradient of such a slice",
+    "TopKV2 without an order": "that of the heap of TensorFlow's kernel, which is its own",
     "a negative stride": "of the gradient of a slice",
     "an integer mean of what may be empty": "TensorFlow divides by zero",
     r"Arg(Max|Min) of bool": "rare",

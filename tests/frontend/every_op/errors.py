@@ -38,6 +38,11 @@ def errors() -> Iterator[Case]:
         yield Case("Gather", {"params": _f(5, 2), "indices": _i(*index)}, label=f"{index}")
         yield Case("GatherV2", {"params": _f(2, 5), "indices": np.array(index, np.int64), "axis": _fixed(1)},
                    label=f"{index}")
+    for begin in ([0, 3], [-1, 0], [2, 0]):
+        yield Case("Slice", {"input": _f(2, 6), "begin": _i(*begin), "size": _fixed([1, 4])}, label=f"fed {begin}")
+    for index in ([2], [-3]):
+        yield Case("StridedSlice", {"input": _f(2, 6), "begin": _i(*index), "end": _i(0), "strides": _fixed([1])},
+                   {"shrink_axis_mask": 1}, f"fed {index}")
     for label in (-1, 3, 1 << 20):
         yield Case("SparseSoftmaxCrossEntropyWithLogits", {"features": _f(2, 3), "labels": _i(0, label)},
                    label=f"{label}")

@@ -74,6 +74,7 @@ def reductions() -> Iterator[Case]:
     for dtype in kernel_types("BiasAddGrad", "T"):
         yield Case("BiasAddGrad", {"out_backprop": ramp((2, 3, 4), dtype)}, label=dtype.value, ulp=2, scale=8)
     yield Case("BiasAddGrad", {"out_backprop": ramp((2, 3, 4, 2), DType.F32)}, {"data_format": "NCHW"}, "NCHW")
+    yield Case("TopKV2", {"input": ramp((4, 23), DType.F32), "k": _number(3)}, {"sorted": False}, "without an order")
     for dtype in kernel_types("TopKV2", "T"):
         for label, x, k in (("", ramp((4, 23), dtype), 3), ("all", ramp((3, 5), dtype, 4), 5),
                             ("one", ramp((7,), dtype), 1)):

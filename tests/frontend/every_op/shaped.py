@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def movement() -> Iterator[Case]:
                 yield Case(op, inputs, attrs, f"{dtype.value} {label}".strip())
 
 
-_Built = Sequence[tuple[str, dict[str, Any], dict[str, Any]]]
+_Built = Iterable[tuple[str, dict[str, Any], dict[str, Any]]]
 
 
 def _axes(dtype: DType) -> _Built:
@@ -95,7 +95,27 @@ def _tile(dtype: DType) -> _Built:
 def _slice(dtype: DType) -> _Built:
     x = ramp((4, 5), dtype)
     return [("", {"input": x, "begin": _ints(1, 0), "size": _ints(2, 3)}, {}),
-            ("the rest", {"input": x, "begin": _ints(1, 5, dtype=np.int64), "size": _ints(-1, 0, dtype=np.int64)}, {})]
+            ("the rest", {"input": x, "begin": _ints(1, 5, dtype=np.int64), "size": _ints(-1, 0, dtype=np.int64)}, {}),
+            ("fed", {"input": x, "begin": np.array([1, 2], np.int32), "size": _ints(2, 3)}, {}),
+            ("fed, to the end", {"input": x, "begin": np.array([0, 5], np.int64),
+                                 "size": _ints(4, 0, dtype=np.int64)}, {})]
+
+
+def _dynamic_slice(dtype: DType) -> _Built:
+    x = ramp((4, 5), dtype)
+    for begin in ((1, 2), (0, 4), (-3, 9), (2 ** 31 - 1, -2 ** 31)):
+        yield str(begin), {"input": x, "start_indices": np.array(begin, np.int32), "size_indices": _ints(4, 2)}, {}
+    yield "int64", {"input": x, "start_indices": np.array([2 ** 63 - 1, 1]),
+                    "size_indices": _ints(2, 0, dtype=np.int64)}, {}
+
+
+def _dynamic_update_slice(dtype: DType) -> _Built:
+    x = ramp((4, 5), dtype)
+    for shape, begin in (((4, 1), (7, 2)), ((2, 3), (1, 1)), ((2, 3), (-3, 9)), ((1, 1), (2 ** 31 - 1, -2 ** 31)),
+                         ((4, 5), (1, 1)), ((0, 5), (1, 0))):
+        yield f"{shape} at {begin}", {"input": x, "update": ramp(shape, dtype, 3),
+                                      "indices": np.array(begin, np.int32)}, {}
+    yield "int64", {"input": x, "update": ramp((3, 5), dtype, 3), "indices": np.array([2 ** 63 - 1, 0])}, {}
 
 
 _SLICES: dict[str, tuple[Any, Any, Any, dict[str, int]]] = {
@@ -110,7 +130,9 @@ _SLICES: dict[str, tuple[Any, Any, Any, dict[str, int]]] = {
 
 def _strided_slice(dtype: DType) -> _Built:
     return [(label, {"input": ramp((4, 5), dtype), "begin": _ints(*b), "end": _ints(*e), "strides": _ints(*s)}, masks)
-            for label, (b, e, s, masks) in _SLICES.items()]
+            for label, (b, e, s, masks) in _SLICES.items()] + [
+        (f"fed {at}", {"input": ramp((4, 5), dtype), "begin": np.array(at, np.int32), "end": np.zeros(2, np.int32),
+                       "strides": _ints(1, 1)}, {"shrink_axis_mask": 3}) for at in ((2, -1), (-4, 4))]
 
 
 def _strided_slice_grad(dtype: DType) -> _Built:
@@ -209,7 +231,8 @@ def _ensure(dtype: DType) -> _Built:
 _MOVEMENT: dict[str, Any] = {
     "Transpose": _axes, "ConjugateTranspose": _axes, "ConcatV2": _concat, "Concat": _concat_v1, "Pack": _pack,
     "Unpack": _unpack, "Split": _split, "SplitV": _split_v, "Pad": _pad, "PadV2": _pad_v2, "Tile": _tile,
-    "Slice": _slice, "StridedSlice": _strided_slice, "StridedSliceGrad": _strided_slice_grad, "Gather": _gather,
+    "Slice": _slice, "XlaDynamicSlice": _dynamic_slice, "XlaDynamicUpdateSlice": _dynamic_update_slice,
+    "StridedSlice": _strided_slice, "StridedSliceGrad": _strided_slice_grad, "Gather": _gather,
     "GatherV2": _gather_v2, "MatrixBandPart": _band, "OneHot": _one_hot, "ReverseV2": _reverse_v2, "Reverse": _reverse,
     "ReverseSequence": _reverse_sequence, "Reshape": _reshape, "ExpandDims": _expand, "Squeeze": _squeeze,
     "BroadcastTo": _broadcast_to, "Fill": _fill, "Size": _size, "EnsureShape": _ensure}

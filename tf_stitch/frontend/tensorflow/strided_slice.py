@@ -17,12 +17,18 @@ NumpyIndex: TypeAlias = tuple[int | slice | EllipsisType | None, ...]
 
 @dataclass(frozen=True)
 class Spec:
-    """One entry of the index. begin / end: an element, or None for "from / to the end"."""
+    """One entry of the index.
+
+    Attributes:
+        begin, end: an element, or None for "from / to the end".
+        read: for one element that is decided at run time, the entry of begin that holds it.
+    """
 
     begin: Dim | None
     end: Dim | None
     stride: int
     shrink: bool = False
+    read: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,15 @@ class SlicePlan:
 
     Attributes:
         shape: the result's, after shrunk axes left and new ones came.
+        read: axes of which one element is taken that is decided at run time, and the entry of begin that holds it; the
+            slice has them whole.
     """
 
     begin: tuple[int, ...]
     strides: tuple[int, ...]
     sizes: Shape
     shape: Shape
+    read: tuple[tuple[int, int], ...] = ()
 
 
 def _entries(ctx: NodeContext, first: int) -> list[Spec | EllipsisType | None]:
@@ -55,6 +64,9 @@ def _entries(ctx: NodeContext, first: int) -> list[Spec | EllipsisType | None]:
         else:
             shrink = bool(masks["shrink_axis_mask"] & bit)
             no_begin, no_end = bool(masks["begin_mask"] & bit) and not shrink, bool(masks["end_mask"] & bit)
+            if shrink and begins[i] is None:
+                entries.append(Spec(None, None, 1, shrink, read=i))
+                continue
             if (not no_begin and begins[i] is None) or (not (no_end or shrink) and ends[i] is None):
                 raise UnsupportedError("the bounds of the slice are decided at run time")
             entries.append(Spec(None if no_begin else begins[i], None if no_end or shrink else ends[i], stride, shrink))
@@ -71,7 +83,7 @@ def numpy_index(ctx: NodeContext) -> NumpyIndex:
     for entry in _entries(ctx, 1):
         if not isinstance(entry, Spec):
             index.append(entry)
-        elif isinstance(entry.begin, Symbol) or isinstance(entry.end, Symbol):
+        elif entry.read is not None or isinstance(entry.begin, Symbol) or isinstance(entry.end, Symbol):
             raise UnsupportedError("the bounds of the slice are decided at run time")
         elif entry.shrink and entry.begin is not None:
             index.append(entry.begin)
@@ -93,17 +105,21 @@ def slice_plan(ctx: NodeContext, shape: Shape, first: int = 1) -> SlicePlan:
     strides: list[int] = []
     sizes: list[Dim] = []
     out: list[Dim] = []
+    read: list[tuple[int, int]] = []
     for spec in _inlined(ctx, shape, first):
         if spec is None:
             out.append(1)
             continue
+        if spec.read is not None:
+            read.append((len(begin), spec.read))
+            spec = Spec(None, None, 1, shrink=True)
         axis_begin, size = _axis(spec, shape[len(begin)])
         begin.append(axis_begin)
         strides.append(1 if spec.shrink else spec.stride)
         sizes.append(size)
         if not spec.shrink:
             out.append(size)
-    return SlicePlan(tuple(begin), tuple(strides), tuple(sizes), tuple(out))
+    return SlicePlan(tuple(begin), tuple(strides), tuple(sizes), tuple(out), tuple(read))
 
 
 def sliced_sizes(ctx: NodeContext, shape: Shape) -> list[Dim | None]:
@@ -146,7 +162,7 @@ def _inlined(ctx: NodeContext, shape: Shape, first: int) -> Iterator[Spec | None
 
 def _axis(spec: Spec, dim: Dim) -> tuple[int, Dim]:
     """First element and size of one axis."""
-    if spec.shrink:
+    if spec.shrink and spec.begin is not None:
         if isinstance(spec.begin, int) and (isinstance(dim, int) or spec.begin >= 0):
             at = spec.begin if isinstance(dim, Symbol) or spec.begin >= 0 else spec.begin + dim
             if isinstance(dim, int) and not 0 <= at < dim:

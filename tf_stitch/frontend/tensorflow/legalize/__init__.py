@@ -7,6 +7,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     bias,
     binary,
     constants,
+    dynamic_slices,
     indexing,
     losses,
     matmuls,
@@ -21,5 +22,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, indexing, losses, matmuls, movement,
-            optimizers, random, reductions, reverse, shapes, top_k, unary, variables)
+FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, dynamic_slices, indexing, losses,
+            matmuls, movement, optimizers, random, reductions, reverse, shapes, top_k, unary, variables)

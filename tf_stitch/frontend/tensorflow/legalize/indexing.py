@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.legalize.dynamic_slices import element, sliced_at, take
+from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_fixed
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.frontend.tensorflow.strided_slice import slice_plan
 from tf_stitch.ir.builder import Builder
@@ -15,20 +16,30 @@ from tf_stitch.ir.types import Dim, Shape
 
 @legalize("Slice")
 def slice_(ctx: NodeContext) -> Node:
-    x, begin = ctx.value(0), ctx.ints(1, "the begin of the slice")
-    asked = ctx.static(2)
+    x, begin, asked = ctx.value(0), ctx.static(1), ctx.static(2)
+    fixed = begin.flat if begin is not None and is_fixed(begin) else [None] * x.type.rank
     sizes: list[Dim] = []
     for axis, dim in enumerate(x.type.shape):
         size = None if asked is None else asked.flat[axis]
         if size == -1:
-            size = dim - begin[axis] if isinstance(dim, int) else dim if begin[axis] == 0 else None
+            first = fixed[axis]
+            size = None if first is None else dim - first if isinstance(dim, int) else dim if first == 0 else None
         inferred = ctx.output_specs[0].shape
         if size is None and inferred is not None and isinstance(inferred[axis], int):
             size = inferred[axis]
         if size is None:
             raise UnsupportedError("the size of the slice is decided at run time")
         sizes.append(size)
-    return ctx.b.slice(x, begin, [1] * x.type.rank, tuple(sizes))
+    if begin is None or not is_fixed(begin):
+        _refuse_on_gpu(ctx, "the begin of the slice")
+        return sliced_at(ctx.b, x, ctx.value(1), tuple(sizes))
+    return ctx.b.slice(x, ctx.ints(1, "the begin of the slice"), [1] * x.type.rank, tuple(sizes))
+
+
+def _refuse_on_gpu(ctx: NodeContext, what: str) -> None:
+    """A kernel on a GPU cannot raise, and TensorFlow's op does where an index is outside."""
+    if ctx.on_gpu:
+        raise UnsupportedError(f"{what} is decided at run time")
 
 
 @legalize("StridedSlice")
@@ -37,7 +48,17 @@ def strided_slice(ctx: NodeContext) -> Node:
     plan = slice_plan(ctx, x.type.shape)
     sliced = x if plan.sizes == x.type.shape and set(plan.strides) <= {1} else ctx.b.slice(
         x, plan.begin, plan.strides, plan.sizes)
+    for axis, entry in plan.read:
+        _refuse_on_gpu(ctx, "an index of the slice")
+        index = element(ctx.b, ctx.value(1), entry)
+        sliced = take(ctx.b, sliced, axis, _from_the_start(ctx.b, index, sliced.type.shape[axis]))
     return ctx.b.reshape(sliced, plan.shape)
+
+
+def _from_the_start(b: Builder, index: Node, dim: Dim) -> Node:
+    """An index that counts from the end if it is negative."""
+    size = b.extent((dim,), index.type.dtype)
+    return b.select(b.op(K.LESS, index, b.scalar_like(0, index)), b.add(index, size), index)
 
 
 @legalize("StridedSliceGrad")
@@ -46,6 +67,8 @@ def strided_slice_grad(ctx: NodeContext) -> Node:
     zeros between the elements of axes with a stride."""
     shape = ctx.known_shape(0)
     plan = slice_plan(ctx, shape, first=1)
+    if plan.read:
+        raise UnsupportedError("the bounds of the slice are decided at run time")
     dy = ctx.b.reshape(ctx.value(4), plan.sizes)
     low = list(plan.begin)
     high = [0] * len(shape)

@@ -1,0 +1,86 @@
+"""Slices whose begin is a value of the graph: where a decoder reads and writes its cache.
+
+Each axis that is cut is looked up by position, so a begin costs an addition an element and no kernel of its own.
+"""
+
+from __future__ import annotations
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.ir.types import Dim
+
+
+def take(b: Builder, x: Node, axis: int, positions: Node) -> Node:
+    """Elements of an axis by position (rank 1). One outside is an error on a CPU and reads as zero on a GPU."""
+    front = [axis] + [a for a in range(x.type.rank) if a != axis]
+    taken = b.op(K.GATHER, b.transpose(x, front), positions)
+    return b.transpose(taken, [front.index(a) for a in range(x.type.rank)])
+
+
+def element(b: Builder, vector: Node, entry: int) -> Node:
+    """One element of a vector, as a vector."""
+    return b.slice(vector, [entry], [1], (1,))
+
+
+@legalize("XlaDynamicSlice")
+def xla_dynamic_slice(ctx: NodeContext) -> Node:
+    """The slice starts where it still fits: begins are clamped (xla/service/hlo_evaluator.cc, DynamicSlice)."""
+    b, x, begins = ctx.b, ctx.value(0), ctx.value(1)
+    for axis, size in enumerate(ctx.dims(2, "the size of the slice")):
+        dim = x.type.shape[axis]
+        if size != dim:
+            x = take(b, x, axis, _after(b, _clamped(b, begins, axis, _extent(dim) - _extent(size)), size))
+    return x
+
+
+@legalize("XlaDynamicUpdateSlice")
+def xla_dynamic_update_slice(ctx: NodeContext) -> Node:
+    """The first operand with the second at a begin, clamped as a slice's (hlo_evaluator.cc, DynamicUpdateSlice)."""
+    b, x, update, begins = ctx.b, ctx.value(0), ctx.value(1), ctx.value(2)
+    if update.type.rank != x.type.rank:
+        raise UnsupportedError(f"an update of rank {update.type.rank} in {x.type.rank} axes: an error at run time")
+    inside: Node | None = None
+    for axis, (dim, size) in enumerate(zip(x.type.shape, update.type.shape, strict=True)):
+        if size == dim:
+            continue
+        if _extent(size) > _extent(dim):
+            raise UnsupportedError(f"an update of {size} in an axis of {dim}: an error at run time")
+        if size == 0:
+            return x
+        begin = _clamped(b, begins, axis, _extent(dim) - _extent(size))
+        at = b.sub(b.iota((dim,), 0, begin.type.dtype), begin)
+        last = b.scalar_like(_extent(size) - 1, at)
+        zero = b.scalar_like(0, at)
+        here = b.op(K.AND, b.op(K.GREATER_EQUAL, at, zero), b.op(K.LESS_EQUAL, at, last))
+        here = b.reshape(here, tuple(dim if a == axis else 1 for a in range(x.type.rank)))
+        inside = here if inside is None else b.op(K.AND, inside, here)
+        if size != 1:  # an axis of one is broadcast
+            update = take(b, update, axis, b.minimum(b.maximum(at, zero), last))
+    return update if inside is None else b.select(inside, b.broadcast(update, x.type.shape), x)
+
+
+def sliced_at(b: Builder, x: Node, begins: Node, sizes: tuple[Dim, ...]) -> Node:
+    """A slice that has to lie inside: one that does not is an error (core/kernels/slice_op.cc)."""
+    for axis, (dim, size) in enumerate(zip(x.type.shape, sizes, strict=True)):
+        if size != dim:
+            x = take(b, x, axis, _after(b, element(b, begins, axis), size))
+    return x
+
+
+def _after(b: Builder, begin: Node, size: Dim) -> Node:
+    return b.add(b.iota((size,), 0, begin.type.dtype), begin)
+
+
+def _clamped(b: Builder, begins: Node, axis: int, most: int) -> Node:
+    begin = element(b, begins, axis)
+    return b.minimum(b.maximum(begin, b.scalar_like(0, begin)), b.scalar_like(most, begin))
+
+
+def _extent(dim: Dim) -> int:
+    if not isinstance(dim, int):
+        raise UnsupportedError("a dynamic slice of an axis of a size that is decided at run time")
+    return dim
