@@ -165,6 +165,29 @@ def test_a_list_of_unknown_origin() -> None:
     assert shape(graph.imported(), "tanh:0") is None
 
 
+def test_an_element_of_a_list_of_lists_has_the_shape_of_what_was_pushed_to_the_inner_one() -> None:
+    """The gradient of a loop in a loop keeps the inner loop's lists in a list; the list itself is a scalar."""
+    graph = Graph()
+    graph.add("Const", "zero", [], (3, (0,)), value=vector(0))
+    for name in ("inner", "outer"):
+        graph.add("EmptyTensorList", name, ["zero", "zero"], (VARIANT, ()))
+    inner = graph.push("push", "inner", graph.argument("x", 4, 2))
+    graph.add("TensorListPopBack", "pop_list", [graph.push("push_list", "outer", inner)], (VARIANT, ()), (VARIANT, ()))
+    graph.op("Tanh", "tanh", graph.pop("pop", "pop_list:1"))
+    assert shape(graph.imported(), "tanh:0") == (4, 2)
+
+
+def test_a_list_that_is_an_element_of_itself_is_unknown() -> None:
+    graph = Graph()
+    graph.add("Const", "zero", [], (3, (0,)), value=vector(0))
+    graph.add("EmptyTensorList", "empty", ["zero", "zero"], (VARIANT, ()))
+    handle = graph.loop("loop", "empty", VARIANT)
+    graph.add("TensorListPopBack", "pop_list", [handle], (VARIANT, ()), (VARIANT, ()))
+    graph.end("loop", "pop_list:1", VARIANT)
+    graph.op("Tanh", "tanh", graph.pop("pop", "loop/exit"))
+    assert shape(graph.imported(), "tanh:0") is None
+
+
 def test_products_have_shapes_on_cpus_too() -> None:
     graph = Graph()
     body = graph.loop("loop", graph.argument("x", -2, 3))

@@ -38,6 +38,8 @@ _TAKES = {"TensorListPopBack": 1, "TensorListGetItem": 0}
 """Op -> the output that is an element."""
 _PUTS = {"TensorListPushBack": 1, "TensorListSetItem": 2}
 """Op -> the input that becomes an element."""
+_MOST_NESTED = 4
+"""Lists within lists that are looked through: one for each loop around the one whose gradient is taken."""
 
 
 class LoopShapes:
@@ -157,24 +159,33 @@ class LoopShapes:
     def _element(self, name: str, handle: str) -> Shape | None:
         """The shape of what node `name` takes from a list; None if not all elements have the same that is known."""
         elements: set[Shape | None] = set()
-        pending, seen = [handle], {handle}
+        pending, seen = [(handle, 0)], {(handle, 0)}
         while pending:
-            node = self._defs[pending.pop().rpartition(":")[0]]
+            tensor, depth = pending.pop()  # a list of lists of ... of the lists whose elements are meant
+            node = self._defs[producer_of(tensor)]
             inputs = _data(node)
-            if node.op in _PUTS:
-                elements.add(self._shape_of(inputs[_PUTS[node.op]]))
-            elif node.op == "TensorListFromTensor":
+            ahead = [(edge, depth) for edge in (inputs if node.op in MERGES else inputs[:1])]
+            if node.op in ("EmptyTensorList", "TensorListReserve"):
+                continue
+            elif node.op in _PUTS:
+                element = inputs[_PUTS[node.op]]
+                if depth:
+                    ahead.append((element, depth - 1))
+                else:
+                    elements.add(self._shape_of(element))
+            elif node.op == "TensorListFromTensor" and not depth:
                 whole = self._shape_of(inputs[0])
                 elements.add(None if whole is None else whole[1:])
                 continue
-            elif node.op in ("EmptyTensorList", "TensorListReserve"):
-                continue
+            elif node.op in _TAKES and tensor == f"{node.name}:{_TAKES[node.op]}":
+                ahead = [(inputs[0], depth + 1)]
             elif node.op not in _PASS and node.op not in _TAKES and node.op not in MERGES:
                 return None
-            for tensor in inputs if node.op in MERGES else inputs[:1]:
-                if tensor not in seen:
-                    seen.add(tensor)
-                    pending.append(tensor)
+            if depth == _MOST_NESTED:
+                return None
+            fresh = [step for step in ahead if step not in seen]
+            seen.update(fresh)
+            pending += fresh
         shape = elements.pop() if len(elements) == 1 else None
         if shape is None:
             return None
