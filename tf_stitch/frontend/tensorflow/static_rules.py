@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tensorflow import make_ndarray
 
+from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.static_values import (
     MAX_ELEMENTS,
@@ -26,7 +26,7 @@ def _const(ctx: NodeContext) -> list[StaticValue | None]:
         return [None]
     if int(np.prod([d.size for d in proto.tensor_shape.dim])) > MAX_ELEMENTS:
         return [None]
-    return [as_static(make_ndarray(proto))]
+    return [as_static(constant_array(proto))]
 
 
 @static_rule("Shape", "ShapeN")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorflow import int32, make_ndarray, make_tensor_proto
+from tensorflow import int32, make_tensor_proto
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
 from tf_stitch.frontend.tensorflow.control_flow import NEXT_ITERATIONS
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
 from tf_stitch.frontend.tensorflow.importer import TypesOf
@@ -117,7 +118,7 @@ def take_cell(frame: LoopFrame, cell: Cell, types: Sequence[OutputType], set_typ
 def number_in(defs: Mapping[str, NodeDef], tensor: str) -> int | None:
     """The whole number that a tensor of these nodes is, None if it is no constant."""
     node = defs.get(producer_of(tensor))
-    return int(make_ndarray(node.attr["value"].tensor)) if node is not None and node.op == "Const" else None
+    return int(constant_array(node.attr["value"].tensor)) if node is not None and node.op == "Const" else None
 
 
 def constant(name: str, value: int, enter: NodeDef) -> NodeDef:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensorflow import make_ndarray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import StitchError, UnsupportedError
+from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
 from tf_stitch.frontend.tensorflow.control_flow import ENTERS, EXITS, MERGES, SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import of_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of, topological
@@ -305,5 +305,5 @@ def _through(value: Value, frame: str) -> Value:
 def known_numbers(node: NodeDef) -> Number | None:
     """The value of a constant that conditions and indices may be made of."""
     tensor = node.attr["value"].tensor  # of one value and a large shape, perhaps
-    value = make_ndarray(tensor) if math.prod(d.size for d in tensor.tensor_shape.dim) <= MAX_NUMBER else None
+    value = constant_array(tensor) if math.prod(d.size for d in tensor.tensor_shape.dim) <= MAX_NUMBER else None
     return value if value is not None and value.dtype.kind in "iub" else None

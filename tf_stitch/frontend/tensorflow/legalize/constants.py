@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorflow import make_ndarray
 
 from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_known
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.graph import Node
@@ -21,7 +21,7 @@ MAX_CONSTANT = 65536  # elements; larger ones stay TensorFlow constants, which a
 @legalize("Const", weight=0)
 def const(ctx: NodeContext) -> Node:
     dtype = ctx.attrs.dtype("dtype")
-    array = make_ndarray(ctx.attrs.tensor("value"))
+    array = constant_array(ctx.attrs.tensor("value"))
     if array.size > 1 and _is_splat(array):
         return ctx.b.broadcast(ctx.b.constant(array.flat[0], dtype), tuple(array.shape))
     if array.size > MAX_CONSTANT:
