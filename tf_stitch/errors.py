@@ -77,6 +77,21 @@ class BindError(StitchError):
     """Run-time shapes contradict what the rewrite assumed of a region."""
 
 
+_NO_ELEMENTS = "a tensor has no elements"
+
+
+class EmptyTensorError(BindError):
+    """A region has a tensor without elements: nothing is gained by a kernel, and nothing is wrong."""
+
+    def __init__(self, loc: SourceLoc | None) -> None:
+        super().__init__(_NO_ELEMENTS, loc)
+
+
+def is_of_empty_tensor(reason: str) -> bool:
+    """Whether a text is, or ends with, the message of an EmptyTensorError."""
+    return reason.endswith(_NO_ELEMENTS)
+
+
 class BuildError(StitchError):
     """A compiler is missing or rejected generated code."""
 

@@ -57,8 +57,7 @@ def test_same_results_in_both_forms(run: Runner, wanted: dict[str, list[list[flo
     assert stitched(done)[GRADIENT] >= graphs - split_across_regions
     assert stitched(done)[NORM] >= len(wanted) - 2 - split_across_regions  # three numbers of rows are one graph
     assert done.report is not None
-    assert {f["reason"] for f in done.report["fallbacks"]} <= {
-        "x (_Arg): a tensor has no elements", "nothing was built for these shapes"}
+    assert done.report["fallbacks"] == []
 
 
 @pytest.mark.parametrize("left", [NORM, GRADIENT])

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BindError, BuildPending, StitchError
+from tf_stitch.errors import BuildPending, EmptyTensorError, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
@@ -255,7 +255,7 @@ class RegionRegistry:
         graph = place.bound(shapes)
         for node in graph.nodes():
             if node.type.numel == 0:
-                raise BindError("a tensor has no elements", node.loc)
+                raise EmptyTensorError(node.loc)
         family.meet(place.sizes(shapes))
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
         return self._builder.for_numbers(place, graph) if built is None else (built, False)

@@ -20,7 +20,14 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BuildInterruptedError, BuildPending, GraphLeftAloneError, StitchError
+from tf_stitch.errors import (
+    BuildInterruptedError,
+    BuildPending,
+    EmptyTensorError,
+    GraphLeftAloneError,
+    StitchError,
+    is_of_empty_tensor,
+)
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.graph.clustering.py_function import py_function_node
@@ -249,7 +256,7 @@ class Session:
             raise BuildInterruptedError(_reason(error)) from error
         except Exception as error:
             self.report.fallback("build", self._where(region), _reason(error))
-            if self._config.strict:
+            if self._config.strict or isinstance(error, EmptyTensorError):  # the op keeps the reason
                 raise
             return None
 
@@ -268,7 +275,7 @@ class Session:
         """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
         `fallback`. Asked for once per reason, "" when they are timed."""
         nodes = self._fallback_subgraphs.get(region)
-        if nodes is None or (reason and self._config.strict):
+        if nodes is None or self._forbids(reason):
             return None
         try:
             function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
@@ -282,7 +289,7 @@ class Session:
     def fallback(self, region: int, call: FallbackCall) -> None:
         """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
         outputs, state = self._run_fallback_subgraph(region, call.inputs, call.variables, call.same_as)
-        if self._config.strict and call.reason:  # none: its kernels are being built
+        if self._forbids(call.reason):
             raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
         if call.reason:
             self.report.fallback("run", self._where(region), call.reason)
@@ -290,6 +297,10 @@ class Session:
             call.set_output(i, value)
         for i, value in state.items():
             call.set_state(i, value)
+
+    def _forbids(self, reason: str) -> bool:
+        """Whether strict mode raises a fallback's reason; it has none while its kernels are being built."""
+        return self._config.strict and bool(reason) and not is_of_empty_tensor(reason)
 
     def _run_fallback_subgraph(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
                       same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
@@ -319,9 +330,9 @@ class Session:
                 return built.host.run(values, {})[0]
             reason = "nothing to compute"
         except StitchError as error:
-            if self._config.strict:
-                raise
             reason = _reason(error)
+            if self._forbids(reason):
+                raise
         self.report.fallback("run", self._where(region), reason)
         try:
             return self._run_fallback_subgraph(region, arrays, (), ())[0]

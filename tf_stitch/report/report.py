@@ -15,6 +15,7 @@ from typing import Any
 
 from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
+from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
 
 SOURCES = "sources"
@@ -160,12 +161,15 @@ class Report:
                 self.add(entry)
 
     def fallback(self, stage: str, where: str, reason: str, instead: str = "TensorFlow's own ops run instead") -> None:
-        """Counts something that had to be done another way, and says it on stderr the first time."""
+        """Counts something that had to be done another way, and says it on stderr the first time.
+
+        An empty tensor is a remark: TensorFlow's own ops have nothing to compute either."""
         self.note(stage, where, reason)
+        subject = "empty tensors" if is_of_empty_tensor(reason) else reason
         with self._lock:
-            first = reason not in self._said and len(self._said) < MOST_COUNTED
+            first = subject not in self._said and len(self._said) < MOST_COUNTED
             if first:
-                self._said.add(reason)
+                self._said.add(subject)
         if first:
             print(f"[tf_stitch] {stage}: {where}: {reason}; {instead}", file=sys.stderr)
 
@@ -180,9 +184,9 @@ class Report:
             return dict(self._sources)
 
     def note(self, stage: str, where: str, reason: str, times: int = 1) -> None:
-        """Counts something that tf_stitch could not do."""
+        """Counts something that tf_stitch could not do, or an empty tensor among the remarks."""
         with self._lock:
-            _count(self._fallbacks, (stage, where, reason), times)
+            _count(self._remarks if is_of_empty_tensor(reason) else self._fallbacks, (stage, where, reason), times)
 
     def remark(self, stage: str, where: str, text: str) -> None:
         """Counts something that works, but not as well as it could."""
