@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.config import StitchConfig
-from tf_stitch.errors import BuildPending, EmptyTensorError, StitchError
+from tf_stitch.errors import BindError, BuildPending, EmptyTensorError, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.ir.canonical_symbols import with_canonical_symbols
 from tf_stitch.ir.graph import TensorGraph
@@ -252,10 +252,7 @@ class RegionRegistry:
 
     def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
         """An executable that is compiled now, and whether an equal region has it already."""
-        graph = place.bound(shapes)
-        for node in graph.nodes():
-            if node.type.numel == 0:
-                raise EmptyTensorError(node.loc)
+        graph = _without_empty_tensors(place, shapes)
         family.meet(place.sizes(shapes))
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
         return self._builder.for_numbers(place, graph) if built is None else (built, False)
@@ -305,6 +302,25 @@ class RegionRegistry:
         return list(build_entries(Place(region.number, build), graph, key.shapes, compiled, built.device, cached,
                                   _source_of(built) if compiled.source else None, own_names,
                                   lambda pattern: built.times.get(measurement_key(pattern, built.aligned))))
+
+
+def _without_empty_tensors(region: PlacedRegion, shapes: Shapes) -> TensorGraph:
+    """The region for these shapes.
+
+    Raises:
+        EmptyTensorError: it has a tensor without elements, or what it does with one has no meaning.
+        BindError: the shapes contradict the region.
+    """
+    try:
+        graph = region.bound(shapes)
+    except BindError as error:  # as a gather from no rows
+        if any(0 in shape for shape in shapes):
+            raise EmptyTensorError(error.loc) from error
+        raise
+    for node in graph.nodes():
+        if node.type.numel == 0:
+            raise EmptyTensorError(node.loc)
+    return graph
 
 
 def _shared_entry(region: int, key: Key, built: Built) -> BuildEntry:
