@@ -76,6 +76,23 @@ def every_second(x: Any) -> Any:
     return tf.while_loop(lambda i, o: i < 6, lambda i, o: (i + 2, o.write(i, given.read(i) * 2)), (0, out))[1].stack()
 
 
+def growing_rows(x: Any) -> Any:
+    """A tf.TensorArray of dynamic size, as AutoGraph's programs fill it."""
+    given, count, step = rows(x), tf.shape(x)[0], tf.constant(1)
+    out = tf.TensorArray(F32, 0, dynamic_size=True, element_shape=[3])
+
+    def body(i: Any, n: Any, total: Any, out: Any) -> Any:
+        total = tf.tanh(total + given.read(i))
+        return i + n, n, total, out.write(i, total)
+
+    return tf.while_loop(lambda i, *_: i < count, body, (0, step, tf.zeros([3]), out))[3].stack()
+
+
+def growing_from_the_end(x: Any) -> Any:
+    given, out = rows(x), tf.TensorArray(F32, 0, dynamic_size=True, element_shape=[3])
+    return tf.while_loop(lambda i, _: i >= 0, lambda i, o: (i - 1, o.write(i, given.read(i) * 2)), (5, out))[1].stack()
+
+
 def from_the_end(x: Any) -> Any:
     given, out = rows(x), tf.TensorArray(F32, 6, element_shape=[3])
 
@@ -322,6 +339,10 @@ def cases() -> dict[str, LoopCase]:
         "map": LoopCase(mapped, [steps], 1),
         "map_gradient": LoopCase(with_gradients(mapped), [steps], 2),
         "every_second": LoopCase(every_second, [steps], 1),
+        "growing_rows": LoopCase(growing_rows, [steps], 1),
+        "growing_rows_unknown_length": LoopCase(growing_rows, [steps], 1, sizes=False),
+        "growing_rows_gradient": LoopCase(with_gradients(growing_rows), [steps], 0, ("TensorArrayV2Write",)),
+        "growing_from_the_end": LoopCase(growing_from_the_end, [steps], 0, ("decided by where it is written",)),
         "from_the_end": LoopCase(from_the_end, [steps], 1),
         "from_the_end_gradient": LoopCase(with_gradients(from_the_end), [steps], 2),
         "by_indices": LoopCase(by_indices, [steps, np.array([3, 0, 5, 1, 4, 2], I32)], 1),

@@ -149,7 +149,7 @@ class LoopShapes:
                 whole = self._shape_of(inputs[0])
                 lengths.add(whole[0] if whole else None)
                 continue
-            if node.op not in _PASS | MERGES | {"TensorListSetItem"}:
+            if node.op not in _PASS | MERGES | {"TensorListSetItem"} or grows(node):
                 return None
             fresh = [t for t in (inputs if node.op in MERGES else inputs[:1]) if t not in seen]
             seen.update(fresh)
@@ -209,6 +209,13 @@ class LoopShapes:
             return spec
         equal = self._equal
         return TensorSpec(spec.dtype, tuple(equal.get(d, d) if isinstance(d, Symbol) else d for d in spec.shape))
+
+
+def grows(node: Any) -> bool:
+    """Whether a TensorListSetItem makes its list longer where it has no such element: of a tf.TensorArray of dynamic
+    size."""
+    attribute = "resize_if_index_out_of_bounds"
+    return attribute in node.attr and bool(node.attr[attribute].b)
 
 
 def finer(spec: TensorSpec, shape: Shape | None) -> TensorSpec:

@@ -30,7 +30,7 @@ class InductionVariables:
         a, b = (self._variables.seen_through(t) for t in node.input[:2])
         if node.op != "Sub" and b == variable.value:
             a, b = b, a
-        step = self._statics.get(b)
+        step = self._statics.get(self._variables.from_outside(b) or b)  # AutoGraph brings a range's step in
         if a != variable.value or step is None or step.size != 1 or not isinstance(step.flat[0], int):
             return 0
         return -step.flat[0] if node.op == "Sub" else step.flat[0]
@@ -40,5 +40,9 @@ class InductionVariables:
         variable = self._variables.by_tensor.get(tensor)
         if variable is None or self.step(variable) != 1:
             return None
-        first = self._statics.get(variable.initial)
-        return Row(FORWARDS) if first is not None and first.size == 1 and first.flat[0] == 0 else None
+        return Row(FORWARDS) if self.is_zero(variable.initial) else None
+
+    def is_zero(self, tensor: str) -> bool:
+        """Whether a tensor outside is known to be one zero."""
+        value = self._statics.get(tensor)
+        return value is not None and value.size == 1 and bool(value.flat[0] == 0)

@@ -134,6 +134,10 @@ class LoopLists:
             raise UnsupportedError("the length of a list is computed")
         return rows
 
+    def begins_empty(self, variable: LoopVariable) -> bool:
+        """Whether a list that the loop fills is known to have no elements at first."""
+        return self._induction.is_zero(canonical_tensor(self._begin(variable).input[1]))
+
     def is_distinct(self, index: str) -> bool:
         """Whether a tensor of the loop is another number in each iteration."""
         variable, node = self._variables.by_tensor.get(index), self._variables.defs[producer_of(index)]

@@ -162,7 +162,7 @@ class LoopCut:
         under = self._lists.under(variable)
         if under is not None:
             rows = self._graph.ranked_type(under)[1][0]
-        elif rows == -1 and use.use is not Use.PUSHED:
+        elif rows == -1 and use.use is not Use.PUSHED and not use.grows:
             count = self._graph.imported.statics.get(self._lists.rows(variable))
             rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
         return enum, (rows, *dims)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.loop_shapes import grows
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
 
 
@@ -39,6 +40,7 @@ class ListUse:
         item: the tensor that goes into the list; "" if none does.
         index: the number of the element that changes; "" if there is none, or it is the last.
         shape, rows: SUMMED: the tensors in the loop that say what shape the elements have, and how many there are.
+        grows: WRITTEN: an element behind the last one makes the list longer (a tf.TensorArray of dynamic size).
     """
 
     use: Use
@@ -46,6 +48,7 @@ class ListUse:
     index: str = ""
     shape: str = ""
     rows: str = ""
+    grows: bool = False
 
 
 class ListUses:
@@ -71,7 +74,7 @@ class ListUses:
         own = inputs[:1] == [variable.value]
         if node.op == "TensorListSetItem" and own:
             taken = self._is_zero(inputs[2])
-            return ListUse(Use.TAKEN if taken else Use.WRITTEN, inputs[2], inputs[1])
+            return ListUse(Use.TAKEN if taken else Use.WRITTEN, inputs[2], inputs[1], grows=grows(node))
         if node.op == "TensorListPushBack" and own:
             return ListUse(Use.PUSHED, inputs[1])
         if node.op == "TensorListPopBack" and own and variable.back.endswith(":0"):
@@ -86,7 +89,8 @@ class ListUses:
             fresh, index, item = self._inputs(node)[:3]
             reserve = self._defs.get(producer_of(fresh))
             if reserve is not None and reserve.op == "TensorListReserve":
-                return ListUse(Use.SUMMED, item, index, *self._inputs(reserve)[:2])
+                shape, rows = self._inputs(reserve)[:2]
+                return ListUse(Use.SUMMED, item, index, shape, rows)
         raise UnsupportedError(f"{add.name} (AddN) adds lists")
 
     def _inputs(self, node: Any) -> list[str]:

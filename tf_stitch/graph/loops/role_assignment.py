@@ -112,6 +112,10 @@ class RoleAssignment:
         if use.use is Use.PUSHED:
             return Stack(self._body.outputs[use.item], None, Row(FORWARDS))
         row, under = self._row(use.index), self._lists.under(variable)
+        if use.grows:
+            if row != Row(FORWARDS) or not self._lists.begins_empty(variable):
+                raise UnsupportedError("the length of a list is decided by where it is written")
+            return Stack(self._body.outputs[use.item], None, row)
         if under is not None:
             return Overlay(self._body.outputs[use.item], self._inputs.number(under), row)
         return Stack(self._body.outputs[use.item], self._counts.number(self._lists.rows(variable)), row)
