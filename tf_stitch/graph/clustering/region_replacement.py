@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_graph import rewired_graph
@@ -31,37 +34,64 @@ class RegionReplacement:
     fetched: frozenset[str]
     contexts: Mapping[str, object]
 
+    @cached_property
+    def _defs(self) -> dict[str, NodeDef]:
+        return {n.name: n for n in self.state.graph_def.node}
+
     def apply(self, regions: Sequence[RegionGraph], make_node: MakeNode) -> GraphDef:
         """The graph with every region replaced; preserved nodes stay as identities of the region's results."""
-        defs = {n.name: n for n in self.state.graph_def.node}
         region_of = {m: r for r in regions for m in r.members}
-        nodes = [make_node(r, self.state.imported.nodes[r.members[0]].device, self._controls(r)) for r in regions]
+        anchors: dict[str, NodeDef] = {}
+        nodes = [make_node(r, self.state.imported.nodes[r.members[0]].device, self._controls(r, anchors))
+                 for r in regions]
         names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
         tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
         control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}
         out = rewired_graph(self.state.graph_def, region_of, nodes, tensor | control)
+        out.node.extend(anchors.values())
         for node in out.node:
             _drop_colocation(node, region_of)
         for region in regions:
             for member in region.members:
                 if member in self.state.preserved:
-                    out.node.append(self._stand_in(defs[member], names[id(region)], tensor))
+                    out.node.append(self._stand_in(self._defs[member], names[id(region)], tensor))
         prune(out, self.state.graph_def, self.state.preserved)
         return out
 
-    def _controls(self, region: RegionGraph) -> list[str]:
+    def _controls(self, region: RegionGraph, anchors: dict[str, NodeDef]) -> list[str]:
         """Nodes the region has to follow. Of producers whose data it no longer reads (constants, shape arithmetic)
-        those that follow others themselves; in a branch or loop all, for they tell it when it is dead."""
+        those that follow others themselves; in a branch or loop all, for they tell it when it is dead.
+
+        A Switch tells that by its outputs alone: who follows it by a control edge runs in both branches, and once
+        more when a loop has ended. An identity of the output is followed in its place.
+
+        Args:
+            anchors: gets such identities, by tensor.
+        """
         inside = set(region.members)
         found: dict[str, None] = {}
         used = {t.rpartition(":")[0] for t in (*region.inputs, *region.handles)}
         for name in region.members:
             node = self.state.imported.nodes[name]
             found.update(dict.fromkeys(c for c in node.control_inputs if c not in inside))
-            for producer in dict.fromkeys(t.rpartition(":")[0] for t in node.inputs):
+            for tensor in node.inputs:
+                producer = producer_of(tensor)
                 if producer not in inside and producer not in used:
-                    found.update(dict.fromkeys([producer] if self.contexts[name] else self._order_of(producer, used)))
+                    followed = self._order_of(producer, used)
+                    if self.state.imported.nodes[producer].op in SWITCHES:
+                        followed = [anchors.setdefault(tensor, self._anchor(tensor)).name]
+                    elif self.contexts[name]:
+                        followed = [producer]
+                    found.update(dict.fromkeys(followed))
         return [f for f in found if f not in inside]
+
+    def _anchor(self, tensor: str) -> NodeDef:
+        """A node that is dead when a Switch's output is."""
+        switch = self._defs[producer_of(tensor)]
+        anchor = NodeDef(name=f"{switch.name}/tfs_taken_{tensor.rpartition(':')[2]}", op="Identity",
+                         device=switch.device, input=[tensor])
+        anchor.attr["T"].CopyFrom(switch.attr["T"])
+        return anchor
 
     def _order_of(self, name: str, used: set[str]) -> list[str]:
         """The node itself if control edges lead to it, else such nodes among the arithmetic that gives its value."""
