@@ -101,6 +101,26 @@ def test_private_attributes_and_devices_do_not_matter() -> None:
     assert NodeAttrs(node).unknown() is None
 
 
+def test_parts_of_a_partition_have_different_sizes() -> None:
+    """TensorFlow's shape function gives them one; what a part is made of keeps it in what is made of that."""
+    graph_def = tf.compat.v1.GraphDef()
+    types = {"x": [(1, (-2, 4))], "parts": [(3, (-2,))], "split": [(1, (-3, 4)), (1, (-3, 4))],
+             "one": [(1, (-3, 4))], "more": [(1, (-3, 4))], "other": [(1, (-3, 4))]}
+    for name, dtype in (("x", 1), ("parts", 3)):
+        graph_def.node.add(name=name, op="Placeholder").attr["dtype"].type = dtype
+    split = graph_def.node.add(name="split", op="DynamicPartition", input=["x", "parts"])
+    split.attr["num_partitions"].i, split.attr["T"].type = 2, 1
+    for name, source in (("one", "split"), ("more", "one"), ("other", "split:1")):
+        graph_def.node.add(name=name, op="Tanh", input=[source]).attr["T"].type = 1
+    imported = import_graph(graph_def, lambda name: types[name])
+    one, more, other = (imported.nodes[name].outputs[0] for name in ("one", "more", "other"))
+    assert one is not None
+    assert more is not None
+    assert other is not None
+    assert one.type.shape[0] == more.type.shape[0] != other.type.shape[0]
+    assert one.type.shape[1] == 4
+
+
 def test_contradiction_with_shape_inference_stays() -> None:
     graph = tf.compat.v1.GraphDef()
     _node(graph, "x", "Placeholder", dtype=1)

@@ -17,6 +17,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     ImportedNode,
     canonical_tensor,
     entrances,
+    producer_of,
     topological,
 )
 from tf_stitch.frontend.tensorflow.joined_dimensions import joined_specs
@@ -50,6 +51,8 @@ DATA_SIZED = frozenset({"Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCou
                         "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5", "DecodeRaw",
                         "ComputeAccidentalHits"})
 _PASS_HANDLE = frozenset({"Identity", "Enter", "Snapshot", "Switch"})
+_ONE_SIZE_FOR_SEVERAL = frozenset({"DynamicPartition", "SparseSplit"})
+"""Ops whose shape functions give all results the same unknown size (data_flow_ops.cc, sparse_ops.cc)."""
 
 
 def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_MATMULS,
@@ -94,8 +97,10 @@ class _Importer:
 
     def run(self) -> ImportedGraph:
         order = list(topological(self._defs))
+        confused = self._confused_sizes(order)
         for node in order:
-            types = self._types_of(node.name)
+            types = [(enum, dims and tuple(-1 if d in confused else d for d in dims))
+                     for enum, dims in self._types_of(node.name)]
             self._specs[node.name] = tuple(self._named(_spec(node.name, i, *t)) for i, t in enumerate(types))
             self._enums[node.name] = tuple(enum for enum, _ in types)
             self._trace_handle(node)
@@ -108,6 +113,14 @@ class _Importer:
         self._graph.constant_handles = self._constant_handles(order)
         self._graph.data_sizes = self._data_sizes(order)
         return self._graph
+
+    def _confused_sizes(self, order: list[Any]) -> frozenset[int]:
+        """TensorFlow's numbers of sizes that it takes for one though they differ."""
+        def sizes(name: str) -> set[int]:
+            return {d for _, dims in self._types_of(name) for d in dims or () if d < 0}
+
+        return frozenset(size for node in order if node.op in _ONE_SIZE_FOR_SEVERAL
+                         for size in sizes(node.name).difference(*(sizes(producer_of(t)) for t in node.input)))
 
     def _data_sizes(self, order: list[Any]) -> frozenset[str]:
         """Symbols that first show up behind an op whose result has as many elements as its data say."""
