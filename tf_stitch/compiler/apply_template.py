@@ -17,9 +17,8 @@ from tf_stitch.families.family import LOOP, Request
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.kernel_schedule import MAX_THREADS, KernelSchedule
 from tf_stitch.schedule.op_labels import op_labels
-from tf_stitch.schedule.rules.row_reduction import MAX_THREADS
 from tf_stitch.schedule.templates import ANY_OP, OpSchedule, Template
 from tf_stitch.schedule.vector_width import vector_width
 

@@ -11,6 +11,8 @@ from tf_stitch.planning.stitch_plan import Pattern
 
 JOINED = "groups"
 """In the place of a family, where kernels of several are joined."""
+MAX_THREADS = 1024
+"""Of a block, on any GPU."""
 
 
 class Scheme(Enum):

@@ -1,41 +1,23 @@
-"""Schedule rules: what each takes, and why not."""
+"""Schedules of rows: how many threads and blocks share one, and where it stays."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from tests.differential import patterns as p
-from tests.differential.runner import region
+from tests.support.whole_patterns import whole, x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.families.scan import SCAN
+from tf_stitch.families.row.propose import propose_row
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.planning.stitch_plan import Pattern, free_nodes, live_out, make_pattern, plannable
+from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
-from tf_stitch.schedule.phases import split_phases
-from tf_stitch.schedule.rules.column_reduction import propose_column
-from tf_stitch.schedule.rules.elementwise import propose_elementwise
-from tf_stitch.schedule.rules.row_reduction import propose_row
-from tf_stitch.schedule.rules.scan import propose_scan
-from tf_stitch.schedule.vector_width import vector_width
 
 B, F32, K = p.B, DType.F32, OpKind
-
-
-def whole(*outputs: Node) -> Pattern:
-    """Everything as one pattern."""
-    graph = region("g", list(outputs))
-    nodes = graph.nodes()
-    free = free_nodes(nodes)
-    return make_pattern(plannable(graph, free), users_of(nodes), frozenset(live_out(graph)), free)
-
-
-def x(*shape: int, dtype: DType = F32) -> Node:
-    return B.input(f"x{shape}:0", dtype, shape)
 
 
 def gpu_row(columns: int, rows: int = 512, device: DeviceSpec = H200) -> KernelSchedule:
@@ -148,72 +130,15 @@ def test_what_is_dear_is_staged_on_the_cpu() -> None:
     assert propose_row(whole(p.softmax(x(8, 1_000_000))), CPU, True)[0].staged == ()
 
 
-def test_phases_of_softmax() -> None:
-    phases = split_phases(whole(p.softmax(x(8, 100))), 800)
-    assert [[n.kind for n in ph.reductions] for ph in phases] == [[K.MAX], [K.SUM], []]
-    assert [len(ph.outputs) for ph in phases] == [0, 0, 1]
-
-
-@pytest.mark.parametrize(("dtype", "columns", "width"),
-                         [(F32, 1000, 4), (F32, 1002, 2), (F32, 1003, 1), (DType.F16, 1000, 8),
-                                                         (DType.F64, 1000, 2), (DType.BOOL, 1000, 8)])
-def test_vector_width(dtype: DType, columns: int, width: int) -> None:
-    pattern = whole(B.select(x(4, columns, dtype=dtype), *(2 * [x(4, columns, dtype=dtype)]))
-                    if dtype is DType.BOOL else B.neg(x(4, columns, dtype=dtype)))
-    assert vector_width(pattern, columns, True) == width
-    assert vector_width(pattern, columns, False) == 1
-
-
-@pytest.mark.parametrize(("rule", "pattern", "reason"), [
-    (propose_row, lambda: whole(B.exp(x(4, 8))), "no reduction"),
-    (propose_row, lambda: whole(B.sum(x(4, 8), [0]), B.sum(x(4, 8), [1])), "different extents"),
-    (propose_column, lambda: whole(B.exp(x(4, 8))), "no reduction"),
-    (propose_column, lambda: whole(B.sum(x(4, 8), [1])), "reduces its last axis"),
-    (propose_column, lambda: whole(B.sum(x(4, 8), [0]), B.sum(x(3, 8), [0])), "different extents"),
-    (propose_scan, lambda: whole(B.exp(x(4, 8))), "not a single scan"),
-    (propose_scan, lambda: whole(B.exp(B.cumsum(x(4, 8), False, False))), "not a single scan"),
-    (propose_elementwise, lambda: whole(B.sum(x(4, 8), [0])), "a reduction or scan"),
-    (propose_elementwise, lambda: whole(B.exp(x(4, 8)), B.exp(x(3, 8))), "different sizes"),
-])
-@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-def test_a_rule_that_declines_says_why(rule: object, pattern: object, reason: str, device: DeviceSpec) -> None:
-    with pytest.raises(ScheduleError, match=reason):
-        rule(pattern(), device, True)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (513, 1000), (100_000, 3), (3, 100_000)])
-def test_grids_cover_the_domain(shape: tuple[int, int]) -> None:
-    flat = propose_elementwise(whole(B.exp(x(*shape))), H200, True)[0].mapping
-    assert (flat.grid - 1) * flat.threads * flat.vector < shape[0] * shape[1] <= flat.grid * flat.threads * flat.vector
-    column = propose_column(whole(B.sum(x(*shape), [0])), H200, True)[0].mapping
-    tile = column.row_threads * column.vector
-    assert (column.grid - 1) * tile < shape[1] <= column.grid * tile
-    assert column.threads <= 512
-
-
-@pytest.mark.parametrize(("elements", "vector", "grid"), [
-    (4, 4, 1), (1280, 1, 5), (17_000, 2, 34), (40_000, 4, 40), (1 << 24, 4, 1 << 14)])
-def test_threads_of_few_elements_have_one_each(elements: int, vector: int, grid: int) -> None:
-    mapping = propose_elementwise(whole(B.exp(x(elements))), H200, True)[0].mapping
-    assert (mapping.vector, mapping.grid) == (vector, grid)
-
-
 def test_text_of_a_schedule() -> None:
     assert gpu_row(1000).text().splitlines()[0] == "row_reduction rows=512 cols=1000 dominant=max"
-    assert propose_scan(whole(B.cumsum(x(4, 8), False, False)), CPU, True)[0].family == SCAN.name
 
 
-@pytest.mark.parametrize(("length", "columns", "row_threads", "threads", "together"), [
-    (512, 512, 4, 256, 16), (512, 2048, 8, 256, 16), (2048, 512, 4, 512, 16), (4096, 4096, 8, 512, 16),
-    (512, 30_000, 32, 512, 16), (40, 64, 8, 256, 16), (40, 100_000, 32, 256, 0)])
-def test_columns_of_few_blocks(length: int, columns: int, row_threads: int, threads: int, together: int) -> None:
-    """Narrow tiles, many threads of a column and many rows under way together, as measured for products of one row."""
-    schedule = propose_column(whole(B.sum(x(length, columns), [0])), H200, True)[0]
-    mapping = schedule.mapping
-    assert (mapping.row_threads, mapping.threads, schedule.together) == (row_threads, threads, together)
-
-
-def test_rows_under_way_together_fit_registers() -> None:
-    several = [B.input(f"x{i}", F32, (512, 512)) for i in range(3)]
-    schedule = propose_column(whole(*(B.sum(one, [0]) for one in several)), H200, True)[0]
-    assert schedule.together == 4
+@pytest.mark.parametrize(("pattern", "reason"), [
+    (lambda: whole(B.exp(x(4, 8))), "no reduction"),
+    (lambda: whole(B.sum(x(4, 8), [0]), B.sum(x(4, 8), [1])), "different extents"),
+])
+@pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+def test_what_it_declines_and_why(pattern: Callable[[], Pattern], reason: str, device: DeviceSpec) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        propose_row(pattern(), device, True)

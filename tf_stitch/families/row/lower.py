@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from contextlib import nullcontext
 
+from tf_stitch.families.row.cross_block_reduction import CrossBlockReduction, OwnMaximum
+from tf_stitch.families.row.passes import Accesses, RowPasses
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ArgReduceAttrs, ReduceAttrs
 from tf_stitch.ir.op_kinds import OpKind
@@ -16,13 +18,11 @@ from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
-from tf_stitch.lowering.cross_block_reduction import CrossBlockReduction, OwnMaximum
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_clusters, in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import ReadAhead, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
-from tf_stitch.lowering.row_passes import Accesses, RowPasses
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -139,7 +139,7 @@ class RowLowering:
         return names
 
     def _halves(self, phase: Phase, row: Index) -> None:
-        """A pass of sums alone, over both halves of the row at once (see schedule.halves)."""
+        """A pass of sums alone, over both halves of the row at once (see schedule.two_accumulators)."""
         names = self._accumulators(phase)
         half = self.domain.cols // 2
         item = Var("item", half)

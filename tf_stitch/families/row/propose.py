@@ -1,4 +1,4 @@
-"""Rule: reductions of equal rows, with what is element-wise around them, share one pass structure."""
+"""Schedules of rows: a warp or a block for each, or several blocks that share one."""
 
 from __future__ import annotations
 
@@ -7,36 +7,32 @@ from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.row.on_chip_rows import keep_rows
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
+from tf_stitch.lowering.reduce import ARG_KINDS
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
-from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, Scheme, Staged, ThreadMapping
+from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import exponentials, prefetched_values, relative_sum, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
-from tf_stitch.schedule.rules.kept_rows import keep_rows
+from tf_stitch.schedule.shared_rows import LONG_ROW, SHARING_BLOCKS, SHARING_BYTES, SHARING_THREADS
 from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 from tf_stitch.schedule.vector_width import vector_width
 
 NAME = "row_reduction"
 
-ARG_KINDS = (OpKind.ARGMAX, OpKind.ARGMIN)
 REGISTER_ELEMENTS = 32
 """Elements of one staged row value that a thread keeps in registers."""
 REGISTER_BUDGET = 64
 """Registers all staged values of a thread may take."""
-MAX_THREADS = 1024
 BLOCK_THREADS = 128
 """Of a block, at least: short rows share one."""
 SHORTEST_GROUP = 8
 """Least threads that share a row whose length changes."""
-LONG_ROW = 1 << 14
-"""Elements of a row from which blocks that share it win more than they wait for each other."""
-SHARING_BLOCKS, SHARING_THREADS = 2, 512
-"""Resident blocks of a processor that shares rows: while one waits, the other works."""
-SHARED_ELEMENTS, SHARING_BYTES = 16, 104 * 1024
-"""Of a row, what a thread of such a block keeps in registers, or the block in shared memory."""
+SHARED_ELEMENTS = 16
+"""Of a row that blocks share, what a thread keeps in registers."""
 TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
 """As above, where blocks take rows in turn, keep them in registers, all values together, and read the next one ahead.
 On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
@@ -130,13 +126,6 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
 
 def _row_bytes(kept: Sequence[Node], domain: Domain) -> int:
     return sum(n.type.dtype.compute.size for n in kept) * domain.cols
-
-
-def shared_rows(device: DeviceSpec) -> tuple[int, int]:
-    """Shortest and longest rows that several blocks may share (see split_rows); nothing where they cannot wait for each
-    other."""
-    longest = SHARING_BLOCKS * device.processors * SHARING_BYTES // 4
-    return (LONG_ROW, longest) if device.grid_barrier else (0, 0)
 
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:

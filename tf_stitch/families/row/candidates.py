@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.candidates import BLOCKS, MOST_ELEMENTS, powers, vectors
-from tf_stitch.families.row_tiling import kept_values
+from tf_stitch.families.row.tiling import kept_values
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.kernel_schedule import MAX_THREADS, KernelSchedule
 from tf_stitch.schedule.op_labels import op_labels
-from tf_stitch.schedule.rules.row_reduction import LONG_ROW, MAX_THREADS, SHARING_BLOCKS, SHARING_THREADS
+from tf_stitch.schedule.shared_rows import LONG_ROW, SHARING_BLOCKS, SHARING_THREADS
 
 
 def row_candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[str]:

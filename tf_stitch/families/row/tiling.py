@@ -8,22 +8,16 @@ from dataclasses import replace
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import LOOP
+from tf_stitch.families.row.on_chip_rows import with_room
+from tf_stitch.families.row.propose import LEAST_TURNS, REGISTER_ELEMENTS, TURN_BLOCKS, TURN_THREADS
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
+from tf_stitch.lowering.reduce import ARG_KINDS
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, ThreadMapping
 from tf_stitch.schedule.phases import prefetched_values, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
-from tf_stitch.schedule.rules.kept_rows import with_room
-from tf_stitch.schedule.rules.row_reduction import (
-    ARG_KINDS,
-    LEAST_TURNS,
-    REGISTER_ELEMENTS,
-    SHARING_BLOCKS,
-    SHARING_THREADS,
-    TURN_BLOCKS,
-    TURN_THREADS,
-)
+from tf_stitch.schedule.shared_rows import SHARING_BLOCKS, SHARING_THREADS
 from tf_stitch.schedule.staged_rows import keep_parts, within_budget
 
 USUAL_THREADS = 128

@@ -17,12 +17,12 @@ from tf_stitch.families.family import (
     Tilings,
     by_threads,
 )
-from tf_stitch.families.row_candidates import row_candidates, task_candidates
-from tf_stitch.families.row_tiling import tile_rows
+from tf_stitch.families.row.candidates import row_candidates, task_candidates
+from tf_stitch.families.row.lower import lower_row
+from tf_stitch.families.row.propose import NAME, propose_row
+from tf_stitch.families.row.tiling import tile_rows
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.lowering.row import lower_row
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
-from tf_stitch.schedule.rules.row_reduction import NAME, propose_row
 from tf_stitch.schedule.templates import LevelKind
 
 

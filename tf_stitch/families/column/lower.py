@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tf_stitch.families.column.propose import column_outputs
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import ReduceAttrs
 from tf_stitch.ir.op_kinds import Category
@@ -23,7 +24,6 @@ from tf_stitch.lowering.reduce import initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.rules.column_reduction import column_outputs
 
 FEWEST_ROWS = 4
 """Partial results of a column that are left when every thread of the block has combined some: fewer than that are not

@@ -1,4 +1,4 @@
-"""Rule: reductions that keep the last axis; threads next to each other own columns next to each other."""
+"""Schedules of columns: threads next to each other own columns next to each other."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.candidates import BLOCKS, powers, vectors
+from tf_stitch.families.column.lower import lower_column
+from tf_stitch.families.column.propose import NAME, propose_column
 from tf_stitch.families.family import (
     ACROSS,
     GRID,
@@ -23,9 +25,7 @@ from tf_stitch.families.family import (
 )
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.lowering.column import lower_column
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
-from tf_stitch.schedule.rules.column_reduction import NAME, propose_column
 from tf_stitch.schedule.templates import LevelKind
 
 
