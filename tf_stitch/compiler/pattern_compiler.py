@@ -21,6 +21,7 @@ from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_matmul
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
+from tf_stitch.targets.registry import target_of
 from tf_stitch.transforms.inline_small_matmuls import Expanded, inline_small_matmuls
 
 MOST_COPIES = 255
@@ -38,11 +39,15 @@ class PatternCompiler:
         reuse: how far a kernel may reuse values.
         templates: which template a kernel of the plan gets; None: the rules' own. The planner's times are those of the
             rules' kernels, so that a plan does not change with them.
+
+    Attributes:
+        libraries: of the device's target.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
                  measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED,
                  templates: TemplateChoice | None = None) -> None:
+        self.libraries = target_of(device).libraries
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._estimates: dict[str, float | None] = {}
@@ -95,8 +100,8 @@ class PatternCompiler:
     def estimate(self, pattern: Pattern) -> float | None:
         """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
         library call."""
-        if is_library_call(pattern):
-            return call_us(pattern, self._device)
+        if is_library_call(pattern, self.libraries):
+            return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._estimates:
             self._estimates[key] = self._estimated(pattern)
@@ -115,8 +120,8 @@ class PatternCompiler:
 
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
-        if is_library_call(pattern):
-            return call_us(pattern, self._device)
+        if is_library_call(pattern, self.libraries):
+            return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
             self._times[key] = self._cost(pattern)

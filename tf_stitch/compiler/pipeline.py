@@ -164,7 +164,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
             plan = memory.recall(graph)
             lacking += [memory] if plan is None else []
     if plan is None:
-        plan = plan_region(graph, compiler, options.plan)
+        plan = plan_region(graph, compiler, compiler.libraries, options.plan)
         if options.patterns is not None:
             plan = keep_patterns(plan, options.patterns)
     work = _work(plan, compiler)
@@ -215,8 +215,8 @@ class _Call:
 
 
 def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | _Call:
-    library = library_of(pattern.nodes[0])
-    if library is None or not is_library_call(pattern):
+    library = library_of(pattern.nodes[0], compiler.libraries)
+    if library is None or not is_library_call(pattern, compiler.libraries):
         return compiler.kernel(pattern)
     fused = library.match(between(pattern))
     if fused is None:

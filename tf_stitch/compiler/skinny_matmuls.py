@@ -39,7 +39,10 @@ def _is_faster(matmul: Node, times: PatternTimes) -> bool:
     if changes(matmul):
         return as_sum(matmul) is not None
     summed = _sum_us(matmul, times)
-    return summed is not None and summed < (times.exact(_alone(matmul)) or 0.0)
+    if summed is None:
+        return False
+    alone = times.exact(_alone(matmul))
+    return alone is None or summed < alone
 
 
 def _sum_us(matmul: Node, times: PatternTimes) -> float | None:

@@ -68,7 +68,7 @@ class Epilogues:
 
     def _takes(self, matmul: int) -> Iterator[Positions]:
         root = self._work[matmul]
-        library = library_of(root)
+        library = library_of(root, self._facts.libraries)
         assert library is not None
         for call in library.extensions(root, self._facts.users, self._facts.wanted):
             if not self._is_ready(call, matmul):
@@ -101,11 +101,14 @@ class Epilogues:
 
     def _is_call(self, matmul: int) -> bool:
         """Whether a node is a product that is no part of an attention."""
-        matmuls = [p for p in self._groups[self._home[matmul]] if needs_library(self._work[p])]
+        matmuls = [p for p in self._groups[self._home[matmul]] if self._needs_library(p)]
         return matmuls == [matmul]
 
+    def _needs_library(self, position: int) -> bool:
+        return needs_library(self._work[position], self._facts.libraries)
+
     def _is_kernel(self, group: int) -> bool:
-        return not any(needs_library(self._work[p]) for p in self._groups[group])
+        return not any(self._needs_library(p) for p in self._groups[group])
 
     def _is_early_kernel(self, group: int) -> bool:
         """Whether a group is a kernel that waits for no other."""

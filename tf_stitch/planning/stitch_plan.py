@@ -11,6 +11,7 @@ from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
+from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.attention import Attention, attention_to, views_of
 
@@ -80,9 +81,9 @@ def is_large_matmul(node: Node) -> bool:
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
 
 
-def needs_library(node: Node) -> bool:
-    """Whether a library call has to compute this node: no kernel holds it, attention apart."""
-    return library_of(node) is not None and not is_small_matmul(node)
+def needs_library(node: Node, libraries: Sequence[Library]) -> bool:
+    """Whether a call of one of these libraries has to compute this node: no kernel holds it, attention apart."""
+    return library_of(node, libraries) is not None and not is_small_matmul(node)
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -195,13 +196,13 @@ def between(pattern: Pattern) -> list[Node]:
     return list(order)
 
 
-def is_library_call(pattern: Pattern) -> bool:
-    """Whether a pattern is a root of library calls alone, or one that no kernel holds, with what the library does to
-    its result."""
+def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
+    """Whether a pattern is a root of calls of these libraries alone, or one that no kernel holds, with what the library
+    does to its result."""
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
-        return library_of(first) is not None
-    return needs_library(first) and attention_of(pattern) is None
+        return library_of(first, libraries) is not None
+    return needs_library(first, libraries) and attention_of(pattern) is None
 
 
 def attention_of(pattern: Pattern) -> Attention | None:
