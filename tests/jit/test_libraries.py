@@ -1,4 +1,4 @@
-"""Which devices' regions hold products, and what becomes of a missing library."""
+"""Which devices' regions hold matmuls, and what becomes of a missing library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
     return Libraries(scope, cast("OpLibrary | None", native), report)
 
 
-def test_without_cublas_regions_of_a_gpu_hold_no_products() -> None:
+def test_without_cublas_regions_of_a_gpu_hold_no_matmuls() -> None:
     report, native = Report(), Native("no cuBLASLt library")
     found = libraries("auto", native, report)
     assert found.devices("CPU") == {"CPU": Matmuls.SMALL, "GPU": Matmuls.ALL}

@@ -1,4 +1,4 @@
-"""Parts of a region: levels between large products, connected parts, windows."""
+"""Parts of a region: levels between large matmuls, connected parts, windows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parts_of(graph: TensorGraph) -> list[list[Node]]:
     return [[work[p] for p in part] for part in parts]
 
 
-def test_no_part_spans_a_large_product() -> None:
+def test_no_part_spans_a_large_matmul() -> None:
     x = B.exp(B.input("x", F32, (64, 64)))
     y = B.neg(dense(x, "w"))
     graph = region("residual", [B.exp(B.add(B.neg(dense(y, "v")), x))])

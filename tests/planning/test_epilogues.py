@@ -37,7 +37,7 @@ def dense(x: Node, name: str, columns: int = 32) -> Node:
 
 
 def calls(graph: TensorGraph, device: DeviceSpec = H200) -> list[str]:
-    """What each library call does beyond a product."""
+    """What each library call does beyond a matmul."""
     return [str(c.call).partition("]x[")[2].partition(" ")[2] for c in compiled(graph, device).calls]
 
 
@@ -86,8 +86,8 @@ def test_the_rest_of_a_kernel_joins_the_one_that_uses_it() -> None:
     assert any(str(c.call).endswith("+ bias relu") for c in result.calls)
 
 
-def test_a_call_waits_for_nothing_that_its_product_does_not_need() -> None:
-    """Products whose sum is wanted run side by side; one that follows from the addend may add it."""
+def test_a_call_waits_for_nothing_that_its_matmul_does_not_need() -> None:
+    """Matmuls whose sum is wanted run side by side; one that follows from the addend may add it."""
     x = B.input("x", F32, (64, 64))
     y, z = (B.dot(x, B.variable(n, F32, (64, 64))) for n in "yz")
     assert calls(region("beside", [B.add(y, z)])) == ["nn", "nn"]

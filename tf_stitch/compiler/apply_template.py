@@ -1,6 +1,6 @@
 """Applies a template to a pattern: its schedule with the template's tiling, or why it cannot have that.
 
-What a template leaves open stays as the rule has it. Limits of the hardware are held here; whether registers suffice
+What a template leaves open stays as the family has it. Limits of the hardware are held here; whether registers suffice
 shows when the kernel is lowered (template_kernels.py).
 """
 
@@ -27,7 +27,7 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
     """The schedule with the template's tiling.
 
     Args:
-        schedule: what the rules made of the pattern; not a joined one.
+        schedule: what the families made of the pattern; not a joined one.
         aligned: every buffer starts at a multiple of 16 bytes.
 
     Raises:

@@ -45,10 +45,10 @@ def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
     """
     attention = attention_of(pattern)
     if attention is None:
-        raise ScheduleError("a product is a library call of its own")
+        raise ScheduleError("a matmul is a library call of its own")
     _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
-    _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"products of {dtype.value}")
+    _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
     unit = 8 if dtype is DType.F32 else 16
     _require(all(n % unit == 0 and n <= WIDEST for n in columns), f"rows of {columns[0]} and {columns[1]}")
     for operand in attention.operands:

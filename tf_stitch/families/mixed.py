@@ -36,7 +36,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, var
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.prefetch import ReadAhead, Turns
+from tf_stitch.lowering.prefetch import RowPrefetch, Turns
 from tf_stitch.lowering.reduce import initial
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
@@ -51,7 +51,7 @@ REGISTER_BUDGET = 80
 WIDEST_BLOCK = 512
 """Threads of a block that is proposed; a template may have more."""
 LEAST_ROWS = 8
-"""Of a block that fetches the next one while it works on one."""
+"""Of a block that copies the next one while it works on one."""
 WIDE = 256
 """Threads up to which each has one access of a row, not more. On an H200 layernorm backward 65536x1024 took 207 us with
 256 threads, 210 with 128."""
@@ -83,7 +83,7 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     rows_per_block = blocks.pop()
     elements = domain.rows * domain.cols
     phases = split_phases(pattern, elements, columns)
-    row_outputs(pattern, phases, domain.rows)  # asked here already, as the row rule does
+    row_outputs(pattern, phases, domain.rows)  # asked here already, as the row family does
     kept = values_to_stage(pattern, phases, elements, loads=device.stages_loads)
     mapping, scheme = _mapping(pattern, domain, rows_per_block, len(kept), len(columns), device, aligned)
     row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
@@ -146,9 +146,9 @@ def lower_mixed(schedule: KernelSchedule) -> LoweredKernel:
     block, step = var(Var(k.BLOCK, m.grid)), Var("step", m.rows_per_block)
     if schedule.ahead:
         turns = Turns(var(step), 1, m.rows_per_block, lambda number: block * m.rows_per_block + number)
-        lowering.ahead = ReadAhead(schedule, lowering.buffers, lowering.evaluator, turns, lowering.passes.chunk)
+        lowering.ahead = RowPrefetch(schedule, lowering.buffers, lowering.evaluator, turns, lowering.passes.chunk)
         lowering.ahead.begin(Index(), None)
-    # What was fetched needs no iterations written out to be under way, and the registers that they would take.
+    # What was copied needs no iterations unrolled to be under way, and the registers that they would take.
     with out.loop(step, k.Loop.SERIAL, together=1 if schedule.ahead else k.TOGETHER):
         lowering.rows(phases, block * m.rows_per_block + var(step), None)
     buffers = {n: lowering.buffers.writing(n) for n in columns}

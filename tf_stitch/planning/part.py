@@ -25,7 +25,7 @@ class PatternTimes(Protocol):
     """Predicted microseconds of a pattern as one kernel; None if it cannot be one."""
 
     def estimate(self, pattern: Pattern) -> float | None:
-        """From bytes and operations alone; None if no schedule rule proposes anything. Cheap."""
+        """From bytes and operations alone; None if no kernel family proposes anything. Cheap."""
 
     def exact(self, pattern: Pattern) -> float | None:
         """From the kernel itself, which is scheduled and lowered."""

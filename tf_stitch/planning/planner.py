@@ -57,8 +57,8 @@ class PlanOptions:
         barriers: GPU: kernels may be joined by grid barriers (joining.py).
         nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
             for parts that were not begun. Counted, not timed: the same region has the same plan.
-        careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
-            goes over them once, and nothing is explored.
+        careful: regions of more nodes than this, equal parts counted once, are planned in fast mode: rounds is 0,
+            merging goes over them once, and nothing is explored.
     """
 
     solver: str = "ilp"
@@ -96,7 +96,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
 
     Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts
     (decomposition.py); parts of equal structure are planned once (F13). Library calls then take over what follows their
-    products where that pays (epilogues.py).
+    matmuls where that pays (epilogues.py).
 
     Args:
         libraries: of the device; their calls compute what no kernel holds.
@@ -118,7 +118,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
     parts = decompose(work, needs, facts.free, levels, libraries)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
-    structures: list[Key | None] = []  # None: a product, which is a call by itself
+    structures: list[Key | None] = []  # None: a matmul, which is a call by itself
     distinct: dict[Key, Part] = {}
     for number, positions in enumerate(parts):
         if needs_library(work[positions[0]], libraries):
@@ -237,7 +237,7 @@ def _lowest_spoilt(part: Part, masks: Sequence[int], refused: int) -> int:
     """The smallest of those candidates within `refused`, each within the next, that is no kernel.
 
     Merging leaves such a ladder. It is looked through by halves, and what holds its lowest bad rung given up: a loop
-    that is written out has the same nodes for each step, and the ladder of them all would take a round for every rung.
+    that is unrolled has the same nodes for each step, and the ladder of them all would take a round for every rung.
     """
     rungs = [refused]
     for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):

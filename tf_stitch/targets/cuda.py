@@ -45,7 +45,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
-        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
+        EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         Recompute(is_large_matmul),  # last, or equal nodes would become one again
         CopyOutputs(),  # each would be a copy in the queue
     )

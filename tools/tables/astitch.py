@@ -86,7 +86,8 @@ def counters(paper: Mapping[str, Mapping[str, Any]]) -> Section:
     for backend in ("XLA", "tf_stitch"):
         section.add(f"{backend}, ours", *[lambda: _not_measured("TensorFlow's profiler counts neither DRAM traffic nor "
                                                                 "instructions")] * 3)  # fmt: skip
-    section.notes.append("`tools/dram_traffic.py` has the DRAM traffic of each of our kernels, run once under ncu.")
+    section.notes.append("`python -m tools.dram_traffic` has the DRAM traffic of each of our kernels, run once under "
+                         "ncu.")
     return section
 
 

@@ -22,7 +22,7 @@ B, F32, K = p.B, DType.F32, OpKind
     (512, 512, 4, 256, 16), (512, 2048, 8, 256, 16), (2048, 512, 4, 512, 16), (4096, 4096, 8, 512, 16),
     (512, 30_000, 32, 512, 16), (40, 64, 8, 256, 16), (40, 100_000, 32, 256, 0)])
 def test_columns_of_few_blocks(length: int, columns: int, row_threads: int, threads: int, together: int) -> None:
-    """Narrow tiles, many threads of a column and many rows under way together, as measured for products of one row."""
+    """Narrow tiles, many threads of a column and many rows under way together, as measured for matmuls of one row."""
     schedule = propose_column(whole(B.sum(x(length, columns), [0])), H200, True)[0]
     mapping = schedule.mapping
     assert (mapping.row_threads, mapping.threads, schedule.together) == (row_threads, threads, together)

@@ -75,7 +75,7 @@ class _ColumnLowering:
                 here = row if short is None else out.clamped("row", row, self.length)
                 self._accumulate(sums, elements, here, (outer, column), limit)
         if self.group_rows > 1:
-            self._meet(sums, across, down)
+            self._combine_parts(sums, across, down)
         owner = None if self.group_rows == 1 else k.InRange(down, 0, 1)
         out.emit(k.Comment("results of the columns", self.schedule.pattern.names(columns)))
         with out.when(owner), out.when(inside):
@@ -145,7 +145,7 @@ class _ColumnLowering:
             self.evaluator.lane = None
         stores.flush()
 
-    def _meet(self, sums: dict[Node, str], across: Index, down: Index) -> None:
+    def _combine_parts(self, sums: dict[Node, str], across: Index, down: Index) -> None:
         """Partial results of the block's row groups are combined, in order, by the first group: a few at a time, since
         compilers load all that an unrolled loop reads before they add it up (248 registers for two sums)."""
         m, out = self.mapping, self.out
@@ -159,7 +159,7 @@ class _ColumnLowering:
                 out.emit(k.SetElement(shared[node], down * width + column,
                                       k.Element(name, var(self.lane), node.type.dtype.compute)))
         out.emit(k.Barrier())
-        rows = self._meet_in_threads(shared, width)
+        rows = self._combine_in_threads(shared, width)
         other = Var("other", rows - 1)
         with out.when(k.InRange(down, 0, 1)):
             if rows < self.group_rows:
@@ -172,7 +172,7 @@ class _ColumnLowering:
                     partial = k.Element(shared[node], (var(other) + 1) * width + column, node.type.dtype.compute)
                     out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
 
-    def _meet_in_threads(self, shared: dict[Node, str], width: int) -> int:
+    def _combine_in_threads(self, shared: dict[Node, str], width: int) -> int:
         """Where many groups meet, each thread of the block first combines a few partial results of one column, all of
         which lie as many threads apart. How many are left of each column."""
         threads, out = self.mapping.threads, self.out

@@ -29,7 +29,7 @@ FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
 where each would take more rows."""
 MOST_TOGETHER, LEAST_TOGETHER = 64, 4
 """Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
-3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/thin_products.md)."""
+3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
 
 
 def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:

@@ -46,7 +46,7 @@ class CrossBlockReduction:
     """Meetings of the blocks of row `row`, of which this is block `part`.
 
     Attributes:
-        width: threads that reduce together before a meeting: a block's, or a warp's of a cluster.
+        width: threads that reduce together before the blocks do: a block's, or a warp's of a cluster.
     """
 
     def __init__(self, schedule: KernelSchedule, out: ScopedEmitter, buffers: BufferTable, row: Index, part: Index
@@ -106,7 +106,7 @@ class CrossBlockReduction:
     def _exchange(self, accumulators: Mapping[str, Node]) -> dict[str, str]:
         """Arrays of what the others have: of every WARPth one, by lane."""
         out = self._out
-        out.emit(k.Comment("the blocks of the row meet", self._pattern.names(accumulators.values())))
+        out.emit(k.Comment("the blocks of the row combine their parts", self._pattern.names(accumulators.values())))
         parts = (self._sent if self._mapping.cluster else self._stored)(accumulators)
         others = {name: out.fresh("others") for name in accumulators}
         for name, node in accumulators.items():

@@ -21,7 +21,7 @@ from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.groups import in_clusters, in_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
-from tf_stitch.lowering.prefetch import ReadAhead, Turns
+from tf_stitch.lowering.prefetch import RowPrefetch, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
@@ -54,7 +54,7 @@ class RowLowering:
         self.passes = RowPasses(schedule, self.evaluator)
         self.column_sums: dict[Node, str] = {}
         self.own: OwnMaximum | None = None  # of those who meet, while it stands for the row's
-        self.ahead: ReadAhead | None = None  # rows of a block that follow each other may be read ahead
+        self.ahead: RowPrefetch | None = None  # rows of a block that follow each other may be prefetched
 
     def run(self) -> LoweredKernel:
         phases = split_phases(self.schedule.pattern, self.elements)
@@ -74,27 +74,27 @@ class RowLowering:
         m, launched = self.mapping, self.schedule.launched
         block = var(Var(k.BLOCK, m.grid))
         turns = Turns(block, launched, m.grid, lambda number: number // m.row_blocks, carried=True)
-        self.ahead = ReadAhead(self.schedule, self.buffers, self.evaluator, turns, self.passes.chunk)
+        self.ahead = RowPrefetch(self.schedule, self.buffers, self.evaluator, turns, self.passes.chunk)
         self.ahead.begin(block, k.InRange(block, 0, launched))
 
     def rows(self, phases: list[Phase], row: Index, valid: k.Expr | None) -> None:
         """Everything about one row."""
-        meeting = CrossBlockReduction(self.schedule, self.out, self.buffers, row, self.passes.part)
+        blocks = CrossBlockReduction(self.schedule, self.out, self.buffers, row, self.passes.part)
         for accesses, staged in itertools.product(self.passes.loops, self.schedule.staged):
             if staged.instead_of is None:
                 accesses.arrays[staged.node] = self._declare(staged.node, accesses)
             else:
                 accesses.arrays[staged.node] = accesses.arrays[staged.instead_of]
-        halved = phases_with_two_accumulators(self.schedule, phases)
+        doubled = phases_with_two_accumulators(self.schedule, phases)
         for number, phase in enumerate(phases):
             what = f"phase {number + 1} of {len(phases)}, {phase.purpose}"
             self.out.emit(k.Comment(what, self.schedule.pattern.names(phase.results)))
-            if phase in halved:
-                self._halves(phase, row)
+            if phase in doubled:
+                self._with_two_accumulators(phase, row)
                 if phase is phases[0]:
                     self._prefetch_row(row)
                 continue
-            self._phase(phase, row, valid, meeting, self.ahead if phase is phases[0] else None)
+            self._phase(phase, row, valid, blocks, self.ahead if phase is phases[0] else None)
         if not self.row_outputs:
             return
         self.out.emit(k.Comment("results of the row", self.schedule.pattern.names(self.row_outputs)))
@@ -138,7 +138,7 @@ class RowLowering:
                 self.out.emit(stmt)
         return names
 
-    def _halves(self, phase: Phase, row: Index) -> None:
+    def _with_two_accumulators(self, phase: Phase, row: Index) -> None:
         """A pass of sums alone, over both halves of the row at once (see schedule.two_accumulators)."""
         names = self._accumulators(phase)
         half = self.domain.cols // 2
@@ -161,8 +161,8 @@ class RowLowering:
                 ahead = (row + prefetched_rows(cols, self.buffers.dtype(load.buffer))) * cols
                 self.out.emit(k.Prefetch(load.buffer, ahead, cols))
 
-    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, meeting: CrossBlockReduction,
-               ahead: ReadAhead | None) -> None:
+    def _phase(self, phase: Phase, row: Index, valid: k.Expr | None, blocks: CrossBlockReduction,
+               ahead: RowPrefetch | None) -> None:
         names = self._accumulators(phase)
         outputs = [(node, self.buffers.writing(node)) for node in phase.outputs]
         relative = self.schedule.relative
@@ -171,17 +171,17 @@ class RowLowering:
             for accesses in self.passes.loops:
                 self._pass(accesses, phase, names, outputs, row, valid, ahead)
         together = tuple((name, node.kind) for node, name in names.items() if node.kind not in ARG_KINDS)
-        if together and meeting.width > 1:
-            self.out.emit(k.AllReduce(together, meeting.width))
+        if together and blocks.width > 1:
+            self.out.emit(k.AllReduce(together, blocks.width))
         if together and self.mapping.row_blocks > 1:
-            self._meet(names, meeting)
+            self._combine_parts(names, blocks)
         for node, name in names.items():
             self._combine(node, name, row)
         self.evaluator.staged.update(self.evaluator.later)
         self.evaluator.later.clear()
 
     def _pass(self, accesses: Accesses, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
-              row: Index, valid: k.Expr | None, ahead: ReadAhead | None) -> None:
+              row: Index, valid: k.Expr | None, ahead: RowPrefetch | None) -> None:
         with self.passes.columns(accesses, ahead) as start:
             arrays = self.stores.declare(outputs, self.passes.lane)
             with self.passes.lanes(start) as (col, slot):
@@ -192,17 +192,17 @@ class RowLowering:
                 with self.out.when(k.both(valid, self.passes.inside)):
                     self.stores.flush()
 
-    def _meet(self, names: dict[Node, str], meeting: CrossBlockReduction) -> None:
+    def _combine_parts(self, names: dict[Node, str], blocks: CrossBlockReduction) -> None:
         """Reductions of this block become those of the row. A maximum that a sum is relative to waits for the sum."""
         relative = self.schedule.relative
         if relative is not None and relative[1] in names:
             assert self.own is not None
-            factor = meeting.combine_relative(self.own, (names[relative[1]], relative[1]))
+            factor = blocks.combine_relative(self.own, (names[relative[1]], relative[1]))
             self.evaluator.scaled |= dict.fromkeys(exponentials(relative), factor)
         elif relative is not None and relative[0] in names:
-            self.own = meeting.keep_own((names[relative[0]], relative[0]))
+            self.own = blocks.keep_own((names[relative[0]], relative[0]))
         else:
-            meeting.combine({name: node for node, name in names.items()})
+            blocks.combine({name: node for node, name in names.items()})
 
     def _element(self, phase: Phase, names: dict[Node, str], outputs: list[tuple[Node, str]],
                  arrays: dict[str, str], row: Index, col: Index, slot: Index, valid: k.Expr | None) -> None:

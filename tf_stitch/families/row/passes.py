@@ -13,7 +13,7 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.lowering.evaluate import Evaluator
-from tf_stitch.lowering.prefetch import ReadAhead
+from tf_stitch.lowering.prefetch import RowPrefetch
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, ThreadMapping
 
 
@@ -24,7 +24,7 @@ class Accesses:
     Attributes:
         item: the loop over them.
         first: how many come before.
-        loop: written out, they keep values in registers.
+        loop: unrolled, they keep values in registers.
         arrays: where each kept value stays.
         filled: those that were computed already.
     """
@@ -68,7 +68,7 @@ class RowPasses:
         self._thread = var(Var(k.THREAD, m.threads))
 
     @contextmanager
-    def columns(self, accesses: Accesses, ahead: ReadAhead | None = None) -> Iterator[tuple[Index, Index]]:
+    def columns(self, accesses: Accesses, ahead: RowPrefetch | None = None) -> Iterator[tuple[Index, Index]]:
         """A loop over accesses of the row: this thread's first column of an access, and the number of the access. In
         rows that blocks share, threads beyond the row read its end again, so that no branch keeps loads from being
         under way together; `inside` guards what they may not do. (In other rows that cost registers: softmax 4096x32000
@@ -92,7 +92,7 @@ class RowPasses:
         self.inside = None
 
     def _but_the_last(self, inside: k.Expr) -> k.Expr:
-        """Of accesses that are written out, only the last one has to ask whether it is the row's."""
+        """Of accesses that are unrolled, only the last one has to ask whether it is the row's."""
         item = self.at.item
         if self.at.loop is not k.Loop.UNROLL or item.extent == 1:
             return inside

@@ -38,9 +38,9 @@ TURN_BLOCKS, TURN_THREADS, TURN_ELEMENTS = 3, 256, 40
 On an H200 softmax 64x500000, written by hand, took 80 us with these, 81 to 84 with two blocks of 512 threads and 32
 elements."""
 LEAST_TURNS = 2
-"""Of blocks that share rows and fetch the next one while they work on one."""
+"""Of blocks that share rows and copy the next one while they work on one."""
 AHEAD_GAIN = 2
-"""So many turns, read ahead, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
+"""So many turns, prefetched, take no longer than one of rows in shared memory. Of the same kernel 8 turns took 80 to 84
 us, 11 took 86 to 90, 16 took 102 to 105; in shared memory, as generated, 5 took 92. What it moves takes 60."""
 SHORT_ROW_WAVES = 4
 """Rows a thread group takes one after the other where a row is a single access per thread."""
@@ -131,8 +131,8 @@ def _row_bytes(kept: Sequence[Node], domain: Domain) -> int:
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
     """Long rows. Many that are longer than the registers of a block stay in registers and shared memory, of a block or
     a cluster. Others are shared by several blocks that keep their parts: in registers if all rows fit at once, or if
-    blocks take them in turn and read ahead; else in shared memory, as many values as all blocks have room for. None
-    where a block has room for a row and there are rows enough.
+    blocks take them in turn and prefetch the next; else in shared memory, as many values as all blocks have room for.
+    None where a block has room for a row and there are rows enough.
 
     Args:
         single: the schedule of a block for each row.
@@ -146,7 +146,7 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
     kept = values_to_stage(single.pattern, phases, elements, loads=device.stages_loads)
     has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
     relative = relative_sum(single.pattern, phases)
-    if relative is not None:  # another takes no room, or is computed again: that is cheaper than a meeting
+    if relative is not None:  # another takes no room or is computed again, cheaper than a cross-block reduction
         kept = [n for n in kept if n not in exponentials(relative)]
     outside = prefetched_values(single.pattern, kept) or kept  # the rest is computed again
     in_two_places = keep_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None

@@ -1,13 +1,13 @@
-"""Times products of few rows on a GPU: cuBLASLt's fastest kernel against kernels of tf_stitch that compute them as sums
+"""Times matmuls of few rows on a GPU: cuBLASLt's fastest kernel against kernels of tf_stitch that compute them as sums
 (transforms/lower_gemv_to_reduction.py), by the rules and by other tilings, as nodes of CUDA graphs that wait for each
 other.
 
-    python -m tools.thin_products --build_only    builds the kernels; needs no GPU
-    python -m tools.thin_products                 where a GPU and CuPy are; TensorFlow is not needed
-    python -m tools.thin_products --grid          and the library's times over a grid, as a profile's `products`
+    python -m tools.skinny_matmuls --build_only    builds the kernels; needs no GPU
+    python -m tools.skinny_matmuls                 where a GPU and CuPy are; TensorFlow is not needed
+    python -m tools.skinny_matmuls --grid          and the library's times over a grid, as a profile's `matmuls`
 
 Matrices: each node reads another one, so that they come from memory as in a step of a model ("cold"), or all the same
-("warm"). Every kernel's result is compared with float64. Writes benchmarks/thin_products.md and its rows.
+("warm"). Every kernel's result is compared with float64. Writes benchmarks/skinny_matmuls.md and its rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.benchmark.cublas_lt import COLD, CublasLt, Operands, fastest_calls
 from tools.benchmark.graph_nodes import node_us
 from tools.benchmark.machine import describe_cuda
 from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
-from tools.benchmark.thin_cases import BuiltKernel, Case, cases
+from tools.benchmark.skinny_cases import BuiltKernel, Case, cases
 from tools.calibrate.few_rows import few_rows
 from tools.calibrate.measure import rounded
 from tools.h200_subgraphs import copy_gbps
@@ -80,10 +80,10 @@ def timed_row(case: Case, kernels: Sequence[BuiltKernel], lt: CublasLt) -> Row:
 
 def table(document: Row) -> str:
     """The rows as Markdown."""
-    lines = ["# Products of few rows", "", f"{document['machine']}, copy {document['copy_gbps']} GB/s. "
+    lines = ["# Matmuls of few rows", "", f"{document['machine']}, copy {document['copy_gbps']} GB/s. "
              f"Made by `{document['command']}`.", "", "Microseconds of a node in a CUDA graph, matrices from memory "
              "(from a cache in parentheses).", "",
-             "| product | floor | cuBLASLt | rules | predicted | fastest tiling | |", "| --- " * 7 + "|"]  # fmt: skip
+             "| matmul | floor | cuBLASLt | family | predicted | fastest tiling | |", "| --- " * 7 + "|"]  # fmt: skip
     for row in document["rows"]:
         best = row["tilings"][0] if row["tilings"] else row["rules"]
         floor = row["matrix_bytes"] / document["copy_gbps"] / 1e3
@@ -106,9 +106,9 @@ def main() -> int:
     flags.add_argument("--build_only", action="store_true", help="build all kernels and stop")
     flags.add_argument("--grid", action="store_true", help="the library's times over a grid, too")
     flags.add_argument("--jobs", type=int, default=4, help="kernels that are built at once")
-    flags.add_argument("--only", default="", help="products whose name has this")
-    flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/thin_products").expanduser())
-    flags.add_argument("--out", type=Path, default=raw_rows("thin_products"))
+    flags.add_argument("--only", default="", help="matmuls whose name has this")
+    flags.add_argument("--cache", type=Path, default=Path("~/.cache/tf_stitch/skinny_matmuls").expanduser())
+    flags.add_argument("--out", type=Path, default=raw_rows("skinny_matmuls"))
     args = flags.parse_args()
     start = time.perf_counter()
     wanted = [case for case in cases() if args.only in case.name]

@@ -1,4 +1,4 @@
-"""Products of few rows that are timed: each kernel is another one, built here; the table says what was measured."""
+"""Matmuls of few rows that are timed: each kernel is another one, built here; the table says what was measured."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from tests.differential.runner import cache
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tools.benchmark.raw_rows import raw_rows, read_rows
-from tools.benchmark.thin_cases import cases
-from tools.thin_products import table
+from tools.benchmark.skinny_cases import cases
+from tools.skinny_matmuls import table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def test_kernels_of_a_product() -> None:
+def test_kernels_of_a_matmul() -> None:
     case = min(cases(), key=lambda case: case.gemm.nbytes)
     built = case.build(cache())
     assert len({one.name for one in built}) == len(built) > 10
@@ -33,6 +33,6 @@ def test_kernels_of_a_product() -> None:
 
 
 def test_the_committed_table() -> None:
-    document = read_rows(raw_rows("thin_products"))
+    document = read_rows(raw_rows("skinny_matmuls"))
     assert all(row["right"] for row in document["rows"])
-    assert (BENCHMARKS / "thin_products.md").read_text() == table(document)
+    assert (BENCHMARKS / "skinny_matmuls.md").read_text() == table(document)

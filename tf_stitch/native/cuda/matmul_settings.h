@@ -1,4 +1,4 @@
-// TensorFlow's settings of products on a GPU, as part of a key.
+// TensorFlow's settings of matmuls on a GPU, as part of a key.
 #pragma once
 #include <cstdlib>
 #include <string_view>
@@ -15,7 +15,7 @@ inline bool OverriddenTensorFloat32() {
   return value != nullptr && std::string_view(value) == "0";
 }
 
-inline void AddProductSettings(ShapeKey* key) {
+inline void AddMatmulSettings(ShapeKey* key) {
   if (tsl::tensor_float_32_execution_enabled() && !OverriddenTensorFloat32()) key->AddFlag(ShapeKey::kTensorFloat32);
   if (tensorflow::OpDeterminismRequired()) key->AddFlag(ShapeKey::kDeterministic);
 }

@@ -1,4 +1,4 @@
-"""Products of few rows as sums: kernels interpreted, compiled, and run on a GPU where there is one, against float64."""
+"""Matmuls of few rows as sums: kernels interpreted, compiled, and run on a GPU where there is one, against float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.differential.runner import (
     region,
     run_kernel_ir,
 )
-from tf_stitch.compiler import skinny_matmuls as thin_products
+from tf_stitch.compiler import skinny_matmuls
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
@@ -44,7 +44,7 @@ LARGE: list[Shape] = [
 
 @pytest.fixture(autouse=True)
 def all_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thin_products, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
+    monkeypatch.setattr(skinny_matmuls, "_is_faster", lambda matmul, times: as_sum(matmul) is not None)
 
 
 def matmul(shape: Shape, dtype: DType = DType.F32) -> TensorGraph:
@@ -52,7 +52,7 @@ def matmul(shape: Shape, dtype: DType = DType.F32) -> TensorGraph:
     x, w = (B.input(key, dtype, dims) for key, dims in zip("xw", shape[:2], strict=True))
     y = B.dot(x, w, *shape[2:])
     bias = B.input("b", dtype, y.type.dims[-1:])
-    return region("product", [B.maximum(B.add(y, bias), B.constant(0, dtype))])
+    return region("matmul", [B.maximum(B.add(y, bias), B.constant(0, dtype))])
 
 
 def built(graph: TensorGraph) -> tuple[CompiledRegion, Values]:

@@ -1,4 +1,4 @@
-"""Products of few rows, and kernels that compute them as sums: by the rules, and by other tilings."""
+"""Matmuls of few rows, and kernels that compute them as sums: by the families, and by other tilings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOGETHER = (4, 16)
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A kernel of a product, to be launched.
+    """A kernel of a matmul, to be launched.
 
     Attributes:
         arguments: "x", "w" or "y" for each parameter.
@@ -59,7 +59,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Case:
-    """A product, and the kernels that compute it as a sum, the rules' first."""
+    """A matmul, and the kernels that compute it as a sum, the family's first."""
 
     gemm: Gemm
     kernels: tuple[LoweredKernel, ...]
@@ -92,7 +92,7 @@ def _kernels(gemm: Gemm) -> Iterator[LoweredKernel]:
         try:
             tiled = templated(parse_template(text), default, H200, True)
         except ScheduleError:
-            continue  # a tiling that this product cannot have
+            continue  # a tiling that this matmul cannot have
         for together in (0,) if gemm.b.transposed else TOGETHER:
             found = lower(replace(tiled.schedule, together=together))
             if found.program not in seen:
@@ -106,7 +106,7 @@ def _by_the_rules(gemm: Gemm) -> LoweredKernel:
     x, w = (b.input(key, gemm.dtype, (gemm.batch, *dims)) for key, dims in (("x", (gemm.m, gemm.k)), ("w", stored)))
     written = as_sum(b.dot(x, w, False, gemm.b.transposed))
     assert written is not None
-    graph = TensorGraph("product", [("y", written)])
+    graph = TensorGraph("matmul", [("y", written)])
     nodes = plannable(graph, frozenset())
     pattern = make_pattern(nodes, users_of(graph.nodes()), frozenset({written}), frozenset())
     return PatternCompiler(H200, True).compile(pattern)

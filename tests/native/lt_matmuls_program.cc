@@ -1,4 +1,4 @@
-// Prints what products leave in a cuBLASLt that only keeps books (its file is the argument), and what they ask of it.
+// Prints what matmuls leave in a cuBLASLt that only keeps books (its file is the argument), and what they ask of it.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -75,9 +75,9 @@ void Run(const char* library) {
   std::printf("one that is held runs: \"%s\"\n", first->Run(nullptr, arguments, nullptr, true).c_str());
 
   deterministic = false;
-  const auto products = reinterpret_cast<int (*)()>(dlsym(fake, "fake_products"));
+  const auto matmuls = reinterpret_cast<int (*)()>(dlsym(fake, "fake_matmuls"));
   const std::shared_ptr<DeviceCall> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
-  const auto refuse_products = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse_products"));
+  const auto refuse_matmuls = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse_matmuls"));
   for (const int refused : {1, 2}) {
     refuse_products(refused);
     std::printf("%d of two proposals refused: \"%s\"\n", refused,

@@ -1,4 +1,4 @@
-"""Products by a cuBLASLt that only keeps books: what they ask of it, that they free what they made, and when they try
+"""Matmuls by a cuBLASLt that only keeps books: what they ask of it, that they free what they made, and when they try
 proposals."""
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ no trial: one, settled
 """
 
 
-def test_products_ask_for_their_alignment_free_what_they_made_and_are_tried_when_asked(tmp_path: Path) -> None:
+def test_matmuls_ask_for_their_alignment_free_what_they_made_and_are_tried_when_asked(tmp_path: Path) -> None:
     fake, program = tmp_path / "libfake.so", tmp_path / "program"
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "fake_cublas_lt.cc"), "-o", str(fake)],
                    check=True)  # fmt: skip
-    sources = [HERE / "lt_products_program.cc",
+    sources = [HERE / "lt_matmuls_program.cc",
                *(SOURCE_DIR / name for name in ("cuda/cublas_lt.cc", "cuda/lt_library.cc", "cuda/gpu_timer.cc"))]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections",

@@ -1,10 +1,10 @@
-"""Microseconds of matrix products as library calls, with and without what they can take over from kernels.
+"""Microseconds of matmuls as library calls, with and without what they can take over from kernels.
 
-Each product runs many times in a row as one StitchOp, on a GPU as a CUDA graph: what is measured is a product among
+Each matmul runs many times in a row as one StitchOp, on a GPU as a CUDA graph: what is measured is a matmul among
 others, not its launch from the host. Prints a table.
 
-    python -m tools.product_benchmark
-    python -m tools.product_benchmark --device=cpu --sizes=128x768x768 --dtype=float16
+    python -m tools.matmul_benchmark
+    python -m tools.matmul_benchmark --device=cpu --sizes=128x768x768 --dtype=float16
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ROUNDS = flags.DEFINE_integer("rounds", 20, "calls of which the median is taken
 
 REPEATS = 50
 VARIANTS: dict[str, dict[str, Any]] = {
-    "product": {}, "+ bias": {"bias": True}, "+ addend": {"addend": True}, "both": {"bias": True, "addend": True},
+    "matmul": {}, "+ bias": {"bias": True}, "+ addend": {"addend": True}, "both": {"bias": True, "addend": True},
     "bias relu": {"bias": True, "activation": Activation.RELU},
     "bias gelu": {"bias": True, "activation": Activation.GELU}}
 
 
 def microseconds(runner: MatmulRunner, gemm: Gemm) -> float:
-    """Median of one product."""
+    """Median of one matmul."""
     return statistics.median(runner.seconds(gemm, REPEATS, _ROUNDS.value)) / REPEATS * 1e6
 
 

@@ -43,8 +43,8 @@ def planned_with_care(made: CompiledRegion) -> bool:
 
 
 @pytest.mark.parametrize("rows", [1, 16])
-def test_a_step_is_a_product_and_a_kernel(rows: int) -> None:
-    """Products of one row are sums, and all of them wait for each other: windows of one part of the plan."""
+def test_a_step_is_a_matmul_and_a_kernel(rows: int) -> None:
+    """Matmuls of one row are sums, and all of them wait for each other: windows of one part of the plan."""
     steps = 24
     made = planned(steps, rows, 64)
     assert len(made.kernels) + len(made.calls) <= 2 * steps + 4
