@@ -173,7 +173,7 @@ def masked_mean(batch: int, length: int) -> TensorGraph:
 
 @pytest.mark.parametrize("multiple", [1, 4])
 def test_rows_that_threads_could_take_whole_end_where_they_end(multiple: int) -> None:
-    """Accesses that are written out may be more than a row has, also if the row's length is a multiple of one."""
+    """Accesses that are unrolled may be more than a row has, also if the row's length is a multiple of one."""
     plans, programs = PlanMemory(), dict[str, tuple[Program, ...]]()
     for length in (20, 28, 24, 32, 36):
         graph, changing = masked_mean(64, length), masked_mean(64, size("n", length, multiple))

@@ -79,14 +79,14 @@ void Run(const char* library) {
   const std::shared_ptr<DeviceCall> tried = Find(Product(5, tensorflow::DT_FLOAT, false, false));
   const auto refuse_matmuls = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse_matmuls"));
   for (const int refused : {1, 2}) {
-    refuse_products(refused);
+    refuse_matmuls(refused);
     std::printf("%d of two proposals refused: \"%s\"\n", refused,
                 tried->Run(nullptr, arguments, nullptr, false).c_str());
   }
   for (const bool trial : {false, false, true, true, false}) {
-    const int so_far = products();
+    const int so_far = matmuls();
     tried->Run(nullptr, arguments, nullptr, trial);
-    std::printf("%s: %s, %s\n", trial ? "a trial" : "no trial", products() - so_far > 1 ? "many" : "one",
+    std::printf("%s: %s, %s\n", trial ? "a trial" : "no trial", matmuls() - so_far > 1 ? "many" : "one",
                 tried->settled() ? "settled" : "open");
   }
 }

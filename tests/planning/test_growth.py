@@ -145,7 +145,7 @@ def test_traffic_is_that_of_the_pattern(rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("turned", ["no", "left", "right"])
-def test_several_columns_are_written_out(turned: str) -> None:
+def test_several_columns_are_inlined(turned: str) -> None:
     x = B.input("x", F32, (2, 20, 5) if turned == "left" else (2, 5, 20))
     y = B.input("y", F32, (2, 3, 20) if turned == "right" else (2, 20, 3))
     dot = B.dot(x, y, turned == "left", turned == "right")

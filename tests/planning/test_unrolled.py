@@ -1,4 +1,4 @@
-"""Plans of loops that are written out: each step has the kernels that it needs, however many steps there are."""
+"""Plans of unrolled loops: each step has the kernels that it needs, however many steps there are."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _load_vector(stmt: k.LoadVector) -> str:
 
 @_LINE(k.LoadFence)
 def _load_fence(stmt: k.LoadFence) -> str:
-    return f"loaded: {', '.join(stmt.names)}"
+    return f"load_fence {', '.join(stmt.names)}"
 
 
 @_LINE(k.StoreVector)

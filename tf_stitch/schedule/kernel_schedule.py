@@ -59,8 +59,8 @@ class ThreadMapping:
         vector: elements of one memory access.
         items: accesses a thread makes along a row, when they are unrolled; 0: a loop.
         beyond: accesses after these, in a loop: what they keep is in memory of the block.
-        row_blocks: neighbouring blocks that share a row; they meet at group barriers.
-        cluster: they are a cluster of the launch, and meet at cluster barriers instead.
+        row_blocks: neighbouring blocks that share a row; they wait at cooperative group barriers.
+        cluster: they are a cluster of the launch, and wait at cluster barriers instead.
         columns: threads that are next to each other own columns, and those of a column reduce it.
         warp: threads of a warp of the device.
     """

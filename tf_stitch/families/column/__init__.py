@@ -87,6 +87,6 @@ def _with_threads(schedule: KernelSchedule, threads: int) -> ThreadMapping:
     return replace(m, threads=threads, rows_per_block=threads // m.row_threads)
 
 
-# In place at the index of the column, whose threads meet before the one that has the sum writes.
+# In place at the index of the column, whose threads have passed a barrier before the one that has the sum writes.
 COLUMN = KernelFamily(NAME, propose_column, lower_column, by_threads(_BLOCKS, _TASKS), _extents, in_place=True,
                       along=lambda domain: domain.rows, with_threads=_with_threads)

@@ -1,8 +1,8 @@
 """Lowers column reductions: the last axis is kept, so neighbouring threads own neighbouring columns.
 
 A block owns a tile of columns (`vector` of each of `row_threads` threads); its other threads take every n-th row
-and meet in shared memory. Element-level outputs of the same pass are written along the way, and column-level
-consumers of the result follow in the same kernel.
+and combine their sums in shared memory. Element-level outputs of the same pass are written along the way, and
+column-level consumers of the result follow in the same kernel.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _ColumnLowering:
                     out.emit(k.SetElement(name, var(self.lane), partial, node.kind))
 
     def _combine_in_threads(self, shared: dict[Node, str], width: int) -> int:
-        """Where many groups meet, each thread of the block first combines a few partial results of one column, all of
+        """With many groups, each thread of the block first combines a few partial results of one column, all of
         which lie as many threads apart. How many are left of each column."""
         threads, out = self.mapping.threads, self.out
         rows = threads // width

@@ -1,7 +1,7 @@
 """How the blocks of a row combine what they reduced. Every warp of every block combines all parts, in the same order.
 
 Blocks of a cluster send what each of their warps reduced into each other's memory: the cluster's barrier is the only
-one that they wait at. Others leave what each of them reduced in device memory, and meet at a group barrier.
+one that they wait at. Others leave what each of them reduced in device memory, and wait at a cooperative group barrier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tf_stitch.lowering.stores import first_of
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 _Part: TypeAlias = Callable[[Index], k.Expr]
-"""What one of those who meet has, by its number."""
+"""What one of those who combine their parts has, by its number."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CrossBlockReduction:
         m = self._mapping
         self._warp = m.warp
         self.width = m.warp if m.cluster else m.row_threads
-        self._parts = m.row_blocks * (m.row_threads // self.width)  # what meets
+        self._parts = m.row_blocks * (m.row_threads // self.width)  # what is combined
         self._turn = Var("other", ceil_div(self._parts, m.warp))
         self._thread = var(Var(k.THREAD, m.threads))
         self._started = False

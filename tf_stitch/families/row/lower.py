@@ -53,7 +53,7 @@ class RowLowering:
         self.row_outputs: list[Node] = []
         self.passes = RowPasses(schedule, self.evaluator)
         self.column_sums: dict[Node, str] = {}
-        self.own: OwnMaximum | None = None  # of those who meet, while it stands for the row's
+        self.own: OwnMaximum | None = None  # of those who combine parts, while it stands for the row's
         self.ahead: RowPrefetch | None = None  # rows of a block that follow each other may be prefetched
 
     def run(self) -> LoweredKernel:

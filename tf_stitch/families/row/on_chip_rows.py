@@ -16,10 +16,10 @@ from tf_stitch.schedule.staged_rows import keep_parts
 
 THREADS, REGISTERS, RESIDENT = 512, 28, 2
 """Of a block, the registers of a thread for its part of a row, and blocks of a processor: while one stores, another
-loads. On an H200 softmax 2048x65536 in clusters of two took 269 us so (a copy 264, blocks that meet at grid barriers
+loads. On an H200 softmax 2048x65536 in clusters of two took 269 us so (a copy 264, blocks that wait at grid barriers
 308); with one block on a processor, of 64 registers a thread, 311."""
 BLOCKS = (1, 2, 4)
-"""That share a row. Of softmax 512x200000 eight took 228 us, blocks that meet at grid barriers 231: of 132 processors
+"""That share a row. Of softmax 512x200000 eight took 228 us, blocks that wait at grid barriers 231: of 132 processors
 clusters of eight find place on 120, for all blocks of one have to be near each other."""
 ROOM = ((REGISTERS, RESIDENT), (64, 1))
 """Registers of a thread for its part, at most -> blocks of a processor."""

@@ -130,7 +130,7 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
     if not device.grid_barrier:
         raise ScheduleError("blocks share a row, and those of the device cannot wait for each other", where)
     if mapping.beyond:
-        raise ScheduleError("blocks that meet at a grid barrier keep rows in one place", where)
+        raise ScheduleError("blocks that wait at a grid barrier keep rows in one place", where)
     resident = max(1, SHARING_BLOCKS * SHARING_THREADS // mapping.threads)
     if mapping.items and mapping.threads == TURN_THREADS and resident * device.processors < mapping.grid:
         resident = TURN_BLOCKS
