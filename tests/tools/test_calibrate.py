@@ -1,4 +1,4 @@
-"""What `tools/calibrate` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
+"""What `python -m tools.calibrate` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tools/benchmark --models`: classes of kernels, rows of what fails, going on where it was stopped."""
+"""`python -m tools.benchmark --models`: classes of kernels, rows of what fails, going on where it was stopped."""
 
 from __future__ import annotations
 

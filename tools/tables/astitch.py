@@ -74,7 +74,7 @@ def ablation(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Section:
                 *(lambda b=b: r.field(ours.row("crnn", "infer"), "us", b) / 1e3
                   for b in ("mapping", "hierarchy", "stitch")))  # fmt: skip
     section.notes.append("Ours: TF_STITCH_REUSE=mapping, hierarchy and merged, the default; measured by "
-                         "`tools/benchmark --models=crnn/infer --backends=tf,xla,stitch,mapping,hierarchy`.")
+                         "`python -m tools.benchmark --models=crnn/infer --backends=tf,xla,stitch,mapping,hierarchy`.")
     return section
 
 
