@@ -43,7 +43,7 @@ fifteen in a program of many regions whose first step had not ended after 50 s."
 @dataclass(frozen=True)
 class Key:
     """A signature as the native op gives it: whether every buffer is aligned, the shape of every input and variable,
-    and whether matmuls of float32 may be taken in TF32."""
+    and whether products of float32 may be taken in TF32."""
 
     aligned: bool
     shapes: tuple[tuple[int, ...], ...]
