@@ -1,4 +1,4 @@
-"""TensorFlow 1's BasicLSTMCell: one product for all four gates."""
+"""TensorFlow 1's BasicLSTMCell: one matmul for all four gates."""
 
 from __future__ import annotations
 

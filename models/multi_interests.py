@@ -1,6 +1,6 @@
 """A recommender that sees several interests in what a user did, and pays attention to the one at hand.
 
-Behaviours look at each other (the large batched products of FusionStitching, 3.1), dynamic routing gathers them into
+Behaviours look at each other (the large batched matmuls of FusionStitching, 3.1), dynamic routing gathers them into
 interest capsules (Li et al., MIND), and label-aware attention picks among the capsules for a target item.
 """
 

@@ -44,7 +44,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     measures = [m for m in ("launches", "megabytes", "us") if m in rows[0][steps[0]]]
     heads = [f"{step}: {measure}" for measure in measures for step in steps]
     lines = ["# What each step of reuse saves", "",
-             "Made by `tools/ablation.py`, for an H200; the steps are those of tf_stitch/schedule/reuse.py.", "",
+             "Made by `python -m tools.ablation`, for an H200; the steps are those of tf_stitch/schedule/reuse.py.", "",
              f"| subgraph | {' | '.join(heads)} |", "| --- " * (len(heads) + 1) + "|"]  # fmt: skip
     lines += [f"| {r['name']} | " + " | ".join(f"{r[s][m]:.0f}" for m in measures for s in steps) + " |" for r in rows]
     means = [math.exp(sum(math.log(r[s][m]) for r in rows) / len(rows)) for m in measures for s in steps]

@@ -79,7 +79,8 @@ def measure(case: CpuCase, gbps: float) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     machine = ", ".join(f"{key} {value}" for key, value in rows[0]["machine"].items())
-    lines = ["# Memory-intensive subgraphs on a CPU", "", f"{machine}.", "", "Made by `tools/cpu_subgraphs.py`.", "",
+    lines = ["# Memory-intensive subgraphs on a CPU", "", f"{machine}.", "",
+             "Made by `python -m tools.cpu_subgraphs`.", "",
              "Microseconds a call of a tf.function, f32, TensorFlow's strongest op for each; medians of turns. Floor: "
              "each matrix read and written once (batch norm: x twice) at the bandwidth of TensorFlow's Neg over 256 MB "
              "in the same run; what fits into the cache can be faster. The first row is a part of the others: for the "

@@ -101,7 +101,7 @@ def table(document: Result) -> str:
              f"{len(result['lengths'])} requests of {len(set(result['lengths']))} lengths up to "
              f"{max(result['lengths'])} (seed {run['seed']}) through a Keras encoder of {run['layers']} layers, "
              f"{run['width']} wide, {run['heads']} heads, batch {run['batch']}, on a {run['device'].upper()}; "
-             "backends in turns, nothing compiled before. Made by `tools/dynamic_benchmark.py`.", "",
+             "backends in turns, nothing compiled before. Made by `python -m tools.dynamic_benchmark`.", "",
              "| | " + " | ".join(result["total_s"]) + " |", "| --- |" + " --- |" * len(result["total_s"])]
     for title, key, form in (("all requests, s", "total_s", ".1f"), ("first request, s", "first_request_s", ".2f"),
                              ("second request (another length), s", "second_request_s", ".2f"),

@@ -243,7 +243,7 @@ def table(rows: list[Row], machine: str) -> str:
     columns = ("floor_us", "xla_us", "inductor_us", "stitch_us")
     lines = ["# Memory-intensive subgraphs on a GPU", "", machine, "",
              "Microseconds, f32; floor = operands read once and outputs written once (batch norm: x twice) at the "
-             "bandwidth of a copy measured in the same run. Made by `tools/h200_subgraphs.py`.", "",
+             "bandwidth of a copy measured in the same run. Made by `python -m tools.h200_subgraphs`.", "",
              "| subgraph | floor | XLA | Inductor | tf_stitch | / floor | XLA / tf_stitch | launches | error |",
              "| --- " * 9 + "|"]  # fmt: skip
     for row in rows:

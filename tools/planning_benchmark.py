@@ -27,6 +27,7 @@ from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_parser import parse_graph, parse_graphs
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
@@ -76,7 +77,7 @@ def measure(name: str, graph: TensorGraph, which: str) -> Result:
     graph = run_passes(graph, passes(H200), None)
     times: PatternTimes = MadeUpTimes() if which == "made-up" else PatternCompiler(H200, True)
     start, cpu = time.perf_counter(), time.process_time()
-    plan = plan_region(graph, times, PlanOptions())
+    plan = plan_region(graph, times, LIBRARIES, PlanOptions())
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     report = plan.solver
     assert report is not None

@@ -88,7 +88,7 @@ def tuned_row(subgraph: Subgraph, cache: KernelCache, tuned: TunedTemplates, mos
 def table(rows: list[Row], machine: str) -> str:
     """The rows as Markdown: a subgraph's times, and below it its kernels'."""
     lines = ["# Templates", "", machine, "",
-             "The rules' template and the fastest of those tried; microseconds. Made by `tools/tune.py`.", "",
+             "The rules' template and the fastest of those tried; microseconds. Made by `python -m tools.tune`.", "",
              "| subgraph, kernel's best template | default | tuned | tuned / default | tried | of |",
              "| --- " * 6 + "|"]  # fmt: skip
     for row in rows:

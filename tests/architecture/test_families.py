@@ -34,12 +34,7 @@ def compared(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
-def belongs(module: str) -> bool:
-    """Whether a module is a family's own."""
-    return part_of(module) == "families" or module.startswith("schedule.rules.")
-
-
-@pytest.mark.parametrize("module", sorted(m for m in MODULES if not belongs(m)))
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if part_of(m) != "families"))
 def test_nobody_else_asks_which_family_it_is(module: str) -> None:
     tree = ast.parse(MODULES[module].read_text())
     assert not list(named(tree)), f"{module} names {sorted(set(named(tree)))}: let KernelFamily say what it needs"
@@ -48,7 +43,6 @@ def test_nobody_else_asks_which_family_it_is(module: str) -> None:
 
 @pytest.mark.parametrize("module", sorted(m for m in MODULES if part_of(m) != "families"))
 def test_others_know_the_list_alone(module: str) -> None:
-    """targets.passes splits reductions as rows are shared; it is the one that needs a family's numbers."""
     found = {name.removeprefix("tf_stitch.") for name in imports(ast.parse(MODULES[module].read_text()))}
     assert not found & MODULES_OF_FAMILIES, f"{module} imports {sorted(found & MODULES_OF_FAMILIES)}: ask family_of"
 

@@ -18,11 +18,11 @@ B = p.B
 
 def matmul(rows: int, terms: int, columns: int) -> TensorGraph:
     a, b = B.input("a", DType.F16, (rows, terms)), B.input("b", DType.F16, (terms, columns))
-    return region("product", [B.dot(a, b)])
+    return region("matmul", [B.dot(a, b)])
 
 
 @pytest.mark.parametrize("sizes", [(1 << 31, 256, 256), (256, 1 << 31, 256), (256, 256, 1 << 31)])
-def test_products_that_libraries_cannot_count(sizes: tuple[int, int, int]) -> None:
+def test_matmuls_that_libraries_cannot_count(sizes: tuple[int, int, int]) -> None:
     """A region with one is TensorFlow's; the message has its sizes."""
     graph = matmul(*sizes)
     with pytest.raises(ScheduleError, match="extent above 2147483647"):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.differential import patterns as p
-from tests.schedule.test_rules import whole, x
+from tests.support.whole_patterns import whole, x
 from tf_stitch.compiler.block_threads import with_items, with_threads
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.column.propose import propose_column
+from tf_stitch.families.elementwise import propose_elementwise
 from tf_stitch.families.registry import lower
 from tf_stitch.families.row import ROW
+from tf_stitch.families.row.propose import propose_row
+from tf_stitch.families.scan import propose_scan
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.rules.column_reduction import propose_column
-from tf_stitch.schedule.rules.elementwise import propose_elementwise
-from tf_stitch.schedule.rules.row_reduction import propose_row
-from tf_stitch.schedule.rules.scan import propose_scan
 
 B = p.B
 

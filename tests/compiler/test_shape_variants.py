@@ -23,7 +23,7 @@ WIDTH = 64
 
 
 def layer() -> TensorGraph:
-    """Rows of a changing length, rows and columns of a fixed one, small kernels of one launch, a product between."""
+    """Rows of a changing length, rows and columns of a fixed one, small kernels of one launch, a matmul between."""
     x, scores = B.input("x", DType.F32, (Symbol("b"), Symbol("n"), WIDTH)), B.input("s", DType.F32,
                                                                                    (Symbol("b"), 4, Symbol("n")))
     weights, gamma, beta = (B.input(k, DType.F32, (WIDTH,)) for k in "wgc")

@@ -1,4 +1,4 @@
-"""Which thin products become sums."""
+"""Which skinny matmuls become sums."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_many_rows_are_not_asked_about() -> None:
     assert chosen(matmul(MOST_ROWS, 20, 30))
 
 
-def test_small_products_are_left_to_planning() -> None:
+def test_small_matmuls_are_left_to_planning() -> None:
     """Those of few terms, and of one column if planning can write it out."""
     assert not chosen(matmul(1, 16, 30))
     assert not chosen(matmul(40, 20, 1))
@@ -70,7 +70,7 @@ def test_sizes_that_change_are_not_asked_about() -> None:
     assert not times.asked
 
 
-def test_the_time_of_a_product_is_that_of_the_faster_form() -> None:
+def test_the_time_of_a_matmul_is_that_of_the_faster_form() -> None:
     node = matmul(1, 20, 30)
     alone = Pattern((node,), (node,), frozenset())
     assert [TimesWithSums(Times(us)).exact(alone) for us in (FAST, SLOW, NO_KERNEL)] == [FAST, 1.0, 1.0]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.differential import patterns as p
 from tests.differential.runner import add_written, random_values, reference, region
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
 from tf_stitch.compiler.tilings import template_of

@@ -11,7 +11,7 @@ import pytest
 from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import cache, region
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_kernels import possible_kernels
 from tf_stitch.compiler.template_tuner import BATCH, MARGIN, text_of, tune, worth_trying

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential import patterns as p
-from tests.schedule.test_rules import whole, x
+from tests.support.whole_patterns import whole, x
 from tf_stitch.compiler.apply_template import apply_template
 from tf_stitch.compiler.tilings import layout_of, template_of
 from tf_stitch.device.spec import CPU, H200, DeviceSpec

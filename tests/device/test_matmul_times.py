@@ -1,4 +1,4 @@
-"""Times of products between, below and beyond the measured sizes."""
+"""Times of matmuls between, below and beyond the measured sizes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_shipped_profiles_say_where_they_were_made(name: str) -> None:
     profile = shipped_profile(name)
     made = dict(profile.made)
     assert made["date"] >= "2026-11-21"
-    assert "tools/calibrate" in made["command"]
+    assert "tools.calibrate" in made["command"]
     assert made.get("gpu") or made.get("cpu")
     assert parse_profile(json.loads(json.dumps(profile.document()))) == profile
 

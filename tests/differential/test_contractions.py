@@ -1,4 +1,4 @@
-"""Regions with products: library calls between kernels, reshapes as views, variables read by products and updated."""
+"""Regions with matmuls: library calls between kernels, reshapes as views, variables read by matmuls and updated."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ TABLE, LARGE = np.linspace(-1, 1, 800).reshape(40, 20), B.input("l", F32, (40, 2
 GRAPHS = {
     "attention": attention(),
     "train_step": train_step(),
-    "product_alone": region("one", [MATMUL]),
+    "matmul_alone": region("one", [MATMUL]),
     "delivered_as_view": region("view", [B.reshape(MATMUL, (8,))]),
     "constant_operand": region("ones", [B.dot(B.input("long", F32, (24, 40)), B.constant(TABLE, F32))]),
     "constant_behind_a_view": region("ones", [B.dot(B.reshape(B.constant(TABLE, F32), (20, 40)), LARGE)]),
     "single_elements": region("one", [B.dot(B.reshape(B.exp(B.input("s", F32, ())), (1, 1)),
                                             B.input("r", F32, (1, 64)))]),
     "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
-    "product_of_product": region("chain", [B.dot(B.reshape(MATMUL, (4, 2)), B.input("z", F32, (2, 5)))]),
+    "matmul_of_matmul": region("chain", [B.dot(B.reshape(MATMUL, (4, 2)), B.input("z", F32, (2, 5)))]),
     "view_delivered_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),
                                            B.dot(view, Y)]),
     "both_views": region("both", [B.exp(B.reshape(MATMUL, (4, 2))), MATMUL, B.sum(MATMUL, [1])])}
@@ -75,18 +75,18 @@ def test_every_level_agrees(name: str) -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-def test_variables_that_products_read_are_updated_in_place(device: DeviceSpec) -> None:
+def test_variables_that_matmuls_read_are_updated_in_place(device: DeviceSpec) -> None:
     assert {mode for _, mode in compiled(train_step(), device).executable.state} == {StateMode.IN_PLACE}
 
 
-def test_reshapes_beside_products_move_nothing() -> None:
+def test_reshapes_beside_matmuls_move_nothing() -> None:
     first = B.dot(B.input("x", F32, (64, 64)), B.input("y", F32, (64, 64)))
     second = B.dot(B.reshape(first, (32, 128)), B.input("z", F32, (128, 32)))
     steps = compiled(region("chain", [second]), H200).executable.steps
     assert [type(s) for s in steps] == [LibraryStep, LibraryStep]
 
 
-def test_attention_is_six_products_and_few_kernels() -> None:
+def test_attention_is_six_matmuls_and_few_kernels() -> None:
     result = compiled(attention(length=24, size=20), H200)
     assert len(result.calls) == 6
     assert len(result.executable.steps) - 6 <= 4, [k.schedule.text() for k in result.kernels]
@@ -100,7 +100,7 @@ def test_other_types(dtype: DType) -> None:
 
 
 
-def test_a_small_product_beside_a_number_that_is_delivered() -> None:
+def test_a_small_matmul_beside_a_number_that_is_delivered() -> None:
     """The count of steps: any kernel may recompute it, and one has to store it."""
     count = B.add(B.variable("n", F32, ()), B.constant(1.0, F32))
     x, w = B.input("x", F32, (2, 8)), B.variable("w", F32, (8, 8))
@@ -112,8 +112,8 @@ def test_a_small_product_beside_a_number_that_is_delivered() -> None:
 
 @pytest.mark.parametrize("kind", [OpKind.EXP, OpKind.TRANSPOSE])
 @pytest.mark.parametrize("terms", [8, 64])
-def test_a_product_reads_a_view_that_is_delivered(kind: OpKind, terms: int) -> None:
-    """As a loop's results are pushed for its gradient: of few terms a kernel computes the product itself."""
+def test_a_matmul_reads_a_view_that_is_delivered(kind: OpKind, terms: int) -> None:
+    """As a loop's results are pushed for its gradient: of few terms a kernel computes the matmul itself."""
     x = B.input("x", F32, (3, 2, terms))
     y = B.transpose(x, [1, 0, 2]) if kind is OpKind.TRANSPOSE else B.exp(x)
     flat = B.reshape(y, (6, terms))

@@ -9,7 +9,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import cache, compare, keys_of, random_values, reference, region
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.compiler.pipeline import CompileOptions, compile_region
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_choice import TemplateChoice

@@ -121,7 +121,7 @@ def test_cuda_for_changing_sizes_compiles() -> None:
 
 
 def network(rows: int) -> TensorGraph:
-    """Two dense layers with a residual; the calls take over what follows the products."""
+    """Two dense layers with a residual; the calls take over what follows the matmuls."""
     x = B.input("x", DType.F32, (2, rows, 32))
     flat = B.reshape(x, (2 * rows, 32))
     hidden = relu(B.add(B.dot(flat, B.variable("w", DType.F32, (32, 48))), B.variable("b", DType.F32, (48,))))
@@ -149,7 +149,7 @@ def attention(length: int) -> TensorGraph:
     return graph_of("attention", [B.dot(softmax(B.dot(queries, keys, False, True)), values)])
 
 
-def test_products_of_one_row_have_the_same_kernels_for_all_sizes() -> None:
+def test_matmuls_of_one_row_have_the_same_kernels_for_all_sizes() -> None:
     plans, programs = PlanMemory(), dict[str, tuple[Program, ...]]()
     for length in (37, 45, 61):  # softmax has others below 33
         graph, changing = attention(length), attention(size("n", length))
@@ -173,7 +173,7 @@ def masked_mean(batch: int, length: int) -> TensorGraph:
 
 @pytest.mark.parametrize("multiple", [1, 4])
 def test_rows_that_threads_could_take_whole_end_where_they_end(multiple: int) -> None:
-    """Accesses that are written out may be more than a row has, also if the row's length is a multiple of one."""
+    """Accesses that are unrolled may be more than a row has, also if the row's length is a multiple of one."""
     plans, programs = PlanMemory(), dict[str, tuple[Program, ...]]()
     for length in (20, 28, 24, 32, 36):
         graph, changing = masked_mean(64, length), masked_mean(64, size("n", length, multiple))

@@ -17,7 +17,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.text_format import format_program
-from tf_stitch.lowering.rebind import retarget, structure
+from tf_stitch.lowering.rebind import rebind, structure
 
 TARGETS = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
 
@@ -77,7 +77,7 @@ def test_a_kernel_found_again_says_whose_it_is_now() -> None:
     first, second = (compiled(layers(name), H200).plan.patterns[0] for name in ("encoder", "decoder"))
     (key, old), (again, new) = structure(first), structure(second)
     assert key == again
-    moved = retarget(compile_pattern(first, H200), old, new, second)
+    moved = rebind(compile_pattern(first, H200), old, new, second)
     text = format_program(moved.program)
     assert "decoder/shifted" in text
     assert "encoder" not in text

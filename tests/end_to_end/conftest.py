@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
 PRECISE = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-"""Where there is a GPU: products as exact as a CPU's, and memory for those who run beside."""
+"""Where there is a GPU: matmuls as exact as a CPU's, and memory for those who run beside."""
 
 
 

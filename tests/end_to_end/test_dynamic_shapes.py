@@ -31,7 +31,7 @@ def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
     assert max(r["executables"] for r in done.report["regions"]) == 50
 
 
-def test_products_in_a_region(run: Runner, cache: Path) -> None:
+def test_matmuls_in_a_region(run: Runner, cache: Path) -> None:
     done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region", **PRECISE)
     check(done)
     assert done.report is not None

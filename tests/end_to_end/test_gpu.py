@@ -284,7 +284,7 @@ def test_gather_out_of_range_reads_zeros(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> None:
+def test_library_calls_do_what_follows_matmuls(tmp_path: Path, dtype: str) -> None:
     report = run(DENSE.replace("DTYPE", dtype), tmp_path)
     assert not report["fallbacks"]
     calls = [str(k["symbol"]) for k in report["kernels"] if k["rule"] == "library"]
@@ -295,7 +295,7 @@ def test_library_calls_do_what_follows_products(tmp_path: Path, dtype: str) -> N
         assert any(call.endswith(what) for call in calls), (what, calls)
 
 
-def test_a_product_of_few_tiles_and_many_terms(tmp_path: Path) -> None:
+def test_a_matmul_of_few_tiles_and_many_terms(tmp_path: Path) -> None:
     """cuBLASLt's proposals are tried with their terms split, too; partial sums lie in scratch memory."""
     report = run(MANY_TERMS, tmp_path, TF_STITCH_GUARD="0")
     assert not report["fallbacks"]
@@ -318,14 +318,14 @@ def test_cuda_graphs_are_off_on_request(tmp_path: Path, limit: str, wanted: bool
     assert (sum(counts["launches"] for counts in graphs) > 0) is wanted
 
 
-def test_products_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
+def test_matmuls_have_the_precision_that_tensorflow_is_told(tmp_path: Path) -> None:
     report = run(PRECISION, tmp_path)
     assert not report["fallbacks"]
     assert [k for k in report["kernels"] if k["rule"] == "library"]
 
 
 @pytest.mark.parametrize("batch", [1, 24])
-def test_attention_is_as_precise_as_products_in_tf32(tmp_path: Path, batch: int) -> None:
+def test_attention_is_as_precise_as_matmuls_in_tf32(tmp_path: Path, batch: int) -> None:
     """Of the same function, where TF32 is allowed and where it is not: one kernel, and library calls."""
     report = run(ATTENTION.replace("BATCH", str(batch)), tmp_path)
     assert not report["fallbacks"]

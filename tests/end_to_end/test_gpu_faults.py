@@ -15,7 +15,7 @@ from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
 SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "NVIDIA_TF32_OVERRIDE": "0"}
-"""Two processes have the GPU, and products the same precision with either form."""
+"""Two processes have the GPU, and matmuls the same precision with either form."""
 
 
 def test_the_interpreter_leaves_during_a_build(run: Runner, cache: Path) -> None:
@@ -48,7 +48,7 @@ def test_many_threads_while_regions_are_built(run: Runner, cache: Path) -> None:
     assert done.reasons() == ""
 
 
-def test_without_cublas_products_are_tensorflows(run: Runner, tmp_path: Path) -> None:
+def test_without_cublas_matmuls_are_tensorflows(run: Runner, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"""
 import tensorflow

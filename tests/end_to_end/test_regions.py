@@ -1,4 +1,4 @@
-"""Regions that hold matrix products: whole train steps become one op, with TensorFlow's results."""
+"""Regions that hold matmuls: whole train steps become one op, with TensorFlow's results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_train_step_is_one_region(runs: tuple[Run, Run]) -> None:
         assert outside == []
 
 
-def test_products_are_in_the_report(runs: tuple[Run, Run]) -> None:
+def test_matmuls_are_in_the_report(runs: tuple[Run, Run]) -> None:
     report = runs[1].report
     assert report is not None
     matmuls = [k for k in report["kernels"] if k["rule"] == "library"]
@@ -54,7 +54,7 @@ def test_products_are_in_the_report(runs: tuple[Run, Run]) -> None:
     assert all(k["nodes"] for k in matmuls)
 
 
-def test_calls_take_over_what_follows_their_products(runs: tuple[Run, Run]) -> None:
+def test_calls_take_over_what_follows_their_matmuls(runs: tuple[Run, Run]) -> None:
     report = runs[1].report
     assert report is not None
     taken = [k for k in report["kernels"] if "library epilogue" in k["schemes"]]

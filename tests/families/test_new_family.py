@@ -17,12 +17,12 @@ from tf_stitch.compiler.tilings import template_of
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families import registry
+from tf_stitch.families.elementwise import lower_elementwise
 from tf_stitch.families.family import GRID, KernelFamily, Request, Slot, Tilings, mapped
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
-from tf_stitch.lowering.elementwise import lower_elementwise
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind, parse_template

@@ -188,15 +188,15 @@ def test_a_list_that_is_an_element_of_itself_is_unknown() -> None:
     assert shape(graph.imported(), "tanh:0") is None
 
 
-def test_products_have_shapes_on_cpus_too() -> None:
+def test_matmuls_have_shapes_on_cpus_too() -> None:
     graph = Graph()
     body = graph.loop("loop", graph.argument("x", -2, 3))
     graph.argument("w", 3, 3)
-    graph.add("MatMul", "product", [body, "w"], (FLOAT, (-1, 3)), T=tf.compat.v1.AttrValue(type=FLOAT),
+    graph.add("MatMul", "matmul", [body, "w"], (FLOAT, (-1, 3)), T=tf.compat.v1.AttrValue(type=FLOAT),
               transpose_a=tf.compat.v1.AttrValue(b=False), transpose_b=tf.compat.v1.AttrValue(b=False))  # fmt: skip
-    graph.end("loop", graph.op("Tanh", "tanh", "product"))
+    graph.end("loop", graph.op("Tanh", "tanh", "matmul"))
     imported = graph.imported()
-    assert imported.nodes["product"].reason == "MatMul is a library call"
+    assert imported.nodes["matmul"].reason == "MatMul is a library call"
     assert shape(imported, "tanh:0") == (Symbol("s2"), 3)
 
 

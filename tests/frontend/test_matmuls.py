@@ -1,4 +1,4 @@
-"""Matrix products against TensorFlow, and what stays a TensorFlow op."""
+"""Matmuls against TensorFlow, and what stays a TensorFlow op."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RAW = tf.raw_ops
 
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("batch", [(), (2,), (3, 2)])
-def test_products(batch: tuple[int, ...], flags: tuple[bool, bool]) -> None:
+def test_matmuls(batch: tuple[int, ...], flags: tuple[bool, bool]) -> None:
     a = normal((*batch, *((4, 3) if flags[0] else (3, 4))))
     b = normal((*batch, *((5, 4) if flags[1] else (4, 5))), seed=1)
     check(lambda x, y: tf.matmul(x, y, transpose_a=flags[0], transpose_b=flags[1]), a, b)
@@ -51,7 +51,7 @@ def test_einsum(equation: str, left: tuple[int, ...], right: tuple[int, ...]) ->
 @pytest.mark.parametrize(("equation", "left", "right"), [
     ("aab,b->a", (3, 3, 3), (3,)), ("...ij,...jk->...ik", (1, 2, 3), (4, 3, 5)), ("ab,c->c", (3, 3), (3,)),
     ("...ij,...jk->...ik", (2, 3, 4), (6, 2, 4, 5)), ("ab...,b...->...", (3, 3, 2), (3, 1))])
-def test_einsum_that_is_no_product_stays(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+def test_einsum_that_is_no_matmul_stays(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     traced = trace(lambda x, y: RAW.Einsum(inputs=[x, y], equation=equation), tf.TensorSpec(left),
                    tf.TensorSpec(right))
     assert any("(Einsum)" in name and f"Einsum {equation}" in reason for name, reason in traced.opaque().items())
@@ -134,21 +134,21 @@ def test_types(dtype: object) -> None:
     ((256, 256), (256, 256), False), ((32, 512), (512, 512), True), ((32, 512), (512, 513), False),
     ((33, 512), (512, 512), False),
     ((4, 512), (512, 1024), False), ((None, 8), (8, 8), False)])
-def test_small_products(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
-    """Of sizes known at run time only, a product of a vector is small, one of matrices is not."""
+def test_small_matmuls(left: tuple[int | None, ...], right: tuple[int | None, ...], inside: bool) -> None:
+    """Of sizes known at run time only, a matmul of a vector is small, one of matrices is not."""
     check_small(tf.matmul, left, right, inside)
 
 
 @pytest.mark.parametrize(("left", "right", "inside"), [
     ((64, 2048), (2048, 2048), True), ((65, 2048), (2048, 2048), False), ((64, 512), (512, 512), False),
     ((4, 2048), (2048, 2048), False)])
-def test_products_that_tensorflow_would_transpose(left: tuple[int, ...], right: tuple[int, ...], inside: bool) -> None:
+def test_matmuls_that_tensorflow_would_transpose(left: tuple[int, ...], right: tuple[int, ...], inside: bool) -> None:
     check_small(lambda a, b: tf.matmul(a, b, transpose_b=True), left, right, inside)
 
 
 @pytest.mark.parametrize(("dtype", "rows", "inside"), [
     (tf.float16, 8, True), (tf.bfloat16, 8, True), (tf.float16, 32, True), (tf.bfloat16, 32, False)])
-def test_small_products_of_halves(dtype: tf.DType, rows: int, inside: bool) -> None:
+def test_small_matmuls_of_halves(dtype: tf.DType, rows: int, inside: bool) -> None:
     """oneDNN multiplies bfloat16 faster than float32, which counts where there is more to do than in an op anyway."""
     check_small(tf.matmul, (rows, 256), (256, 512), inside, dtype)
 
@@ -161,7 +161,7 @@ def check_small(matmul: Callable[..., Any], left: Sequence[int | None], right: S
     assert reason is None if inside else "too large for a region" in str(reason)
 
 
-def test_products_stay_where_regions_hold_no_library_calls() -> None:
+def test_matmuls_stay_where_regions_hold_no_library_calls() -> None:
     concrete = tf.function(tf.matmul).get_concrete_function(tf.TensorSpec((2, 3)), tf.TensorSpec((3, 4)))
     imported = import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph))
     assert "MatMul is a library call" in {n.reason for n in imported.nodes.values()}

@@ -179,7 +179,7 @@ def test_a_dropout_is_one_kernel_whose_lanes_share_a_block(shape: tuple[int, ...
 
 
 def test_a_mask_is_drawn_by_the_kernel_that_needs_it() -> None:
-    """Though it could be drawn before the product that this kernel waits for. Lanes of a row share blocks, too."""
+    """Though it could be drawn before the matmul that this kernel waits for. Lanes of a row share blocks, too."""
     def function(x: tf.Tensor, w: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return tf.nn.experimental.stateless_dropout(tf.nn.softmax(tf.matmul(x, w)), 0.1, seed=seed)
 

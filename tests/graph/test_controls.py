@@ -34,10 +34,10 @@ WIDTH = 16
 
 
 def layers(x: Any, w: Any) -> Any:
-    """Three regions, with matrix products between them."""
+    """Three regions, with matmuls between them."""
     for i in range(3):
         with tf.name_scope(f"layer{i}"):
-            x = tf.nn.softmax(tf.tanh(tf.matmul(x, w, name="product"), name="squash") * 2.0, name="normalise")
+            x = tf.nn.softmax(tf.tanh(tf.matmul(x, w, name="matmul"), name="squash") * 2.0, name="normalise")
     return x
 
 
@@ -103,17 +103,17 @@ def test_every_node_has_a_region_or_a_reason(config: StitchConfig) -> None:
     for node in entry.nodes:
         assert (node.region is None) == bool(node.reason), node
     place = {node.name: i for i, node in enumerate(entry.nodes)}
-    assert entry.nodes[place["layer1/squash"]].inputs == [place["layer1/product"]]
-    assert reasons(entry)["layer1/product"] == "MatMul is a library call"
+    assert entry.nodes[place["layer1/squash"]].inputs == [place["layer1/matmul"]]
+    assert reasons(entry)["layer1/matmul"] == "MatMul is a library call"
     assert reasons(entry)["Identity"] == "costs nothing by itself, at the rim of a region"
-    assert sum(entry.left_out.values()) == 3  # the products: the rest costs nothing
+    assert sum(entry.left_out.values()) == 3  # the matmuls: the rest costs nothing
 
 
 def test_skip(config: StitchConfig) -> None:
     _, entry = rewrite(replace(config, skip=("layer0/normalise", "layer1/*")))
     found = reasons(entry)
     assert found["layer0/normalise"] == found["layer1/squash"] == found["layer1/normalise"] == SKIPPED
-    assert found["layer1/product"] == "MatMul is a library call"  # it stays anyway
+    assert found["layer1/matmul"] == "MatMul is a library call"  # it stays anyway
     assert regions(entry)["layer0/squash"] == 0
     assert regions(entry)["layer2/squash"] == 1
 
@@ -243,7 +243,7 @@ def test_a_dump_folder_that_cannot_be_written_is_said_once(config: StitchConfig,
 
 
 def test_analysis_plans_what_has_known_sizes(config: StitchConfig) -> None:
-    """Products known to be small are in regions of CPUs, too: all three are one then."""
+    """Matmuls known to be small are in regions of CPUs, too: all three are one then."""
     for rows, size, planned in ((8, None, True), (None, None, False), (None, 32, True)):
         analysis = Analysis(config, CPU, size)
         function = concrete(rows=rows)
@@ -273,7 +273,7 @@ def test_fuel_counts_patterns_across_regions(config: StitchConfig) -> None:
     """Three regions in a row, of a pattern each."""
     def different(x: Any, w: Any) -> Any:
         for i, squash in enumerate((tf.tanh, tf.sigmoid, tf.nn.softplus)):
-            x = tf.matmul(tf.nn.softmax(squash(x) * 2.0), w, name=f"product{i}")
+            x = tf.matmul(tf.nn.softmax(squash(x) * 2.0), w, name=f"matmul{i}")
         return x
 
     for patterns in (0, 2, 3, 9):

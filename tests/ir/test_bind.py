@@ -112,7 +112,7 @@ def test_an_inferred_axis_makes_the_rows_a_multiple() -> None:
     assert [int(d) for d in bound.outputs[0][1].type.dims] == [4, 17, 64]
 
 
-def test_what_a_product_sums_over_is_one_size() -> None:
+def test_what_a_matmul_sums_over_is_one_size() -> None:
     x, y = (B.input(key, DType.F32, shape) for key, shape in (("x", (4, 1, Symbol("n"))), ("y", (4, Symbol("k"), 8))))
     graph = TensorGraph("g", [("o", B.dot(x, y, False, False))])
     shapes = {"x": (4, 1, 17), "y": (4, 17, 8)}

@@ -55,7 +55,7 @@ def test_what_the_library_does_not_compute() -> None:
     assert largest(dot, B.add(dot, B.constant([1.0] * 8, F32))) is None  # constants lie in no memory
     assert largest(dot, B.add(dot, dot)) is None
     assert largest(dot, B.add(dot, B.input("big", F32, (3, 6, 8)))) is None
-    assert largest(dot, B.add(dot, vector()), B.exp(dot)) is None  # the product itself is needed
+    assert largest(dot, B.add(dot, vector()), B.exp(dot)) is None  # the matmul itself is needed
     assert largest(dot, dot, B.add(dot, vector())) is None
     wide = matmul(dtype=DType.F64)
     assert largest(wide, B.add(wide, vector(8, DType.F64))) is None
@@ -72,7 +72,7 @@ def test_an_activation_ends_a_call() -> None:
     assert call.bias is None
 
 
-def test_transposes_that_products_read_in_place() -> None:
+def test_transposes_that_matmuls_read_in_place() -> None:
     def layout(shape: tuple[int, ...], perm: tuple[int, ...]) -> MatrixLayout | None:
         return transposed_layout(B.transpose(B.input("x", F32, shape), perm))
 

@@ -1,4 +1,4 @@
-"""Levels between large products: where nodes stand, and what values come from."""
+"""Levels between large matmuls: where nodes stand, and what values come from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def levels(*outputs: Node, wanted: Iterable[Node] = ()) -> Levels:
     return find_levels(nodes, lambda n: n.kind is OpKind.DOT, frozenset(wanted))
 
 
-def test_a_level_is_a_number_of_products() -> None:
+def test_a_level_is_a_number_of_matmuls() -> None:
     first = dense(X, "a")
     second = dense(first, "b")
     end = B.add(second, X)
@@ -65,9 +65,9 @@ def test_what_is_as_large_as_a_variable_is_read_at_once() -> None:
     assert levels(B.add(dense(X, "w"), decayed)).of[decayed] == 0
 
 
-def test_sums_of_two_values_that_products_gave_are_kept() -> None:
+def test_sums_of_two_values_that_matmuls_gave_are_kept() -> None:
     h = dense(X, "a")
-    residual = B.add(h, B.add(X, dense(h, "b")))  # of the product's and two values more
+    residual = B.add(h, B.add(X, dense(h, "b")))  # of the matmul's and two values more
     late = dense(residual, "c")
     found = levels(B.add(late, B.exp(residual)))
     assert found.sources[residual] == {residual}
@@ -84,7 +84,7 @@ def test_values_of_many_sources_are_not_followed() -> None:
     assert found.of[value] == 0
 
 
-def test_what_products_read_in_another_shape_lies_in_memory() -> None:
+def test_what_matmuls_read_in_another_shape_lies_in_memory() -> None:
     hidden = B.exp(X)
     matmul = B.dot(B.reshape(hidden, (32, 128)), B.input("w:0", F32, (128, 64)))
     found = levels(matmul, B.add(dense(X, "v"), B.neg(hidden)))

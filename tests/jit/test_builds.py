@@ -50,7 +50,7 @@ DEVICES = pytest.mark.parametrize("device", [
 
 
 def attention(x: Node) -> Node:
-    """Products over a changing length: at 16 and less they could be written out."""
+    """Matmuls over a changing length: at 16 and less they could be inlined."""
     weights = p.softmax(B.dot(x, x, transpose_b=True))
     return B.add(B.dot(weights, x), x)
 

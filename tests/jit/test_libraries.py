@@ -1,14 +1,18 @@
-"""Which devices' regions hold products, and what becomes of a missing library."""
+"""Which devices' regions hold matmuls, and what becomes of a missing library."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
+
+import pytest
 
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
+from tf_stitch.targets import registry as targets
 
 
 class Native:
@@ -26,7 +30,7 @@ def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
     return Libraries(scope, cast("OpLibrary | None", native), report)
 
 
-def test_without_cublas_regions_of_a_gpu_hold_no_products() -> None:
+def test_without_cublas_regions_of_a_gpu_hold_no_matmuls() -> None:
     report, native = Report(), Native("no cuBLASLt library")
     found = libraries("auto", native, report)
     assert found.devices("CPU") == {"CPU": Matmuls.SMALL, "GPU": Matmuls.ALL}
@@ -45,3 +49,12 @@ def test_with_cublas_they_do() -> None:
     assert libraries("ops", Native(""), report).devices("GPU") == NO_MATMULS
     assert libraries("auto", None, report).devices("GPU") == NO_MATMULS
     assert report.document(None)["fallbacks"] == []
+
+
+def test_regions_of_a_target_without_libraries_hold_no_matmuls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "TARGETS", tuple(
+        replace(one, libraries=() if one.device_type == "GPU" else one.libraries) for one in targets.TARGETS))
+    native = Native("no cuBLASLt library")
+    report = Report()
+    assert libraries("region", native, report).devices("GPU") == {"CPU": Matmuls.ALL}
+    assert (native.asked, report.document(None)["fallbacks"]) == (0, [])

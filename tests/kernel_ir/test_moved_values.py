@@ -1,4 +1,4 @@
-"""Which halves are only moved, and that kernels move them as they are."""
+"""Which values of half types are only moved, and that kernels move them as they are."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ def matmul() -> Node:
 
 def test_it_takes_matmuls_alone() -> None:
     node = matmul()
-    assert library_of(node) is GEMM
-    assert library_of(B.exp(node)) is None
+    assert library_of(node, LIBRARIES) is GEMM
+    assert library_of(B.exp(node), LIBRARIES) is None
+    assert library_of(node, ()) is None
 
 
 def test_a_sum_after_a_matmul_is_one_call() -> None:

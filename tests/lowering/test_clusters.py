@@ -26,6 +26,7 @@ from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.tilings import template_of
 from tf_stitch.config import ForcedTemplate
 from tf_stitch.device.spec import H200
+from tf_stitch.families.row import propose
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -33,9 +34,9 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.schedule import shared_rows
 from tf_stitch.schedule.composition import Composition, compositions
 from tf_stitch.schedule.kernel_schedule import Scheme
-from tf_stitch.schedule.rules import row_reduction
 from tf_stitch.schedule.templates import parse_template
 
 B, F32 = p.B, DType.F32
@@ -141,7 +142,8 @@ def test_numbers_that_are_none(what: str) -> None:
 def short_rows() -> Iterator[None]:
     """Long rows are short here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_reduction, "LONG_ROW", 512)
+        for module in (propose, shared_rows):
+            patch.setattr(module, "LONG_ROW", 512)
         yield
 
 

@@ -74,7 +74,7 @@ def test_regions_that_become_cuda_graphs_keep_their_kernels() -> None:
     y = B.input("a:0", F32, (64, 64))
     for i in range(3):
         y = B.dot(y, B.input(f"b{i}:0", F32, (64, 64)))
-    built = compiled(region("products", [B.sum(x(2, 12288), [1]), y]), SMALL)
+    built = compiled(region("matmuls", [B.sum(x(2, 12288), [1]), y]), SMALL)
     assert len(built.executable.steps) > 3
     assert not any(kernel.program.cooperative for kernel in built.kernels)
 

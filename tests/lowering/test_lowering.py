@@ -10,15 +10,15 @@ from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import ScheduleError
+from tf_stitch.families.column.propose import propose_column
+from tf_stitch.families.elementwise import propose_elementwise
 from tf_stitch.families.registry import lower
+from tf_stitch.families.row.propose import propose_row
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
-from tf_stitch.schedule.rules.column_reduction import propose_column
-from tf_stitch.schedule.rules.elementwise import propose_elementwise
-from tf_stitch.schedule.rules.row_reduction import propose_row
 
 B, F32, K = p.B, DType.F32, OpKind
 

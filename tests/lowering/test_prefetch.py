@@ -24,6 +24,7 @@ from tests.differential.runner import (
 from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import H200
 from tf_stitch.errors import VerifyError
+from tf_stitch.families.row import propose
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph, key_of, users_of
 from tf_stitch.ir.interpreter import interpret
@@ -35,7 +36,7 @@ from tf_stitch.kernel_ir.walk import arrays, rewritten, statements
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.stitch_plan import free_nodes, live_out, make_pattern, plannable
 from tf_stitch.schedule import prefetch as ahead
-from tf_stitch.schedule.rules import row_reduction
+from tf_stitch.schedule import shared_rows
 
 BLOCKS = 2
 
@@ -116,13 +117,19 @@ ROWS = {"softmax": lambda x, cols: p.softmax(x),
         "log softmax": lambda x, cols: p.log_softmax(x)}
 
 
+def limit(patch: pytest.MonkeyPatch, name: str, value: int) -> None:
+    """Another limit for rows, in each module that has it."""
+    for module in (propose, shared_rows):
+        patch.setattr(module, name, value, raising=module is propose)
+
+
 @pytest.fixture
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long rows are short here: eight blocks of 64 threads have room for two rows of 4000."""
     for name, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 64, "SHARING_BYTES": 4096,
                         "REGISTER_ELEMENTS": 16, "TURN_ELEMENTS": 16, "TURN_THREADS": 64,
                         "TURN_BLOCKS": 2}.items():
-        monkeypatch.setattr(row_reduction, name, value)
+        limit(monkeypatch, name, value)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -151,10 +158,10 @@ def test_any_shared_rows(rows: int, quarters: int, ragged: int, elements: int, n
     cols = 4 * quarters + ragged
     tight = replace(IN_TURN, shared_bytes=5 << 10, profile=replace(H200.profile, shared_bytes=5 << 10))
     with pytest.MonkeyPatch.context() as limits:
-        for limit, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
+        for name_, value in {"LONG_ROW": 256, "MAX_THREADS": 128, "SHARING_THREADS": 32, "SHARING_BYTES": nbytes,
                              "REGISTER_ELEMENTS": 8, "SHARED_ELEMENTS": 4, "TURN_ELEMENTS": elements,
                              "TURN_THREADS": 32, "TURN_BLOCKS": 2, "REDUCTION_BYTES": 256}.items():
-            limits.setattr(row_reduction, limit, value)
+            limit(limits, name_, value)
         limits.setattr(ahead, "REDUCTION_BYTES", 256)
         g = region(name, [ROWS[name](B.input("x:0", DType.F32, (rows, cols)), cols)])
         built = compiled(g, tight)

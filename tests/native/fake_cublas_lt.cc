@@ -4,8 +4,8 @@
 
 namespace {
 
-int live = 0, products = 0;
-int refused_products = 0;                     // the next ones
+int live = 0, matmuls = 0;
+int refused_matmuls = 0;                     // the next ones
 bool refuse = false;                          // to set a descriptor
 std::uint32_t alignments[4] = {0, 0, 0, 0};  // of A, B, C and D
 std::uintptr_t bias = 0;
@@ -18,8 +18,8 @@ int Destroy(void* made) { return delete static_cast<char*>(made), --live, 0; }
 extern "C" {
 
 int fake_live() { return live; }
-int fake_products() { return products; }
-void fake_refuse_products(int count) { refused_products = count; }
+int fake_matmuls() { return matmuls; }
+void fake_refuse_matmuls(int count) { refused_matmuls = count; }
 void fake_refuse(bool wanted) { refuse = wanted; }
 const std::uint32_t* fake_alignments() { return alignments; }
 std::uintptr_t fake_bias() { return bias; }
@@ -47,8 +47,8 @@ int cublasLtMatmulAlgoConfigSetAttribute(void*, int, const void*, std::size_t) {
 int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, void*) { return 0; }
 int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*,
                    void*, void*, const void*, void*, std::size_t, void*) {
-  if (refused_products > 0) return --refused_products, 15;
-  return ++products, 0;
+  if (refused_matmuls > 0) return --refused_matmuls, 15;
+  return ++matmuls, 0;
 }
 
 }  // extern "C"

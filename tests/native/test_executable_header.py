@@ -65,7 +65,7 @@ def test_a_new_library_has_a_code_and_a_function_to_define(monkeypatch: pytest.M
 
     monkeypatch.setattr(executable_header, "LIBRARIES", (*LIBRARIES, Scaling()))
     text = header()
-    assert "  kGemm = 0,\n  kScaling = 1,\n" in text
+    assert f"  kScaling = {len(LIBRARIES)},\n" in text
     assert "std::shared_ptr<const LibraryCall> MakeCall(const ScalingSpec& spec);\n" in text
     assert "    case LibraryCode::kScaling:\n      return MakeCall(ScalingSpec::Read(reader));\n" in text
 

@@ -1,4 +1,4 @@
-"""Products of the native op against NumPy in float64: every epilogue, and matrices at any distances."""
+"""Matmuls of the native op against NumPy in float64: every epilogue, and matrices at any distances."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def check(regions: Regions, gemm: Gemm, device: str) -> None:
-    """Runs the product a few times: the third run on a GPU tries the library's proposals on these buffers."""
+    """Runs the matmul a few times: the third run on a GPU tries the library's proposals on these buffers."""
     random = np.random.default_rng(0)
     counts = [size // gemm.dtype.size for size in gemm.operand_bytes()]
     memory = [(random.standard_normal(n) / 4).astype(gemm.dtype.numpy) for n in counts[:-1]]

@@ -387,7 +387,7 @@ def test_fallback_in_a_session_that_is_closed(regions: Regions) -> None:
                 assert session.run(doubled) == 8.0
 
 
-def test_products_of_the_original_form_run_side_by_side(regions: Regions) -> None:
+def test_matmuls_of_the_original_form_run_side_by_side(regions: Regions) -> None:
     """As TensorFlow runs them: two nodes that wait for each other come to an end, in many calls at a time."""
     together = threading.Barrier(2)
 

@@ -276,7 +276,7 @@ def test_few_nodes_get_new_addresses_where_few_addresses_change(regions: Regions
     assert record.updates < 4 * 100 + 3 * record.launches
 
 
-def test_products_side_by_side_have_scratch_memory_each(regions: Regions) -> None:
+def test_matmuls_side_by_side_have_scratch_memory_each(regions: Regions) -> None:
     size = 512
     x = tf.random.normal([size, size])
     tf.matmul(x, x)  # TensorFlow loads cuBLASLt
@@ -299,7 +299,7 @@ waits = pytest.mark.skipif(
     reason="kernels wait by themselves from compute capability 9.0 on")
 
 
-def test_a_product_of_operands_that_are_not_aligned(regions: Regions) -> None:
+def test_a_matmul_of_operands_that_are_not_aligned(regions: Regions) -> None:
     """Kernels that ask for more are not among what the library proposes: the region does not fall back."""
     def fallback(call: object) -> None:
         raise AssertionError(call)
@@ -347,8 +347,8 @@ def test_kernels_that_start_early_keep_the_order(regions: Regions, programmatic:
 
 
 @waits
-def test_kernels_start_before_products_and_copies_end_as_far_as_they_can(regions: Regions, programmatic: bool) -> None:
-    """The kernel after a product starts early, the one after a copy and the product itself do not."""
+def test_kernels_start_before_matmuls_and_copies_end_as_far_as_they_can(regions: Regions, programmatic: bool) -> None:
+    """The kernel after a matmul starts early, the one after a copy and the matmul itself do not."""
     size = 16
     weights = tf.eye(size)[::-1] * 2.0
     tf.matmul(weights, weights)  # TensorFlow loads cuBLASLt

@@ -63,7 +63,7 @@ def part_of(nodes: list[Node], times: PatternTimes, extra: tuple[Edge, ...] = ()
     position = {n: i for i, n in enumerate(nodes)}
     users = users_of(nodes)
     edges = [(position[o], i) for i, n in enumerate(nodes) for o in dict.fromkeys(n.operands) if o in position]
-    facts = RegionFacts(users, frozenset(n for n in nodes if not users[n]), frozenset())
+    facts = RegionFacts(users, frozenset(n for n in nodes if not users[n]), frozenset(), ())
     return Part(nodes, list(dict.fromkeys([*edges, *extra])), facts, times)
 
 

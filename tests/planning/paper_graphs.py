@@ -24,7 +24,7 @@ MOTIVATING = ("dot_1", "multiply_1", "add_1", "tanh_1", "reduce_1", "subtract_1"
 
 def motivating_example(batch: int = 16, rows: int = 64, terms: int = 8, cols: int = 512) -> TensorGraph:
     """FusionStitching section 3.1: dot_1 makes a large value of two small ones, dot_2 a small one of it; four outputs.
-    Around it: a large product, and a loss summed over everything, a scalar reduction that wants a kernel of its own
+    Around it: a large matmul, and a loss summed over everything, a scalar reduction that wants a kernel of its own
     and stands in the middle of the topological order.
 
     The text leaves the wiring open; here it is a softmax-weighted sum, as in the model the example is from.

@@ -86,7 +86,7 @@ def test_a_softmax_of_something_else_is_none() -> None:
     assert count(region("other", [B.dot(B.div(lowered, B.sum(lowered, [3], keepdims=True)), v)])) == 0
 
 
-def test_scores_that_use_the_product_twice_are_not_looked_at() -> None:
+def test_scores_that_use_the_matmul_twice_are_not_looked_at() -> None:
     q, k, v = operands()
     scores = B.dot(q, k, False, True)
     assert count(region("twice", [B.dot(p.softmax(B.mul(scores, B.exp(scores))), v)])) == 0
@@ -119,10 +119,10 @@ def test_layers_that_follow_each_other() -> None:
     check_all(graph, interpret_gpu=True)
 
 
-def test_a_product_reads_the_transposed_result_as_it_lies() -> None:
+def test_a_matmul_reads_the_transposed_result_as_it_lies() -> None:
     q, k, v = (B.input(name, F32, (50, 40, SIZE)) for name in "qkv")
     moved = B.transpose(B.dot(weights(q, k), v), [1, 0, 2])
-    graph = region("product", [B.dot(moved, B.input("w", F32, (40, SIZE, 32)))])
+    graph = region("matmul", [B.dot(moved, B.input("w", F32, (40, SIZE, 32)))])
     assert rules(graph) == [ATTENTION.name]
     check_all(graph, interpret_gpu=True)
 
@@ -135,7 +135,7 @@ def test_a_plan_is_stored_and_read_back() -> None:
 
 
 def test_a_plan_that_is_cut_short_transposes_again() -> None:
-    """Without fuel the products are library calls, which cannot read what the kernel reads."""
+    """Without fuel the matmuls are library calls, which cannot read what the kernel reads."""
     graph = layer()
     plan = compiled(graph, H200).plan
     assert len(keep_patterns(plan, 1).patterns) == 1

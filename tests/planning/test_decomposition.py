@@ -1,4 +1,4 @@
-"""Parts of a region: levels between large products, connected parts, windows."""
+"""Parts of a region: levels between large matmuls, connected parts, windows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.planning.decomposition import WINDOW, decompose
 from tf_stitch.planning.dependence import dependencies, update_edges
 from tf_stitch.planning.planner import plan_region
@@ -28,11 +29,11 @@ def parts_of(graph: TensorGraph) -> list[list[Node]]:
     nodes = graph.nodes()
     free = free_nodes(nodes)
     work = plannable(graph, free)
-    parts = decompose(work, dependencies(nodes, work), free, find_levels(nodes, is_large_matmul))
+    parts = decompose(work, dependencies(nodes, work), free, find_levels(nodes, is_large_matmul), LIBRARIES)
     return [[work[p] for p in part] for part in parts]
 
 
-def test_no_part_spans_a_large_product() -> None:
+def test_no_part_spans_a_large_matmul() -> None:
     x = B.exp(B.input("x", F32, (64, 64)))
     y = B.neg(dense(x, "w"))
     graph = region("residual", [B.exp(B.add(B.neg(dense(y, "v")), x))])
@@ -53,7 +54,7 @@ def test_windows_are_short_and_in_order(seed: int) -> None:
     graph = region("long", [n for n in nodes if not any(n in m.operands for m in nodes)])
     work = plannable(graph, free_nodes(graph.nodes()))
     needs = dependencies(graph.nodes(), work)
-    parts = decompose(work, needs, frozenset(), find_levels(graph.nodes(), is_large_matmul))
+    parts = decompose(work, needs, frozenset(), find_levels(graph.nodes(), is_large_matmul), LIBRARIES)
     assert sorted(p for part in parts for p in part) == list(range(len(work)))
     assert max(map(len, parts)) <= WINDOW
     home = {p: i for i, part in enumerate(parts) for p in part}
@@ -74,7 +75,7 @@ def test_equal_layers_are_planned_once() -> None:
         for i in range(layers):
             x = B.exp(B.neg(B.exp(dense(x, f"w{i}"))))
         Counting.seen = 0
-        plan_region(region("stack", [x]), Counting())
+        plan_region(region("stack", [x]), Counting(), LIBRARIES)
         counts.append(Counting.seen)
     assert counts[0] == counts[1]
 

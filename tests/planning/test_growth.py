@@ -109,7 +109,7 @@ def test_substitution_cuts_at_more_ops_with_each_step() -> None:
     nodes = [dot.operands[0], dot, column.operands[0], column, end]
     masks = substitution_patterns(part_of(nodes, MadeUpTimes()))
     assert mask_of(range(5)) in masks, "nothing cuts"
-    assert mask_of([2, 3, 4]) in masks, "the small product cuts"
+    assert mask_of([2, 3, 4]) in masks, "the small matmul cuts"
     assert not any(masks.count(m) > 1 for m in masks)
     assert all(not m & 0b10 or m == 0b11111 for m in masks), "a partition op is fused with nothing"
 
@@ -145,12 +145,12 @@ def test_traffic_is_that_of_the_pattern(rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("turned", ["no", "left", "right"])
-def test_several_columns_are_written_out(turned: str) -> None:
+def test_several_columns_are_inlined(turned: str) -> None:
     x = B.input("x", F32, (2, 20, 5) if turned == "left" else (2, 5, 20))
     y = B.input("y", F32, (2, 3, 20) if turned == "right" else (2, 20, 3))
     dot = B.dot(x, y, turned == "left", turned == "right")
     written = region("columns", [expand_dot(dot, x, y)])
     check_all(written, interpret_gpu=True)
     values = random_values(written)
-    got, want = interpret(written, values), interpret(region("product", [dot]), values)
+    got, want = interpret(written, values), interpret(region("matmul", [dot]), values)
     np.testing.assert_allclose(got["o0"], want["o0"], rtol=1e-4, atol=1e-4)

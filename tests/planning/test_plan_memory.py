@@ -11,6 +11,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.text_format import anonymous_text
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
@@ -27,7 +28,7 @@ def sums(length: int, device: DeviceSpec = H200) -> TensorGraph:
 
 
 def planned(graph: TensorGraph) -> StitchPlan:
-    return plan_region(graph, PatternCompiler(H200, aligned=True), PlanOptions("greedy"))
+    return plan_region(graph, PatternCompiler(H200, aligned=True), LIBRARIES, PlanOptions("greedy"))
 
 
 def test_a_plan_serves_other_parts_of_a_split_sum() -> None:

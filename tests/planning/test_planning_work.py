@@ -9,6 +9,7 @@ import pytest
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import passes
 from tf_stitch.device.spec import CPU
+from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, plannable
@@ -28,7 +29,7 @@ class Counted(PatternCompiler):
 def timed_per_node(nodes: int, options: PlanOptions) -> float:
     graph = run_passes(recurrence(nodes), passes(CPU), None)
     times = Counted(CPU, True)
-    plan = plan_region(graph, times, options)
+    plan = plan_region(graph, times, LIBRARIES, options)
     return times.nodes_timed / len(plannable(graph, plan.free))
 
 

@@ -19,7 +19,7 @@ PROFILES = {"CPU": spec.CPU.profile, "GPU": spec.H200.profile}
 
 
 def backward(layers: int, gradient: int, activation: int = 0, place: tuple[object, ...] = GPU) -> list[RegionNode]:
-    """A product for each layer, and an update as soon as its gradient is there; activations are made before and each
+    """A matmul for each layer, and an update as soon as its gradient is there; activations are made before and each
     freed by its layer."""
     nodes = [RegionNode("loss", (), (), None, 1)]
     nodes += [RegionNode(f"activation{i}", ("loss",), (), None, 1, nbytes=activation) for i in range(layers)]
@@ -50,16 +50,16 @@ def test_gradients_kept_alive_are_limited() -> None:
 
 def test_values_read_while_hot_are_not_read_late() -> None:
     """A CPU region that alone reads a value from its cache gains more by it than an op less would: here the last, for
-    every other gradient is read by the next product, too."""
+    every other gradient is read by the next matmul, too."""
     nodes = backward(4, MIB, 40 * MIB, CPU)
     assert [len(r) for r in find_regions(nodes, 1, PROFILES)] == [6, 2]
     assert len(find_regions(backward(4, MIB, 40 * MIB, GPU), 1, PROFILES)) == 1
 
 
-def test_peers_wait_for_equally_many_products() -> None:
+def test_peers_wait_for_equally_many_matmuls() -> None:
     def head(name: str, after: str) -> list[RegionNode]:
-        return [RegionNode(f"product_{name}", (after,), (), None, 1, nbytes=4096),
-                RegionNode(f"bias_{name}", (f"product_{name}",), (), GPU, 1, nbytes=4096)]
+        return [RegionNode(f"matmul_{name}", (after,), (), None, 1, nbytes=4096),
+                RegionNode(f"bias_{name}", (f"matmul_{name}",), (), GPU, 1, nbytes=4096)]
 
     nodes = [RegionNode("x", (), (), None, 1), *head("q", "x"), *head("k", "x"), *head("late", "bias_k")]
     assert find_regions(nodes, 1, PROFILES) == [["bias_q", "bias_k"], ["bias_late"]]

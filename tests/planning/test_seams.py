@@ -23,12 +23,12 @@ def node(name: str, *inputs: str, place: tuple[object, ...] | None = GPU, size: 
 
 
 def activation(derivative: int, place: tuple[object, ...] = GPU) -> list[RegionNode]:
-    """A bias and an activation before a product; the derivative is for the backward pass alone. Its first node is what
+    """A bias and an activation before a matmul; the derivative is for the backward pass alone. Its first node is what
     the forward pass computes, too."""
     return [node("x", place=None), node("biased", "x", place=place), node("inner", "biased", place=place),
             node("active", "inner", place=place), node("slope", "inner", place=place, size=derivative),
-            node("derivative", "slope", "biased", place=place, size=derivative), node("product", "active", place=None),
-            node("scaled", "derivative", "product", "active", place=place)]  # fmt: skip
+            node("derivative", "slope", "biased", place=place, size=derivative), node("matmul", "active", place=None),
+            node("scaled", "derivative", "matmul", "active", place=place)]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", [CPU, GPU])
@@ -55,8 +55,8 @@ def test_it_costs_less_by_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_small_ones_stay_where_their_operands_are() -> None:
     """A sum of what the forward region has in its registers."""
-    nodes = [node("x", place=None), node("a", "x"), node("sum", "a", size=4096), node("product", "a", place=None),
-             node("b", "sum", "product")]  # fmt: skip
+    nodes = [node("x", place=None), node("a", "x"), node("sum", "a", size=4096), node("matmul", "a", place=None),
+             node("b", "sum", "matmul")]  # fmt: skip
     assert find_regions(nodes, 1, PROFILES) == [["a", "sum"], ["b"]]
 
 
@@ -79,7 +79,7 @@ def partition(nodes: list[RegionNode], regions: list[list[str]]) -> AcyclicContr
 
 
 def two_regions(rng: random.Random) -> list[RegionNode]:
-    """Nodes before a product, nodes behind it that read them, and now and then a reader between."""
+    """Nodes before a matmul, nodes behind it that read them, and now and then a reader between."""
     def size() -> int:
         return rng.choice((64, MIB, 3 * MIB))
 
@@ -91,11 +91,11 @@ def two_regions(rng: random.Random) -> list[RegionNode]:
     for i in range(rng.randint(2, 9)):
         nodes.append(node(f"a{i}", *some([*sources, *front], 3), size=size()))
         front.append(f"a{i}")
-    nodes.append(node("product", *some(front[:3], 2), place=None, size=size()))
+    nodes.append(node("matmul", *some(front[:3], 2), place=None, size=size()))
     if rng.random() < 0.3:
         nodes.append(node("aside", rng.choice(front), place=None, size=size()))
     for i in range(rng.randint(1, 3)):
-        after = some(back, 1) if back else ["product"]
+        after = some(back, 1) if back else ["matmul"]
         nodes.append(node(f"b{i}", *after, *some([*front, *sources], 3), size=size()))
         back.append(f"b{i}")
     return nodes

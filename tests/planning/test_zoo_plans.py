@@ -27,7 +27,7 @@ NOTABLE = (Category.REDUCTION, Category.SCAN, Category.CONTRACTION)
 
 
 def compiled_regions(name: str, device: DeviceSpec) -> list[CompiledRegion]:
-    """The regions as they are on that device: with matrix products in them on a GPU."""
+    """The regions as they are on that device: with matmuls in them on a GPU."""
     text = gzip.decompress((ZOO / f"{name}.{'region' if device.simt else 'ops'}.txt.gz").read_bytes()).decode()
     return [compile_region(graph, *keys_of(graph), CompileOptions(device)) for graph in parse_graphs(text)]
 

@@ -175,7 +175,7 @@ def test_small_kernels_share_a_launch_before_they_are_needed() -> None:
 
 
 def matmuls_and_ops_between(layers: int, width: int) -> TensorGraph:
-    """Each op gets what it reads from a product, and nobody else needs that."""
+    """Each op gets what it reads from a matmul, and nobody else needs that."""
     x = B.input("x", F32, (width, width))
     for i in range(layers):
         x = B.exp(B.dot(x, B.input(f"w{i}", F32, (width, width)), False, False))
@@ -188,7 +188,7 @@ def test_kernels_write_over_operands_that_nobody_needs(device: DeviceSpec, monke
     apart = compiled(matmuls_and_ops_between(4, 256), device)
     monkeypatch.undo()
     together = compiled(matmuls_and_ops_between(4, 256), device)
-    assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a product, two"
+    assert together.executable.live_bytes == apart.executable.live_bytes == 2 * 4 * 256 * 256, "of a matmul, two"
     assert {step.args[0] == step.args[-1] for step in together.executable.steps if not isinstance(step, LibraryStep)} \
         == {True}
     shared = [b for kernel in together.kernels for b in kernel.program.parameters if b.shared]
@@ -215,7 +215,7 @@ DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
 
 
 @DEVICES
-def test_an_old_value_that_is_read_behind_a_product_stays(device: DeviceSpec) -> None:
+def test_an_old_value_that_is_read_behind_a_matmul_stays(device: DeviceSpec) -> None:
     """The kernel that computes the new one does not read it."""
     v, x = B.variable("v", F32, (64, 64)), B.input("x", F32, (64, 64))
     new = B.exp(x)
@@ -225,7 +225,7 @@ def test_an_old_value_that_is_read_behind_a_product_stays(device: DeviceSpec) ->
 
 
 @DEVICES
-def test_an_operand_that_is_read_behind_a_product_stays(device: DeviceSpec) -> None:
+def test_an_operand_that_is_read_behind_a_matmul_stays(device: DeviceSpec) -> None:
     """A kernel in between has nothing else of its type to write over."""
     width = 128
     a = B.exp(B.mul(B.input("x", F32, (width, width)), B.constant(0.1, F32)))

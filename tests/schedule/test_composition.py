@@ -8,7 +8,7 @@ from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tests.planning.paper_graphs import figure_7a
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node

@@ -10,7 +10,7 @@ import pytest
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
 from tests.schedule.long_rows import chain, kept_to_the_end
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.families.row import ROW
+from tf_stitch.families.row import ROW, propose
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
@@ -18,7 +18,6 @@ from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.kernel_ir.cost import array_bytes, requested_bytes, shared_bytes
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import Scheme
-from tf_stitch.schedule.rules import row_reduction
 
 SMALL = replace(CPU, row_buffer_bytes=2 * 4 * 512)
 """A CPU with room for two rows of 512 numbers."""
@@ -40,7 +39,7 @@ def test_a_row_too_long_for_shared_memory_still_runs_in_one_kernel() -> None:
 
 def test_shared_rows_compute_what_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that would do with registers if there were more of them: the interpreter is slow."""
-    monkeypatch.setattr(row_reduction, "REGISTER_ELEMENTS", 1)
+    monkeypatch.setattr(propose, "REGISTER_ELEMENTS", 1)
     graph = chain(2, 2101, 2)
     region_ = compiled(graph, H200)
     (kernel,) = region_.kernels

@@ -8,10 +8,10 @@ from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import compiled, region
 from tests.planning.paper_graphs import figure_7a
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.lowering.rebind import retarget, structure
+from tf_stitch.lowering.rebind import rebind, structure
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme
 from tf_stitch.schedule.schemes import edges_of, independent_parts
 
@@ -52,7 +52,7 @@ def test_every_edge_is_there_once_and_follows_a_kernel_to_its_equals() -> None:
     pairs = [(e.value, e.user) for e in edges_of(first.schedule)]
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == {(v, n) for n in pattern.nodes for v in n.operands if pattern.holds(v)}
-    moved = retarget(first, structure(pattern)[1], structure(second.schedule.pattern)[1], second.schedule.pattern)
+    moved = rebind(first, structure(pattern)[1], structure(second.schedule.pattern)[1], second.schedule.pattern)
     assert list(edges_of(moved.schedule)) == list(edges_of(second.schedule))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.compiler.test_template_kernels import kernel
 from tests.differential import patterns as p
 from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
-from tests.schedule.test_rules import x
+from tests.support.whole_patterns import x
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType

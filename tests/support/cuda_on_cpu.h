@@ -81,8 +81,8 @@ inline void tfs_cluster_start() { tfs_cluster_arrive(); }
 inline void tfs_cluster_started() { tfs_cluster_wait(); }
 inline void tfs_cluster_barrier() { tfs_cluster_arrive(); tfs_cluster_wait(); }
 template <class T> inline T* tfs_in_block(T* own, unsigned int block) { return (T*)tfs_of_block(own, block); }
-inline void tfs_begin_fetch(void* to, const void* from) { tfs_copy_begin(to, from, true); }
-inline void tfs_commit_fetches() { tfs_copies_commit(); }
+inline void tfs_begin_async_copy(void* to, const void* from) { tfs_copy_begin(to, from, true); }
+inline void tfs_commit_async_copies() { tfs_copies_commit(); }
 template <int Pending> inline void tfs_await_async_copies() { tfs_copies_await(Pending); }
 
 #include "tensor_cores_on_cpu.h"

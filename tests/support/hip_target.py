@@ -44,6 +44,7 @@ __device__ __forceinline__ unsigned int tfs_arrived(const unsigned int* counter)
 __device__ __forceinline__ void tfs_sleep() { __builtin_amdgcn_s_sleep(1); }
 """)
 
+# Libraries are those of CUDA: hipBLASLt takes what cuBLASLt takes.
 HIP_TARGET = replace(
     CUDA_TARGET, name="hip", suffix="hip",
     emission=Emission(partial(emit_cuda, dialect=HIP), CUDA_TARGET.emission.render, partial(join_cuda, dialect=HIP)))

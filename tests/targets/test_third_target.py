@@ -15,6 +15,7 @@ from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, run_
 from tests.support.hip_target import HIP_DEVICE, HIP_MACHINE, HIP_TARGET
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200, DeviceSpec
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import statements
@@ -72,6 +73,31 @@ def test_warps_are_as_wide_as_the_device_says() -> None:
     [narrow], [wide] = (compiled(graph, device).kernels for device in (H200, HIP_DEVICE))
     assert (narrow.schedule.mapping.row_threads, wide.schedule.mapping.row_threads) == (32, 64)
     assert not any(isinstance(s, k.Barrier) for s in statements(wide.program.body))
+
+
+def multiplied(rows: int, terms: int, columns: int) -> TensorGraph:
+    x = goldens.B.input("x:0", goldens.F32, (rows, terms))
+    return region("g", [goldens.B.exp(goldens.B.dot(x, goldens.B.input("w:0", goldens.F32, (terms, columns))))])
+
+
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(4096, 8, 4096), (1, 512, 512)])
+def test_library_calls_are_those_of_the_target(rows: int, terms: int, columns: int, monkeypatch: pytest.MonkeyPatch
+                                               ) -> None:
+    """Without a library kernels compute matmuls of few terms, or of few rows."""
+    graph = multiplied(rows, terms, columns)
+    alone = replace(HIP_TARGET, libraries=())
+    monkeypatch.setattr(registry, "TARGETS", (*registry.TARGETS[:-1], alone))
+    built = compiled(graph, HIP_DEVICE)
+    assert not built.calls
+    assert built.kernels
+
+
+def test_what_needs_a_library_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = multiplied(256, 512, 512)
+    assert compiled(graph, HIP_DEVICE).calls
+    monkeypatch.setattr(registry, "TARGETS", (*registry.TARGETS[:-1], replace(HIP_TARGET, libraries=())))
+    with pytest.raises(ScheduleError, match="no kernel family and no library takes dot"):
+        compiled(graph, HIP_DEVICE)
 
 
 def test_launches_are_those_of_a_queue() -> None:

@@ -142,7 +142,7 @@ def test_region_names_come_from_the_report() -> None:
 def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the products between its regions are small
+    monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the matmuls between its regions are small
     command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -1,4 +1,4 @@
-"""What `tools/calibrate` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
+"""What `python -m tools.calibrate` measures in TensorFlow: on few sizes, for the machine is busy with other tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app.run(calibrate.main, argv=["calibrate", "--parts=executor", "--out=" + sys.ar
 """
 
 
-def test_products_and_ops_of_this_machine(tmp_path: Path) -> None:
+def test_matmuls_and_ops_of_this_machine(tmp_path: Path) -> None:
     out = tmp_path / "profile.json"
     done = subprocess.run([sys.executable, "-c", PROGRAM, out], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -39,7 +39,7 @@ def test_products_and_ops_of_this_machine(tmp_path: Path) -> None:
     assert large is not None
     assert 0.01 < small < large < 10_000  # 0.06 us; 524,288 operations, 10 us
     assert 0.05 < profile.op_us < 100
-    assert "product 1x8x8x8: measured" in done.stdout
+    assert "matmul 1x8x8x8: measured" in done.stdout
     assert json.loads(out.read_text())["made"]["executor"]["command"].startswith("python -m tools.calibrate")
 
 
@@ -50,18 +50,18 @@ def test_unknown_parts_are_refused() -> None:
     assert "kernels, executor" in done.stderr + done.stdout
 
 
-def test_a_product_that_the_library_lacks_is_measured_padded(monkeypatch: pytest.MonkeyPatch,
+def test_a_matmul_that_the_library_lacks_is_measured_padded(monkeypatch: pytest.MonkeyPatch,
                                                              capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Sizes] = []
 
     def microseconds(self: Executor, dtype: DType, sizes: Sizes) -> float:
         asked.append(sizes)
         if sizes[1] == 1:
-            raise tf.errors.InternalError(None, None, "no such product\nfurther lines")
+            raise tf.errors.InternalError(None, None, "no such matmul\nfurther lines")
         return 2.0
 
     monkeypatch.setattr(Executor, "_microseconds", microseconds)
     executor = Executor.__new__(Executor)  # a whole one would take this process' native op
     assert executor._supported(DType.F32, (3, 1, 40, 16)) == 2.0
     assert asked == [(3, 1, 40, 16), (3, 16, 48, 16)]
-    assert "float32 (3, 1, 40, 16): no such product; 16x48x16 instead" in capsys.readouterr().err
+    assert "float32 (3, 1, 40, 16): no such matmul; 16x48x16 instead" in capsys.readouterr().err

@@ -140,7 +140,7 @@ class Model(tf.Module):
     """A dense layer and a softmax."""
 
     def __init__(self) -> None:
-        self.w = tf.Variable(tf.ones((64, 64)))  # larger than products that kernels write out
+        self.w = tf.Variable(tf.ones((64, 64)))  # larger than matmuls that kernels inline
 
     @tf.function(input_signature=[tf.TensorSpec((None, 64), tf.float32)])
     def serve(self, x: Any) -> Any:

@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.mark.parametrize("name", ["dyn-rnn", "word2vec", "perceptron", "dien"])
 def test_a_models_kernels_do_not_spill(name: str) -> None:
-    """Of dyn-rnn's two spilled with vectors of four: products written out take hundreds of registers so. Of dien's one
+    """Of dyn-rnn's two spilled with vectors of four: inlined matmuls take hundreds of registers so. Of dien's one
     did whose blocks read all partial sums of two columns before they added them up."""
     launches: dict[tuple[Program, ...], str] = {}
     collect(name, program_regions(H200, name), launches)

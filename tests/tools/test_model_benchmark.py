@@ -1,4 +1,4 @@
-"""`tools/benchmark --models`: classes of kernels, rows of what fails, going on where it was stopped."""
+"""`python -m tools.benchmark --models`: classes of kernels, rows of what fails, going on where it was stopped."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_region_counts_as_its_kernels() -> None:
 
 def test_counts_of_a_real_program() -> None:
     counts = kernel_counts.profiled(step_of(CASES[0], jit_compile=False), 2)
-    # The update of the weights and the product with the image's transpose, at least.
+    # The update of the weights and the matmul with the image's transpose, at least.
     assert counts["classes"]["memory"] >= 5
     assert counts["classes"]["library"] >= 1
     assert counts["regions"] == {}

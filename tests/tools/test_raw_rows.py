@@ -28,6 +28,15 @@ def test_a_command_has_no_path_of_the_machine() -> None:
     assert said == "python -m tools.tune --grid"
 
 
+@pytest.mark.parametrize("page", sorted(RAW.parent.glob("*.md")), ids=stem)
+def test_pages_name_commands_that_can_be_given(page: Path) -> None:
+    text = page.read_text()
+    assert re.findall(r"python tools/\S*|`tools/[\w.]+(?: [^`]*)?`", text) == []
+    for module in re.findall(r"python -m (tools[\w.]*)", text):
+        path = RAW.parents[1] / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+
+
 @pytest.mark.parametrize("path", sorted(RAW.glob("*.json.gz")), ids=stem)
 def test_committed_rows_name_no_persons_path(path: Path) -> None:
     assert A_PERSONS_PATH.findall(str(read_rows(path))) == []

@@ -1,8 +1,9 @@
-"""`tools/region_profile.py`: what calls are made of, by form and class, the longest kernels of each."""
+"""`python -m tools.region_profile`: what calls are made of, by form and class, the longest kernels of each."""
 
 from __future__ import annotations
 
 from tools.benchmark.profile_table import SHOWN, table
+from tools.benchmark.raw_rows import page_of, raw_rows, read_rows
 
 
 def test_table() -> None:
@@ -12,5 +13,10 @@ def test_table() -> None:
             "library": [["gemm", 24.0, 2507.6, None]]}  # fmt: skip
     lines = table({"machine": {"gpu": "H200"}, "command": "c", "rows": {"mlp/train": {"XLA": seen}}}).splitlines()
     assert "| mlp/train | XLA | 14769 | 1576 | 4922 (303) | 10190 (309) | 102 (98) | 15214 |" in lines
-    shown = lines[lines.index("```") + 1:-1]
-    assert [line.split()[-1] for line in shown] == ["gemm", *(f"kernel_{i}" for i in range(SHOWN - 1, 0, -1))]
+    shown = [line.split("`")[1] for line in lines if "`" in line and line.startswith("|")]
+    assert shown == ["gemm", *(f"kernel_{i}" for i in range(SHOWN - 1, 0, -1))]
+
+
+def test_the_page_is_that_of_the_rows() -> None:
+    rows = raw_rows("h200_region_profile")
+    assert page_of(rows).read_text() == table(read_rows(rows))

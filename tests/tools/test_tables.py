@@ -1,4 +1,4 @@
-"""`tools/tables`: the papers' rows beside ours, and reasons where there is nothing."""
+"""`python -m tools.tables`: the papers' rows beside ours, and reasons where there is nothing."""
 
 from __future__ import annotations
 

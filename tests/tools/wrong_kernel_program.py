@@ -1,5 +1,5 @@
 """Prints losses of three steps. Where tf_stitch is on, one of its kernels is made wrong: the one of layer 1 that
-multiplies by 30, as long as it computes more than that product."""
+multiplies by 30, as long as it computes more than that matmul."""
 
 from __future__ import annotations
 

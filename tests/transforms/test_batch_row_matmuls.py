@@ -1,4 +1,4 @@
-"""Products of a tensor's rows with one matrix become one product, with the values that they had."""
+"""Matmuls of a tensor's rows with one matrix become one matmul, with the values that they had."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_parts_of_several_steps() -> None:
     assert shapes(joined([B.dot(part, w) for part in parts])) == [(STEPS * ROWS, COLUMNS)]
 
 
-def test_each_matrix_has_a_product() -> None:
+def test_each_matrix_has_a_matmul() -> None:
     x, w = inputs()
     other = B.input("v:0", F32, (TERMS, COLUMNS + 1))
     graph = joined([p for m in (w, other) for p in matmuls(range(STEPS), x, m)])
@@ -108,11 +108,11 @@ def test_what_is_not_rows() -> None:
 
 
 @pytest.mark.parametrize(("terms", "columns"), [(16, COLUMNS), (TERMS, 16)])
-def test_small_products_are_left_to_planning(terms: int, columns: int) -> None:
+def test_small_matmuls_are_left_to_planning(terms: int, columns: int) -> None:
     assert len(shapes(joined(matmuls(range(STEPS), *inputs((STEPS, ROWS, terms), columns=columns))))) == STEPS
 
 
 def test_sizes_that_change() -> None:
-    """They would be parts of a product of such a size, whose kernels are not known."""
+    """They would be parts of a matmul of such a size, whose kernels are not known."""
     graph = region("g", matmuls(range(STEPS), *inputs((STEPS, size("s", ROWS), TERMS))))
     assert not JOIN.run(graph).modified

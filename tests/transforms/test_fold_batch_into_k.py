@@ -1,4 +1,4 @@
-"""Sums over a batch of products become one product, with the values that they had."""
+"""Sums over a batch of matmuls become one matmul, with the values that they had."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def matmuls(graph: TensorGraph) -> list[int]:
 
 
 @pytest.mark.parametrize("batch", [(6,), (2, 3), (size("n", 6),)])
-def test_one_product(batch: Shape) -> None:
+def test_one_matmul(batch: Shape) -> None:
     graph = after(B.exp(B.sum(matmul(batch), range(len(batch)))))
     assert matmuls(graph) == [2]
     assert not any(n.kind is OpKind.SUM for n in graph.nodes())
@@ -55,7 +55,7 @@ def test_sums_of_rows_stay() -> None:
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, True), (False, True)])
-def test_products_whose_terms_do_not_lie_one_after_the_other_stay(transpose_a: bool, transpose_b: bool) -> None:
+def test_matmuls_whose_terms_do_not_lie_one_after_the_other_stay(transpose_a: bool, transpose_b: bool) -> None:
     x = B.input("x:0", F32, (2, *((ROWS, TERMS) if transpose_a else (TERMS, ROWS))))
     y = B.input("y:0", F32, (2, *((COLUMNS, ROWS) if transpose_b else (ROWS, COLUMNS))))
     assert matmuls(after(B.sum(B.dot(x, y, transpose_a, transpose_b), [0]))) == [3]
@@ -67,7 +67,7 @@ def test_a_matrix_that_all_of_the_batch_share() -> None:
     assert matmuls(after(B.sum(shared, [0]))) == [2]
 
 
-def test_products_that_others_need_stay() -> None:
+def test_matmuls_that_others_need_stay() -> None:
     terms = matmul((6,))
     assert not FoldBatchIntoK().run(region("g", [B.sum(terms, [0]), B.exp(terms)])).modified
     terms = matmul((6,))
@@ -75,7 +75,7 @@ def test_products_that_others_need_stay() -> None:
 
 
 def test_matrices_that_a_library_reads_in_another_order_stay() -> None:
-    """Rows of a batch that is the second axis in memory: one product would take a copy."""
+    """Rows of a batch that is the second axis in memory: one matmul would take a copy."""
     x = B.transpose(B.exp(B.input("x:0", F32, (ROWS, 6, TERMS))), (1, 0, 2))
     terms = B.dot(x, B.input("y:0", F32, (6, ROWS, COLUMNS)), transpose_a=True)
     assert matmuls(after(B.sum(terms, [0]))) == [3]

@@ -1,4 +1,4 @@
-"""Sums of products become one product, with what else reads their left matrices; values are as before."""
+"""Sums of matmuls become one matmul, with what else reads their left matrices; values are as before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.ir.verifier import verify_graph
-from tf_stitch.transforms import fuse_summed_matmuls as join_summed_products
+from tf_stitch.transforms import fuse_summed_matmuls
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
@@ -27,7 +27,7 @@ COLUMNS = (8, 6, 4)
 
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_summed_products, "LARGE", 64)
+    monkeypatch.setattr(fuse_summed_matmuls, "LARGE", 64)
 
 
 def left(rows: int = ROWS) -> list[Node]:
@@ -61,12 +61,12 @@ def count(graph: TensorGraph, kind: OpKind) -> int:
     return sum(n.kind is kind for n in graph.nodes())
 
 
-def test_a_sum_of_products_is_one_product() -> None:
+def test_a_sum_of_products_is_one_matmul() -> None:
     graph = joined(summed(left(), weights()))
     assert (count(graph, OpKind.DOT), count(graph, OpKind.ADD), count(graph, OpKind.CONCAT)) == (1, 0, 2)
 
 
-def test_products_in_another_shape() -> None:
+def test_matmuls_in_another_shape() -> None:
     """As Keras adds up the gradients of what query, key and value come from."""
     shape, matrices = (3, 4, WIDTH), left()
     terms = [B.reshape(B.dot(a, w, transpose_b=True), shape) for a, w in zip(matrices, weights(), strict=True)]
@@ -130,13 +130,13 @@ def test_matrices_that_others_read_stay_apart(readers: Callable[[list[Node]], li
     assert not FuseSummedMatmuls().run(before).modified
 
 
-def test_products_that_others_need_stay() -> None:
+def test_matmuls_that_others_need_stay() -> None:
     matmuls = [B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True)]
     graph = joined(B.add(B.add(matmuls[0], matmuls[1]), matmuls[2]), B.exp(matmuls[0]))
     assert count(graph, OpKind.DOT) == 2, "the second and third are one"
 
 
-def test_products_of_products_or_inputs_stay() -> None:
+def test_matmuls_of_matmuls_or_inputs_stay() -> None:
     inputs = [B.input(f"a{i}:0", F32, (ROWS, n)) for i, n in enumerate(COLUMNS)]
     assert not FuseSummedMatmuls().run(region("g", [summed(inputs, weights())])).modified
 
@@ -151,7 +151,7 @@ def test_sizes_that_change_stay() -> None:
 
 
 def test_small_matrices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_summed_products, "LARGE", 1 << 20)
+    monkeypatch.setattr(fuse_summed_matmuls, "LARGE", 1 << 20)
     assert not FuseSummedMatmuls().run(region("g", [summed(left(), weights())])).modified
 
 
@@ -180,7 +180,7 @@ def test_groups_that_wait_for_each_other_stay() -> None:
 
 
 def test_weights_are_put_side_by_side_once() -> None:
-    """Those of the products that come before, and of the gradient, in whichever order."""
+    """Those of the matmuls that come before, and of the gradient, in whichever order."""
     rows, width = 4100, 4096
     matrices = [B.exp(B.input(f"a{n}:0", F32, (rows, n))) for n in (20, 30, 40)]
     right = [B.input(f"w{n}:0", F32, (width, n)) for n in (20, 30, 40)]
@@ -227,7 +227,7 @@ def test_a_matrix_that_is_delivered_in_another_shape_stays() -> None:
         assert not FuseSummedMatmuls().run(region("g", [total, live_out])).modified
 
 
-def test_the_most_products_of_one_form() -> None:
+def test_the_most_matmuls_of_one_form() -> None:
     other = B.dot(B.exp(B.input("b:0", F32, (ROWS, 5))), B.input("v:0", F32, (5, WIDTH)))
     first, *rest = (B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True))
     graph = joined(B.add(B.add(B.add(other, first), rest[0]), rest[1]))

@@ -1,4 +1,4 @@
-"""Products of one matrix become one product where that saves time, and never a cycle."""
+"""Matmuls of one matrix become one matmul where that saves time, and never a cycle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def three(transpose: bool = False) -> list[Node]:
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-def test_one_product_gives_what_three_gave(transpose: bool) -> None:
+def test_one_matmul_gives_what_three_gave(transpose: bool) -> None:
     before = region("g", [B.exp(p) for p in three(transpose)])
     after = EAGER.run(before).graph
     assert matmuls(after) == [(ROWS, 90)]
@@ -61,11 +61,11 @@ def test_one_product_gives_what_three_gave(transpose: bool) -> None:
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_biases_are_joined_too_if_every_product_has_one(joins: bool) -> None:
+def test_biases_are_joined_too_if_every_matmul_has_one(joins: bool) -> None:
     biases = [matrix(f"b{n}", n) for n in (20, 30, 40)]
     sums = [B.add(matmul, bias) for matmul, bias in zip(three(), biases, strict=True)]
     if not joins:
-        sums[1] = B.add(three()[1], B.exp(biases[1]))  # made in the region: products would wait for it
+        sums[1] = B.add(three()[1], B.exp(biases[1]))  # made in the region: matmuls would wait for it
     before = region("g", [B.exp(s) for s in sums])
     after = EAGER.run(before).graph
     assert matmuls(after) == [(ROWS, 90)]
@@ -99,14 +99,14 @@ def test_attention_of_a_large_batch_on_an_h200_and_of_a_small_one() -> None:
     assert matmuls(graph(128)) == [(128, 768)] * 3, "eighteen tiles of a wave: nothing to save"
 
 
-def test_products_that_other_products_read_stay() -> None:
+def test_matmuls_that_other_matmuls_read_stay() -> None:
     first, second, third = three()
     assert len(matmuls(joined(first, B.dot(second, matrix("y", 30, 5)), third))) == 3  # two are one, and the reader
     turned = B.reshape(B.transpose(second, [1, 0]), (30, ROWS))
     assert len(matmuls(joined(first, B.dot(turned, matrix("z", ROWS, 5)), third))) == 3
 
 
-def test_a_product_that_waits_for_another_is_not_joined_with_it() -> None:
+def test_a_matmul_that_waits_for_another_is_not_joined_with_it() -> None:
     first = B.dot(X, matrix("w", TERMS, 20))
     total = B.reshape(B.sum(first, [0, 1]), (1, 1))
     second = B.dot(X, B.mul(matrix("v", TERMS, 30), total))
@@ -133,7 +133,7 @@ def test_sums_that_nothing_waits_for_are_joined_though_they_wait() -> None:
     assert (ROWS, 192) in matmuls(graph)
 
 
-def test_other_types_operands_and_graphs_without_products_stay() -> None:
+def test_other_types_operands_and_graphs_without_matmuls_stay() -> None:
     half = B.input("h:0", DType.F16, (ROWS, TERMS))
     assert len(matmuls(joined(B.dot(X, matrix("w", TERMS, 20)),
                                B.dot(half, B.input("v:0", DType.F16, (TERMS, 20)))))) == 2

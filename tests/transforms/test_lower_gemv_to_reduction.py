@@ -1,4 +1,4 @@
-"""Products of few rows become sums where these are faster, with the value that they had."""
+"""Matmuls of few rows become sums where these are faster, with the value that they had."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_matrix_is_not_reshaped() -> None:
 
 
 def test_sizes_that_change() -> None:
-    """One row is a sum for every size; more rows, and rows whose number changes, are products for every size."""
+    """One row is a sum for every size; more rows, and rows whose number changes, are matmuls for every size."""
     n = size("n", 37)
     assert reductions(summed(matmul(ROW, (20, n)))) == [((20, n), (0,))]
     assert reductions(summed(matmul((1, n), (n, 30)))) == [((n, 30), (0,))]

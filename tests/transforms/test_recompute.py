@@ -49,7 +49,7 @@ def recomputed(*outputs: Node, updates: dict[str, Node] | None = None) -> tuple[
 
 
 def crossing(graph: TensorGraph) -> list[str]:
-    """Kinds of values, products and sources left out, that a later level needs."""
+    """Kinds of values, matmuls and sources left out, that a later level needs."""
     nodes = graph.nodes()
     levels = find_levels(nodes, is_matmul)
     found = {o for n in nodes for o in n.operands if levels.of[o] < levels.of[n]}
@@ -84,7 +84,7 @@ def test_gradient_of_a_normalization_keeps_the_means_alone() -> None:
 
 
 def test_values_that_memory_holds_anyway_are_not_computed_again() -> None:
-    active = B.exp(dense(x(), "a"))  # a product reads it
+    active = B.exp(dense(x(), "a"))  # a matmul reads it
     assert not recomputed(B.mul(dense(active, "b"), active))[1]
     wanted = B.exp(dense(x(), "a"))
     assert not recomputed(B.mul(dense(B.neg(wanted), "b"), wanted), wanted)[1]
@@ -117,7 +117,7 @@ def test_sizes_that_change_count_as_large(monkeypatch: pytest.MonkeyPatch) -> No
     assert recomputed(B.mul(dense(B.mul(argument, erf), "b"), erf))[1]
 
 
-def test_graphs_without_products_stay() -> None:
+def test_graphs_without_matmuls_stay() -> None:
     graph = region("g", [B.exp(x())])
     assert Recompute(is_matmul).run(graph).graph is graph
 

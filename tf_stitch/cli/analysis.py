@@ -23,7 +23,7 @@ from tf_stitch.ir.bind import bind
 from tf_stitch.ir.graph import key_of
 from tf_stitch.ir.text_format import anonymous_text
 from tf_stitch.ir.types import Symbol
-from tf_stitch.jit.libraries import SCOPES
+from tf_stitch.jit.libraries import scope_of
 from tf_stitch.jit.pattern_fuel import PatternFuel
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.planner import PlanOptions
@@ -64,7 +64,7 @@ class Analysis:
         device = target_of(self._device).device_type
         options = GraphOptions.by(self._config, device, True, {device: self._device.profile}, self._controls)
         instrument = Instrument[GraphState]()
-        found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, SCOPES[self._config.scope],
+        found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, scope_of(self._config.scope),
                                         device_type=device), replace(options, need_fallback=False), instrument)
         state, imported, regions = found.state, found.state.imported, found.regions
         regions.keep(self._controls.take(len(regions.regions)), self._controls.out_of_fuel)

@@ -1,6 +1,6 @@
 """Applies a template to a pattern: its schedule with the template's tiling, or why it cannot have that.
 
-What a template leaves open stays as the rule has it. Limits of the hardware are held here; whether registers suffice
+What a template leaves open stays as the family has it. Limits of the hardware are held here; whether registers suffice
 shows when the kernel is lowered (template_kernels.py).
 """
 
@@ -17,9 +17,8 @@ from tf_stitch.families.family import LOOP, Request
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
-from tf_stitch.schedule.kernel_schedule import KernelSchedule
+from tf_stitch.schedule.kernel_schedule import MAX_THREADS, KernelSchedule
 from tf_stitch.schedule.op_labels import op_labels
-from tf_stitch.schedule.rules.row_reduction import MAX_THREADS
 from tf_stitch.schedule.templates import ANY_OP, OpSchedule, Template
 from tf_stitch.schedule.vector_width import vector_width
 
@@ -28,7 +27,7 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
     """The schedule with the template's tiling.
 
     Args:
-        schedule: what the rules made of the pattern; not a joined one.
+        schedule: what the families made of the pattern; not a joined one.
         aligned: every buffer starts at a multiple of 16 bytes.
 
     Raises:

@@ -119,7 +119,7 @@ def _can_be_group(kernel: LoweredKernel) -> bool:
     if schedule.groups or family_of(schedule).with_threads is None:
         return False
     domain, pattern = schedule.domain, schedule.pattern
-    known = {*pattern.reads(), *pattern.outputs}  # not so where a small product was written out
+    known = {*pattern.reads(), *pattern.outputs}  # not so where a small matmul was inlined
     return (kernel.program.grid > 0 and not kernel.program.alone
             and not any(isinstance(n, SymbolicDim) for b in kernel.program.buffers
                         for n in (b.size, domain.rows, domain.cols))

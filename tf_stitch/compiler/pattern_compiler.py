@@ -14,17 +14,18 @@ from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.text_format import structural_key
 from tf_stitch.lowering.kernel import LoweredKernel
-from tf_stitch.lowering.rebind import retarget, structure
+from tf_stitch.lowering.rebind import rebind, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
 from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_matmul
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
+from tf_stitch.targets.registry import target_of
 from tf_stitch.transforms.inline_small_matmuls import Expanded, inline_small_matmuls
 
 MOST_COPIES = 255
-"""Of an op in front of small products that follow each other. With two of sixteen terms, as the steps of a small LSTM
+"""Of an op in front of small matmuls that follow each other. With two of sixteen terms, as the steps of a small LSTM
 are, planning took minutes."""
 
 
@@ -36,67 +37,71 @@ class PatternCompiler:
         footprint: bytes that a run of the whole region reads and writes (see ModelCost).
         measured: times of patterns that were measured before; they beat the model's.
         reuse: how far a kernel may reuse values.
-        templates: which template a kernel of the plan gets; None: the rules' own. The planner's times are those of the
-            rules' kernels, so that a plan does not change with them.
+        templates: which template a kernel of the plan gets; None: the families' own. The planner's times are those of
+            the families' kernels, so that a plan does not change with them.
+
+    Attributes:
+        libraries: of the device's target.
     """
 
     def __init__(self, device: DeviceSpec, aligned: bool, footprint: int = 0,
                  measured: MeasuredTimes | None = None, reuse: Reuse = Reuse.MERGED,
                  templates: TemplateChoice | None = None) -> None:
+        self.libraries = target_of(device).libraries
         self._device, self._aligned, self._reuse, self._templates = device, aligned, reuse, templates
         self._times: dict[str, float | None] = {}
         self._estimates: dict[str, float | None] = {}
         self._kernels: dict[str, tuple[LoweredKernel, list[Node]]] = {}
-        self._fallback_subgraphs: dict[Pattern, dict[Node, Node]] = {}  # of the plan's patterns, products written out
+        self._outputs: dict[Pattern, dict[Node, Node]] = {}  # those before matmuls were inlined, by pattern
         self._expanded: Expanded = {}
         self._cost: TimeOf = ModelCost(lambda pattern: self.compile(pattern).program, device, footprint)
         if measured is not None:
             self._cost = MeasuredCost(self._cost, measured, aligned, 0.0 if device.queued else device.profile.launch_us)
 
     def compile(self, pattern: Pattern) -> LoweredKernel:
-        """The first schedule of the first rule that can be lowered. Small products in the pattern are written out.
+        """The first schedule of the first family that can be lowered. Small matmuls in the pattern are inlined.
 
         Raises:
-            ScheduleError: none; the message holds every rule's reason.
+            ScheduleError: none; the message holds every family's reason.
         """
         require_reuse(pattern, self._reuse)
-        written, fallback_subgraphs = self._without_matmuls(pattern)
-        return _of_fallback_subgraphs(self._lowered(written), fallback_subgraphs)
+        written, outputs_before = self._without_matmuls(pattern)
+        return _with_outputs(self._lowered(written), outputs_before)
 
     def kernel(self, pattern: Pattern) -> LoweredKernel:
         """As compile, by the template that is forced on the pattern, if any."""
         if self._templates is None:
             return self.compile(pattern)
         require_reuse(pattern, self._reuse)
-        written, fallback_subgraphs = self._without_matmuls(pattern)
-        self._fallback_subgraphs[written] = fallback_subgraphs
-        return _of_fallback_subgraphs(self._templates.forced_kernel(self._lowered(written)), fallback_subgraphs)
+        written, outputs_before = self._without_matmuls(pattern)
+        self._outputs[written] = outputs_before
+        return _with_outputs(self._templates.forced_kernel(self._lowered(written)), outputs_before)
 
     def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
         """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
         stays: tuning times kernels alone."""
         pattern = kernel.schedule.pattern
         if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \
-                or pattern not in self._fallback_subgraphs:
+                or pattern not in self._outputs:
             return kernel
         default = self._lowered(pattern)
         found = self._templates.tuned_kernel(default)
-        return kernel if found is default else _of_fallback_subgraphs(found, self._fallback_subgraphs[pattern])
+        return kernel if found is default else _with_outputs(found, self._outputs[pattern])
 
     def _lowered(self, pattern: Pattern) -> LoweredKernel:
         key, nodes = structure(pattern)
         if key in self._kernels:
             known, its_nodes = self._kernels[key]
-            return retarget(known, its_nodes, nodes, pattern)
+            return rebind(known, its_nodes, nodes, pattern)
         kernel = compile_pattern(pattern, self._device, self._aligned)
         self._kernels[key] = kernel, nodes
         return kernel
 
     def estimate(self, pattern: Pattern) -> float | None:
-        """A first guess of the microseconds of a pattern, None if no rule proposes a schedule. A product alone is a
+        """A first guess of the microseconds of a pattern, None if no family proposes a schedule. A matmul alone is a
         library call."""
-        if is_library_call(pattern):
-            return call_us(pattern, self._device)
+        if is_library_call(pattern, self.libraries):
+            return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._estimates:
             self._estimates[key] = self._estimated(pattern)
@@ -115,29 +120,29 @@ class PatternCompiler:
 
     def exact(self, pattern: Pattern) -> float | None:
         """Microseconds of a pattern as one kernel, measured or predicted; None if it cannot be one."""
-        if is_library_call(pattern):
-            return call_us(pattern, self._device)
+        if is_library_call(pattern, self.libraries):
+            return call_us(pattern, self.libraries, self._device)
         key = structural_key(pattern.nodes, pattern.outputs)
         if key not in self._times:
             self._times[key] = self._cost(pattern)
         return self._times[key]
 
     def _without_matmuls(self, pattern: Pattern) -> tuple[Pattern, dict[Node, Node]]:
-        """The pattern with its products written out, and what its outputs were before.
+        """The pattern with its matmuls inlined, and what its outputs were before.
 
         Raises:
-            ScheduleError: a product too large for that.
+            ScheduleError: a matmul too large for that.
         """
         matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
         if not matmuls or attention_of(pattern) is not None:
             return pattern, {}
         for matmul in matmuls:
             if not is_small_matmul(matmul):
-                raise ScheduleError("a product is a library call of its own", matmul.loc)
+                raise ScheduleError("a matmul is a library call of its own", matmul.loc)
         nodes_between = between(pattern)
         _require_short_chains(nodes_between)
         new = inline_small_matmuls(nodes_between, self._expanded)
-        elsewhere = pattern.free - set(pattern.nodes)  # a free node that has to be delivered is a member, too
+        elsewhere = pattern.free - set(pattern.nodes)  # a free node that is live-out is a member, too
         outside = {*pattern.reads(), *elsewhere}
         nodes: dict[Node, None] = {}
         for node in nodes_between:
@@ -149,15 +154,15 @@ class PatternCompiler:
         return Pattern(members, outputs, pattern.free | rebuilt), {new[n]: n for n in pattern.outputs}
 
 
-def _of_fallback_subgraphs(kernel: LoweredKernel, fallback_subgraphs: dict[Node, Node]) -> LoweredKernel:
-    """The kernel with the outputs of the pattern before its products were written out."""
-    if not fallback_subgraphs:
+def _with_outputs(kernel: LoweredKernel, outputs_before: dict[Node, Node]) -> LoweredKernel:
+    """The kernel with the outputs of the pattern before its matmuls were inlined."""
+    if not outputs_before:
         return kernel
-    return replace(kernel, arguments=tuple((fallback_subgraphs.get(n, n), mode) for n, mode in kernel.arguments))
+    return replace(kernel, arguments=tuple((outputs_before.get(n, n), mode) for n, mode in kernel.arguments))
 
 
 def _require_short_chains(nodes: Sequence[Node]) -> None:
-    """Raises ScheduleError for products whose operands come of products, where that multiplies: each term computes what
+    """Raises ScheduleError for matmuls whose operands come of matmuls, where that multiplies: each term computes what
     it takes anew, and the kernel of an unrolled loop would grow with a power of its steps."""
     copies: dict[Node, int] = {}
     for node in nodes:
@@ -165,4 +170,4 @@ def _require_short_chains(nodes: Sequence[Node]) -> None:
         if node.category is Category.CONTRACTION:
             copies[node] *= min(terms_of(node), node.type.dims[-1])
             if copies[node] > MOST_COPIES:
-                raise ScheduleError("small products of what small products give", node.loc)
+                raise ScheduleError("small matmuls of what small matmuls give", node.loc)

@@ -56,7 +56,7 @@ class CompileOptions:
         plans: for a graph with sizes that change (see ir.sizes): plans known from other sizes. Kernels are then named
             after their text, and get those sizes as arguments.
         stored: plans of earlier processes.
-        templates: templates for kernels; None: those of the schedule rules.
+        templates: templates for kernels; None: those of the families.
     """
 
     device: DeviceSpec
@@ -109,7 +109,7 @@ def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple
         inputs, variables: keys and handles in the order in which the op gets them.
 
     Raises:
-        ScheduleError: a node that no schedule rule takes.
+        ScheduleError: a node that no kernel family takes.
     """
     start = time.perf_counter()
     plan, buffers = plan_and_place(graph, inputs, variables, options, instrument)
@@ -164,7 +164,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
             plan = memory.recall(graph)
             lacking += [memory] if plan is None else []
     if plan is None:
-        plan = plan_region(graph, compiler, options.plan)
+        plan = plan_region(graph, compiler, compiler.libraries, options.plan)
         if options.patterns is not None:
             plan = keep_patterns(plan, options.patterns)
     work = _work(plan, compiler)
@@ -191,7 +191,7 @@ def _work(plan: StitchPlan, compiler: PatternCompiler) -> list[Work]:
     and turns out to be no kernel and no call is split into its nodes.
 
     Raises:
-        ScheduleError: a node that no schedule rule takes.
+        ScheduleError: a node that no kernel family takes.
     """
     made: dict[Pattern, LoweredKernel | _Call] = {}
     for pattern in list(plan.patterns):
@@ -215,8 +215,8 @@ class _Call:
 
 
 def _kernel_or_call(pattern: Pattern, compiler: PatternCompiler) -> LoweredKernel | _Call:
-    library = library_of(pattern.nodes[0])
-    if library is None or not is_library_call(pattern):
+    library = library_of(pattern.nodes[0], compiler.libraries)
+    if library is None or not is_library_call(pattern, compiler.libraries):
         return compiler.kernel(pattern)
     fused = library.match(between(pattern))
     if fused is None:

@@ -1,4 +1,4 @@
-"""The levels of a template as the numbers of a rule's slots."""
+"""The levels of a template as the numbers of a family's slots."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LOOPS = ("items", "steps")
 COUNTED = ("grid", "steps")
 """Slots whose extent is what the others leave."""
 OPEN = None
-"""The extent of other levels without a number, and of levels missing beside a CTA or WARP without one: the rule
+"""The extent of other levels without a number, and of levels missing beside a CTA or WARP without one: the family
 decides."""
 
 
 def read_tilings(dims: Sequence[Tiling], schedule: KernelSchedule) -> dict[str, int | None]:
-    """The extent of every slot of the schedule's rule, those of grids and steps by dimension ("grid 0"), under
+    """The extent of every slot of the schedule's family, those of grids and steps by dimension ("grid 0"), under
     "warp" 1 where rows are WARP's, else 0, and under "cluster" 1 where blocks that share a row are CLUSTER's, else 0.
 
     A tiling may be given for each dimension of the domain, or of the dominant; neighbouring ones are then folded.
 
     Raises:
-        ScheduleError: another number of dimensions, or a level that the rule does not have there.
+        ScheduleError: another number of dimensions, or a level that the family does not have there.
     """
     layout, where = layout_of(schedule), schedule.dominant.loc
     if len(dims) != len(layout):

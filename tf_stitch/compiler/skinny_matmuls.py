@@ -1,4 +1,4 @@
-"""Which products of a matrix and one vector, or a few, become sums (transforms/lower_gemv_to_reduction.py)."""
+"""Which matmuls of a matrix and one vector, or a few, become sums (transforms/lower_gemv_to_reduction.py)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tf_stitch.transforms.lower_gemv_to_reduction import MOST_ROWS, as_sum, chan
 
 
 def matmuls_to_sum(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """Those products of a graph whose sum takes a kernel less time than the product takes a library.
+    """Those matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
 
-    Planning can write out products of few terms, or of one column, by itself. Products of an attention stay where one
+    Planning can inline matmuls of few terms, or of one column, by itself. Matmuls of an attention stay where one
     kernel beats their sums and the softmax between them.
     """
     found = {node for node in graph.nodes() if _is_candidate(node) and _is_faster(node, times)}
@@ -39,11 +39,14 @@ def _is_faster(matmul: Node, times: PatternTimes) -> bool:
     if changes(matmul):
         return as_sum(matmul) is not None
     summed = _sum_us(matmul, times)
-    return summed is not None and summed < (times.exact(_alone(matmul)) or 0.0)
+    if summed is None:
+        return False
+    alone = times.exact(_alone(matmul))
+    return alone is None or summed < alone
 
 
 def _sum_us(matmul: Node, times: PatternTimes) -> float | None:
-    """Microseconds of a product as a sum; None if it cannot be one."""
+    """Microseconds of a matmul as a sum; None if it cannot be one."""
     written = as_sum(matmul)
     if written is None:
         return None
@@ -58,7 +61,7 @@ def _alone(matmul: Node) -> Pattern:
 
 @dataclass(frozen=True)
 class TimesWithSums:
-    """Times where a product alone is a sum if that is faster."""
+    """Times where a matmul alone is a sum if that is faster."""
 
     times: PatternTimes
 

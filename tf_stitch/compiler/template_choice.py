@@ -1,4 +1,4 @@
-"""Which template a pattern of the plan gets: one that the user forces, one that tuning found, or the rules' own."""
+"""Which template a pattern of the plan gets: one that the user forces, one that tuning found, or the families' own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TemplateChoice:
     refused: Callable[[str, str], None] = field(default=_ignore, compare=False)
 
     def forced_kernel(self, default: LoweredKernel) -> LoweredKernel:
-        """The kernel by the template that is forced on it, else `default`, which is the rules'."""
+        """The kernel by the template that is forced on it, else `default`, which is the family's."""
         forced = self._forced(default)
         return default if forced is None else self._by(forced.template, default, Origin.FORCED)
 

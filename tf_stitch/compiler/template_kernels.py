@@ -23,7 +23,7 @@ def templated(template: Template, kernel: LoweredKernel, device: DeviceSpec, ali
     """The kernel's pattern by a template.
 
     Args:
-        kernel: by the rules alone.
+        kernel: by the families alone.
 
     Raises:
         ScheduleError: the pattern cannot have it.
@@ -36,7 +36,7 @@ def templated(template: Template, kernel: LoweredKernel, device: DeviceSpec, ali
 
 
 def possible_kernels(kernel: LoweredKernel, device: DeviceSpec, aligned: bool) -> Iterator[LoweredKernel]:
-    """Distinct kernels of a pattern, the rules' own first; of the others those alone whose registers suffice."""
+    """Distinct kernels of a pattern, the families' own first; of the others those alone whose registers suffice."""
     seen: set[Program] = {kernel.program}
     yield kernel
     for template in candidates(kernel.schedule, device):

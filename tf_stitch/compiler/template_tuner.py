@@ -37,7 +37,7 @@ class Tuning:
     """What was found for one pattern.
 
     Attributes:
-        default, best: the rules' kernel, and the fastest; the same where none is faster for sure.
+        default, best: the families' kernel, and the fastest; the same where none is faster for sure.
         times: microseconds of all kernels that were timed, by template.
         failed: templates that could not be built or timed, and why.
         possible: templates that there are.
@@ -63,10 +63,10 @@ def text_of(kernel: LoweredKernel) -> str:
 
 def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePrograms, most: int = MOST_TRIED,
          go_on: Callable[[], bool] = lambda: True) -> Tuning | None:
-    """Times templates of a pattern, and the winner against the rules' once more.
+    """Times templates of a pattern, and the winner against the families' once more.
 
     Args:
-        default: the pattern's kernel by the rules.
+        default: the pattern's kernel by the families.
         most: templates that are timed.
         go_on: whether time is left.
 
@@ -99,7 +99,7 @@ def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePr
 
 
 def rule_kernels(kernels: Iterable[LoweredKernel], device: DeviceSpec, aligned: bool) -> dict[str, LoweredKernel]:
-    """What can be tuned of compiled kernels: each pattern's kernel by the rules, by its `measurement_key`. Joined
+    """What can be tuned of compiled kernels: each pattern's kernel by the families, by its `measurement_key`. Joined
     kernels are left out: their groups do not run alone."""
     found: dict[str, LoweredKernel] = {}
     for kernel in kernels:

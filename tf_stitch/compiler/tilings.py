@@ -1,4 +1,4 @@
-"""Schedules printed as templates: which levels of tiling each rule has, and the numbers in them.
+"""Schedules printed as templates: which levels of tiling each family has, and the numbers in them.
 
 A dimension's levels are those of its index in the kernel, outermost first. Dimensions are those of the domain: rows and
 columns; of a column reduction what is reduced, then what is kept; of a transpose those of its result that tiles cover;
@@ -36,7 +36,7 @@ def extents_of(schedule: KernelSchedule) -> tuple[int, ...]:
 
 
 def numbers_of(schedule: KernelSchedule) -> Numbers:
-    """The extents of a schedule's slots. Grids and steps are as many as it takes; items are a loop or written out."""
+    """The extents of a schedule's slots. Grids and steps are as many as it takes; items are a loop or unrolled."""
     m = schedule.mapping
     return {"grid": None, "steps": None, "items": m.items or None, "beyond": m.beyond or 1, "waves": m.waves,
             "row_blocks": m.row_blocks, "at_once": m.threads // m.row_threads, "down": m.threads // m.row_threads,

@@ -13,7 +13,7 @@ ASYNC_COPY_ARCHITECTURE = 80
 CLUSTER_ARCHITECTURE, LARGEST_CLUSTER = 90, 8
 """Compute capability from which blocks can be launched in clusters, and their blocks at most, on every such device."""
 LIBRARY_ADDEND = 3.0
-"""How much longer a GPU's library is taken to need for what it reads when a product is done than a kernel does. Set by
+"""How much longer a GPU's library is taken to need for what it reads when a matmul is done than a kernel does. Set by
 hand: with biases and addends in its calls an encoder of 12 layers of 768, 4096 rows, took 145 us more on an H200 (3 %)
 than with none, where kernels' times had promised a gain."""
 
@@ -29,7 +29,7 @@ class DeviceSpec:
         shared_bytes: shared memory one block may use.
         row_buffer_bytes: a row up to this size is staged on the stack, where blocks have no shared memory.
         architecture: what its compiler is told: compute capability ("90"), or the C compiler's -march.
-        tf32: products of float32 may be taken in TF32.
+        tf32: matmuls of float32 may be taken in TF32.
         simt: a kernel is a grid of blocks of many threads; else tasks of one thread each.
         warp: threads that run in step and reduce by shuffles.
         registers: of a processor, 32 bits each, dealt out to its threads before a kernel runs.

@@ -5,14 +5,14 @@
 // Fragments of mma.sync (PTX ISA, "Matrix fragments for mma.m16n8k8", m16n8k16), in words of 32 bits; lane = 4 g + t:
 //   a: (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4); b: (word t, column g), (t + 4, g);
 //   c: (row g, column 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
-// The order of the terms of a product is free: as long as both operands have it, a thread takes neighbouring words where
+// The order of the terms of a matmul is free: as long as both operands have it, a thread takes neighbouring words where
 // the instruction speaks of t and t + 4. So it reads vectors of q and k, and probabilities are an operand of the second
-// product where the first left them. The order of v's columns is free, too: float32 reads vectors of them.
+// matmul where the first left them. The order of v's columns is free, too: float32 reads vectors of them.
 //
 // C (emit/attention.py writes it): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
 // QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
 // Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
-// score(s, outer, head, query, key) is what softmax gets of a product.
+// score(s, outer, head, query, key) is what softmax gets of a matmul.
 
 template <class C> struct tfs_attention {
   using E = typename C::Element;

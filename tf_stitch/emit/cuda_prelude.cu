@@ -94,12 +94,12 @@ template <class T> __device__ __forceinline__ T* tfs_in_block(T* own, unsigned i
 
 #if __CUDA_ARCH__ >= 800
 // Begins a copy of 16 bytes into memory of the block.
-__device__ __forceinline__ void tfs_begin_fetch(void* to, const void* from) {
+__device__ __forceinline__ void tfs_begin_async_copy(void* to, const void* from) {
   const unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address), "l"(from) : "memory");
 }
 // What was begun since the last call of this is one group.
-__device__ __forceinline__ void tfs_commit_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void tfs_commit_async_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All groups of this thread but the last Pending are there.
 template <int Pending> __device__ __forceinline__ void tfs_await_async_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(Pending) : "memory");
@@ -268,9 +268,9 @@ template <class T, class V> __device__ __forceinline__ void tfs_send(T* to, unsi
 #endif
 
 #if __CUDA_ARCH__ >= 800
-// Begins a copy of 16 bytes into memory of the block, if wanted; it counts as a fetch in any case.
+// Begins a copy of 16 bytes into memory of the block, if wanted; it counts as a copy in any case.
 __device__ __forceinline__ void tfs_async_copy(void* to, const void* from, bool wanted) {
-  if (wanted) tfs_begin_fetch(to, from);
-  tfs_commit_fetches();
+  if (wanted) tfs_begin_async_copy(to, from);
+  tfs_commit_async_copies();
 }
 #endif

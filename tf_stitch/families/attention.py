@@ -2,13 +2,149 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import ACROSS, GRID, ITEMS, STEPS, KernelFamily, Request, Slot, Tilings
-from tf_stitch.lowering.attention import lower_attention
-from tf_stitch.schedule.kernel_schedule import KernelSchedule
-from tf_stitch.schedule.rules.attention import NAME, propose_attention
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.matrices import contiguous_strides
+from tf_stitch.ir.op_attrs import TransposeAttrs
+from tf_stitch.ir.symbolic_dims import ceil_div
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import WORD, AttentionShape, AttentionTiling, Rows, shared_words
+from tf_stitch.kernel_ir.index import Var, delinearize, linearize, var
+from tf_stitch.kernel_ir.occupancy import blocks_that_fit
+from tf_stitch.lowering.buffers import BufferTable
+from tf_stitch.lowering.evaluate import Evaluator
+from tf_stitch.lowering.kernel import LoweredKernel, finish
+from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.planning.attention import Attention, Operand, even_stride, memory_of, reads_rows
+from tf_stitch.planning.stitch_plan import Pattern, attention_of
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
 from tf_stitch.schedule.templates import LevelKind
+
+NAME = "attention"
+
+WIDEST = 128
+"""Columns of an operand: a thread has those of two rows of queries and results in registers."""
+LEAST_REGISTERS, OWN_REGISTERS = 128, 48
+"""Of a thread: with fewer resident blocks, whose threads had more, kernels took a tenth longer on an H200. And beside
+its queries, results and scores: with less, kernels spilled."""
+FEW_BLOCKS = 1.5
+"""Blocks for each processor below which warps of a block share keys, not queries."""
+TILES, SCORE = "tiles", "score"
+
+
+def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """The schedule.
+
+    Raises:
+        ScheduleError: the pattern is none, or what the kernel cannot do.
+    """
+    attention = attention_of(pattern)
+    if attention is None:
+        raise ScheduleError("a matmul is a library call of its own")
+    _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
+    dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
+    _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
+    unit = 8 if dtype is DType.F32 else 16
+    _require(all(n % unit == 0 and n <= WIDEST for n in columns), f"rows of {columns[0]} and {columns[1]}")
+    for operand in attention.operands:
+        memory, path = memory_of(operand, pattern.free)
+        _require(memory not in pattern.free and reads_rows(operand, path, memory), "an operand that lies otherwise")
+    *batch, rows, _ = attention.second.type.dims
+    keys = attention.scores.type.dims[-1]
+    _require(math.prod(batch) * rows * keys > 0, "no elements")
+    matrices = math.prod(batch)
+    tiling = _tiling(matrices, rows, keys, device)
+    blocks = matrices * tiling.parts(rows)
+    registers = max(LEAST_REGISTERS, OWN_REGISTERS + (sum(columns) + tiling.warp_keys) // 2)
+    shared = WORD * shared_words(keys, columns, dtype, tiling)
+    resident = min(blocks_that_fit(tiling.threads, registers, shared, device), ceil_div(blocks, device.processors))
+    mapping = ThreadMapping(blocks, tiling.threads, device.warp * tiling.key_warps, tiling.rows, 1,
+                            tiling.warp_keys, warp=device.warp)
+    return [KernelSchedule(NAME, pattern, attention.second, Domain(matrices * rows, keys), mapping,
+                           array_room=device.shared_bytes, resident=resident)]
+
+
+def tiling_of(mapping: ThreadMapping) -> AttentionTiling:
+    """The tiling that a schedule's mapping stands for."""
+    return AttentionTiling(mapping.rows_per_block // 16, mapping.row_threads // mapping.warp, mapping.items,
+                           mapping.warp)
+
+
+def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> AttentionTiling:
+    """Many queries in a block read each key once; where that leaves processors without work, few, and its warps share
+    the keys."""
+    for query_warps in (8, 4):
+        blocks = matrices * ceil_div(rows, 16 * query_warps)
+        if 16 * query_warps < rows + 16 and blocks >= FEW_BLOCKS * device.processors:
+            return AttentionTiling(query_warps, 1, 32, device.warp)
+    return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16, device.warp)
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise ScheduleError(reason)
+
+
+def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
+    """The kernel of an attention schedule."""
+    attention = attention_of(schedule.pattern)
+    assert attention is not None
+    buffers = BufferTable(schedule.pattern)
+    out = ScopedEmitter(buffers.size)
+    evaluator = Evaluator(schedule, buffers, out)
+    q, k_, v = (buffers.reading(memory_of(o, schedule.pattern.free)[0]) for o in attention.operands)
+    shape, tiling = _shape(attention, schedule), tiling_of(schedule.mapping)
+    words = shared_words(shape.keys, (shape.depth, shape.width), shape.dtype, tiling)
+    out.emit(k.Array(TILES, DType.F32, words, k.Space.SHARED))
+    outer, head = Var("outer", shape.outer), Var("head", shape.heads)
+    query, key = Var("query", shape.queries), Var("key", shape.keys)
+    with out.element((outer, head, query, key), SCORE) as body:
+        leading = attention.scores.type.dims[:-2]
+        place = (*delinearize(var(outer) * shape.heads + var(head), leading), var(query), var(key))
+        own = (*place[:-2], *(place[:-3:-1] if attention.keys_first else place[-2:]))
+        evaluator.reduced[attention.first] = k.Local(SCORE, DType.F32), linearize(own, attention.first.type.dims)
+        out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
+    result = buffers.writing(attention.result)
+    out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
+                       schedule.pattern.names([attention.result])))
+    out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
+    kernel = finish(schedule, out, buffers)
+    return replace(kernel, program=replace(kernel.program, resident=schedule.resident))
+
+
+def _shape(attention: Attention, schedule: KernelSchedule) -> AttentionShape:
+    *leading, queries, width = attention.second.type.dims
+    *_, keys = attention.scores.type.dims
+    heads = leading[-1] if leading else 1
+    rows = [_rows(operand, schedule) for operand in attention.operands]
+    return AttentionShape(attention.first.type.dtype, math.prod(leading[:-1]), heads, queries, keys,
+                          attention.depth, width,
+                          rows[0], rows[1], rows[2], _result_rows(attention))
+
+
+def _rows(operand: Operand, schedule: KernelSchedule) -> Rows:
+    memory, path = memory_of(operand, schedule.pattern.free)
+    strides = operand.strides(path, memory)
+    assert strides is not None
+    return _as_rows(operand.node.type.dims, strides.axes, strides.offset)
+
+
+def _result_rows(attention: Attention) -> Rows:
+    strides = contiguous_strides(attention.result.type.dims)
+    if isinstance(attention.result.attrs, TransposeAttrs):
+        perm = attention.result.attrs.perm
+        strides = [strides[perm.index(axis)] for axis in range(len(perm))]
+    return _as_rows(attention.second.type.dims, strides, 0)
+
+
+def _as_rows(dims: tuple[int, ...], strides: tuple[int, ...] | list[int], offset: int) -> Rows:
+    *leading, row, _ = strides
+    return Rows(even_stride(dims[:-3], leading[:-1]), leading[-1] if leading else 0, row, offset)
 
 
 def _retile(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

@@ -13,7 +13,7 @@ MOST_ELEMENTS = 64
 
 
 def vectors(schedule: KernelSchedule) -> list[int]:
-    """Widths of an access: the rule's, its half, and single elements."""
+    """Widths of an access: the family's, its half, and single elements."""
     widest = schedule.mapping.vector
     return sorted({widest, max(widest // 2, 1), 1}, reverse=True)
 

@@ -6,6 +6,7 @@ from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scop
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cublas_lt_files
+from tf_stitch.targets import registry as targets
 
 SCOPES: dict[str, Scope] = {
     "ops": NO_MATMULS,
@@ -13,6 +14,12 @@ SCOPES: dict[str, Scope] = {
     "region": {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL},
 }
 """TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
+
+
+def scope_of(name: str) -> Scope:
+    """What a scope means, without devices whose target has no library."""
+    have = {target.device_type for target in targets.TARGETS if target.libraries}
+    return {device: taken for device, taken in SCOPES[name].items() if device in have}
 
 
 class Libraries:
@@ -24,7 +31,7 @@ class Libraries:
     """
 
     def __init__(self, scope: str, native: OpLibrary | None, report: Report) -> None:
-        self._devices = SCOPES[scope] if native is not None else NO_MATMULS
+        self._devices = scope_of(scope) if native is not None else NO_MATMULS
         self._native, self._report = native, report
         self._asked = False
 

@@ -33,7 +33,7 @@ class AttentionShape:
     """softmax(score(q k^T)) v for `outer` x `heads` matrices q [queries, depth], k [keys, depth], v [keys, width].
 
     Attributes:
-        dtype: of q, k, v and the result; products of float32 are taken in TF32.
+        dtype: of q, k, v and the result; matmuls of float32 are taken in TF32.
     """
 
     dtype: DType

@@ -120,7 +120,7 @@ class _Block:
         self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
         self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
         self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
-        self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # those of each fetch, by thread
+        self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # of each copy, by thread
         self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
         self.before: _Block | None = None  # the same block of the grid, in its turn before
         self.cluster: Sequence[_Block] = ()

@@ -1,4 +1,4 @@
-"""Halves that a program only moves: nothing computes with them, so that they need not become float32 on the way."""
+"""Half types that a program only moves: nothing computes with them, so that they need not become float32 on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.walk import evaluated, statements
 
-_HALVES = (DType.F16, DType.BF16)
+_HALF_TYPES = (DType.F16, DType.BF16)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class MovedValues:
     def has(self, value: k.Expr, dtype: DType) -> bool:
         """Whether a value is an element in memory, a constant or one of `scalars`, of this half type; or a choice of
         such."""
-        return dtype in _HALVES and all(_is_constant(leaf) or self.type_of(leaf) is dtype for leaf in _leaves(value))
+        return dtype in _HALF_TYPES and all(
+            _is_constant(leaf) or self.type_of(leaf) is dtype for leaf in _leaves(value))
 
     def type_of(self, leaf: k.Expr) -> DType | None:
         """The element type of what is in memory, or one of `scalars`."""
@@ -65,7 +66,7 @@ def moved_values(body: Sequence[k.Stmt], dtype_of: Mapping[str, DType]) -> Moved
     for stmt in statements(body):
         if isinstance(stmt, k.Let | k.Assign):
             for dtype in map(found.type_of, _leaves(stmt.value)):
-                if dtype in _HALVES:
+                if dtype in _HALF_TYPES:
                     scalars[stmt.name] = dtype
     while scalars:
         computed = scalars.keys() & {name for stmt in statements(body) for name in found.computed(stmt)}

@@ -172,7 +172,7 @@ class StoreVector(Statement):
 
 
 class Loop(Enum):
-    """How iterations relate: in order; independent but for reductions; written out."""
+    """How iterations relate: in order; independent but for reductions; unrolled."""
 
     SERIAL = "serial"
     SIMD = "simd"
@@ -188,7 +188,7 @@ class For(Statement):
     """var from 0 to extent - 1, and below `limit` where given.
 
     Attributes:
-        together: iterations of a serial loop that are written out on a GPU, so that their loads do not wait for each
+        together: iterations of a serial loop that are unrolled on a GPU, so that their loads do not wait for each
             other.
     """
 
@@ -251,7 +251,7 @@ class AsyncCopy(Statement):
 
 @dataclass(frozen=True)
 class AwaitAsyncCopies(Statement):
-    """All that this thread has begun to fetch is there, but for the last `pending` fetches."""
+    """All that this thread has begun to copy is there, but for the last `pending` copies."""
 
     pending: int
 

@@ -169,7 +169,7 @@ def _load_vector(stmt: k.LoadVector) -> str:
 
 @_LINE(k.LoadFence)
 def _load_fence(stmt: k.LoadFence) -> str:
-    return f"loaded: {', '.join(stmt.names)}"
+    return f"load_fence {', '.join(stmt.names)}"
 
 
 @_LINE(k.StoreVector)
@@ -191,12 +191,12 @@ def _arg_all_reduce(stmt: k.ArgAllReduce) -> str:
 @_LINE(k.AsyncCopy)
 def _async_copy(stmt: k.AsyncCopy) -> str:
     where = "" if stmt.inside is None else f" if {format_expr(stmt.inside)}"
-    return f"fetch {stmt.array}[{stmt.at}:+{stmt.width}] = {stmt.buffer}[{stmt.index}:+{stmt.width}]{where}"
+    return f"async_copy {stmt.array}[{stmt.at}:+{stmt.width}] = {stmt.buffer}[{stmt.index}:+{stmt.width}]{where}"
 
 
 @_LINE(k.AwaitAsyncCopies)
 def _await_async_copies(stmt: k.AwaitAsyncCopies) -> str:
-    return f"await all fetches but {stmt.pending}"
+    return f"await all copies but {stmt.pending}"
 
 
 @_LINE(k.Prefetch)

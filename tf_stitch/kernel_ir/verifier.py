@@ -243,12 +243,12 @@ class _Verifier:
     @_rules(k.AsyncCopy)
     def _async_copy(self, stmt: k.AsyncCopy, scope: _Scope, parted: bool) -> None:
         buffer = self.buffers[stmt.buffer]
-        _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is fetched")
-        _require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"a fetch of {stmt.width} elements")
+        _require(buffer.mode is k.Mode.READ and not buffer.shared, f"{stmt.buffer} may change while it is copied")
+        _require(stmt.width * buffer.dtype.size == ASYNC_COPY_BYTES, f"an asynchronous copy of {stmt.width} elements")
         _require(stmt.at.bounds[1] + stmt.width <= scope.arrays.get(stmt.array, 0), f"{stmt.array} is too small")
         for index in (stmt.at, stmt.index):
             _require(all(c % stmt.width == 0 for c in (*(c for _, c in index.terms), index.offset)),
-                     f"a fetch of {stmt.width} at {index}, which is not a multiple of it")
+                     f"an asynchronous copy of {stmt.width} at {index}, which is not a multiple of it")
 
     def _buffer(self, name: str, writes: bool) -> None:
         _require(name in self.buffers, f"buffer {name} is not declared")

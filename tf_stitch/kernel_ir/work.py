@@ -57,7 +57,7 @@ class Work:
     Attributes:
         vector, scalar: ops in vectorised loops, and others (all of a GPU's).
         rounds: groups of independent loads that wait for one another.
-        fetches: loads of later rows, under way beside everything else.
+        async_copies: loads of later rows, under way beside everything else.
         reductions: over how many threads -> how often; a barrier alone is one over the whole block.
         shuffles: steps of reductions within warps, each on every thread.
         meetings: cluster barriers.
@@ -65,14 +65,14 @@ class Work:
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.
         shared_bytes: of the block's arrays.
-        products: multiplications with additions by tensor cores, in TF32.
+        multiply_adds: multiplications with additions by tensor cores, in TF32.
     """
 
     vector: dict[Op, float] = field(default_factory=dict)
     scalar: dict[Op, float] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
     rounds: float = 0
-    fetches: float = 0
+    async_copies: float = 0
     reductions: dict[int, float] = field(default_factory=dict)
     shuffles: float = 0
     cross_block_reductions: float = 0
@@ -80,7 +80,7 @@ class Work:
     elements: float = 0
     registers: int = 0
     shared_bytes: int = 0
-    products: float = 0
+    multiply_adds: float = 0
 
 
 def count_work(program: k.Program) -> Work:
@@ -145,7 +145,7 @@ class _Counter:
         rounds = self._loading  # nothing waits for it
         self._access(stmt.buffer, stmt.index, times * stmt.width, stmt.width, simd, serial, False)
         self._loading = rounds
-        self.work.fetches += times
+        self.work.async_copies += times
 
     @_rules(k.AllReduce)
     def _all_reduce(self, stmt: k.AllReduce, times: float, simd: Var | None, serial: Var | None) -> None:
@@ -259,7 +259,7 @@ class _Counter:
 
     @_rules(k.Attention)
     def _attention(self, stmt: k.Attention, times: float, simd: Var | None, serial: Var | None) -> None:
-        """Keys and values are there when a tile's turn comes, but for the first; a tile's products, exponentials and
+        """Keys and values are there when a tile's turn comes, but for the first; a tile's matmuls, exponentials and
         their sums wait for each other."""
         shape, tiling = stmt.shape, stmt.tiling
         scores = times * tiling.rows * shape.keys / tiling.threads
@@ -268,7 +268,7 @@ class _Counter:
             count = times * elements / tiling.threads
             self.work.accesses.append(Access(name, count, count, 4, 4, name == stmt.out))
         self.body(stmt.body, scores, None, None)
-        self.work.products += scores * (shape.depth + shape.width) * shape.dtype.size / 4
+        self.work.multiply_adds += scores * (shape.depth + shape.width) * shape.dtype.size / 4
         for kind, count in ((OpKind.EXP, scores), (OpKind.MAXIMUM, scores), (OpKind.ADD, scores)):
             self._op(DType.F32, kind, count, None)
         tiles = ceil_div(shape.keys, tiling.tile)

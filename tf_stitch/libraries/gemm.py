@@ -44,7 +44,7 @@ and the result.""", (
 
 @dataclass(frozen=True)
 class Gemm(LibraryCall):
-    """activation(a b + bias + addend) for `batch` products [m, k] x [k, n] -> [m, n].
+    """activation(a b + bias + addend) for `batch` matmuls [m, k] x [k, n] -> [m, n].
 
     Attributes:
         a, b, out: where the matrices of the operands and the result lie.
@@ -115,12 +115,12 @@ class Gemm(LibraryCall):
 
 
 def _operand(node: Node, transposed: bool, stored: Collection[Node]) -> tuple[Node, MatrixLayout]:
-    """What lies in memory of an operand, and how its matrices lie there; `transposed`: the product exchanges the axes
+    """What lies in memory of an operand, and how its matrices lie there; `transposed`: the matmul exchanges the axes
     of the operand."""
     layout = contiguous(node.type.dims)
     if node.kind is OpKind.TRANSPOSE and node not in stored:
         found = transposed_layout(node)
-        assert found is not None, "a transpose that no product can read has a kernel"
+        assert found is not None, "a transpose that no matmul can read has a kernel"
         node, layout = node.operands[0], found
     return _in_memory(node, stored), replace(layout, transposed=layout.transposed != transposed)
 

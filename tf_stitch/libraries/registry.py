@@ -1,11 +1,13 @@
-"""The list of libraries. The place of one is its calls' code in executables.
+"""The list of libraries. The place of one is its calls' code in executables; a Target names those that it has.
 
 Another library is a module beside gemm.py (its record, its calls, which nodes they compute), the C++ file that defines
-`MakeCall` for its record (as native/op/gemm.cc), a test of both, and its name here; then
+`MakeCall` for its record (as native/op/gemm.cc), a test of both, and its name here and in its targets; then
 `python -m tf_stitch.native.executable_header`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.call import Library, LibraryCall
@@ -14,9 +16,9 @@ from tf_stitch.libraries.gemm import GEMM
 LIBRARIES: tuple[Library, ...] = (GEMM,)
 
 
-def library_of(root: Node) -> Library | None:
-    """The library that can compute a node; None if kernels alone can."""
-    return next((library for library in LIBRARIES if library.is_root(root)), None)
+def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:
+    """The first of these libraries that can compute a node; None if kernels alone can."""
+    return next((library for library in libraries if library.is_root(root)), None)
 
 
 def code_of(call: LibraryCall) -> int:

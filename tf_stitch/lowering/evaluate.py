@@ -30,7 +30,7 @@ models compute 1,769 values for 263 nodes, and 1,120 for 130."""
 
 
 class Evaluator:
-    """Evaluates nodes of one pattern. `reduced` and `staged` are filled by the lowering of each rule."""
+    """Evaluates nodes of one pattern. `reduced` and `staged` are filled by the lowering of each family."""
 
     def __init__(self, schedule: KernelSchedule, buffers: BufferTable, out: ScopedEmitter) -> None:
         self.pattern, self.buffers, self.out = schedule.pattern, buffers, out
@@ -39,7 +39,7 @@ class Evaluator:
         self.staged: dict[tuple[Node, Index], tuple[str, Index]] = {}  # node, flat index -> array that holds it, where
         self.later: dict[tuple[Node, Index], tuple[str, Index]] = {}  # staged in this phase, readable from the next
         self.scaled: dict[Node, k.Expr] = {}  # the factor that a staged value has to be multiplied by
-        self.fetched: dict[tuple[Node, Index], tuple[str, Index]] = {}  # as staged, in the access at hand
+        self.copied: dict[tuple[Node, Index], tuple[str, Index]] = {}  # as staged, in the access at hand
         self.lane: Var | None = None  # loop over the lanes of vector accesses, while it is open
         self._left = FEW_COPIES + MOST_COPIES * len(self.pattern.nodes)
 
@@ -62,9 +62,9 @@ class Evaluator:
         return value
 
     def _compute(self, node: Node, index: MultiIndex) -> k.Expr:
-        if self.staged or self.fetched:
+        if self.staged or self.copied:
             here = node, linearize(index, node.type.dims)
-            place = self.staged.get(here) or self.fetched.get(here)
+            place = self.staged.get(here) or self.copied.get(here)
             if place is not None:
                 element = k.Element(*place, node.type.dtype.compute)
                 factor = self.scaled.get(node)

@@ -24,7 +24,7 @@ def nodes_of(pattern: Pattern) -> tuple[list[Node], list[Node]]:
     return inside, list(dict.fromkeys(o for n in inside for o in n.operands if o not in members))
 
 
-def retarget(kernel: LoweredKernel, old: Sequence[Node], new: Sequence[Node], pattern: Pattern) -> LoweredKernel:
+def rebind(kernel: LoweredKernel, old: Sequence[Node], new: Sequence[Node], pattern: Pattern) -> LoweredKernel:
     """The kernel of `pattern`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Accumulators of reductions, shared by the row and the column lowering."""
+"""Accumulators of reductions, shared by the families of rows and of columns."""
 
 from __future__ import annotations
 

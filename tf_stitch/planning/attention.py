@@ -1,4 +1,4 @@
-"""Finds attention: a product, what is done to its elements, a softmax over its rows, and the product with that."""
+"""Finds attention: a matmul, what is done to its elements, a softmax over its rows, and the matmul with that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 
 MOST_NODES = 40
-"""Of an attention; what a product leads to is not looked at any further."""
+"""Of an attention; what a matmul leads to is not looked at any further."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Attention:
 
     Attributes:
         nodes: all of it, operands first.
-        first, second: the products.
+        first, second: the matmuls.
         scores: what softmax is taken of.
-        result: the second product, or its transpose, which leaves columns where they are.
+        result: the second matmul, or its transpose, which leaves columns where they are.
         q, k, v: queries, keys, values.
-        keys_first: the first product is k q^T.
+        keys_first: the first matmul is k q^T.
     """
 
     nodes: tuple[Node, ...]
@@ -82,7 +82,7 @@ def find_attentions(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]],
 
 
 def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]) -> Attention | None:
-    """The attention whose second product this is, if it is one. Static sizes only."""
+    """The attention whose second matmul this is, if it is one. Static sizes only."""
     attrs = second.attrs
     if not isinstance(attrs, DotAttrs) or attrs.transpose_a:
         return None
@@ -198,7 +198,7 @@ def _reduced(column: Node, kind: OpKind) -> Node | None:
 
 
 def _matmul_in(scores: Node, users: Mapping[Node, Sequence[Node]], exchanged: bool) -> tuple[Node, bool] | None:
-    """The product that scores are made of element by element, and whether its last two axes are exchanged there."""
+    """The matmul that scores are made of element by element, and whether its last two axes are exchanged there."""
     if scores.kind is OpKind.DOT:
         return scores, exchanged
     swaps = _exchanges_last(scores)
@@ -220,7 +220,7 @@ def _exchanges_last(node: Node) -> bool:
 
 def _is_stored_so(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
     """Whether a user of matrices [..., rows, columns] is what the kernel may as well store: their transpose that leaves
-    them at equal distances, and that somebody else than products reads, which could read it as it lies."""
+    them at equal distances, and that somebody else than matmuls reads, which could read it as it lies."""
     moved = isinstance(node.attrs, TransposeAttrs) and node.attrs.perm in ((1, 0, 2), (0, 2, 1, 3))
     return moved and (not users[node] or any(user.kind is not OpKind.DOT for user in users[node]))
 

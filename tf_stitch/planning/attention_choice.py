@@ -1,5 +1,5 @@
 """Which attentions of a region become a kernel each. It is asked when a region is planned, and before that where their
-products could become sums (thin_products.py)."""
+matmuls could become sums (compiler/skinny_matmuls.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, live_out
 
 
 def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
-    """The products of a region's attentions that become a kernel each."""
+    """The matmuls of a region's attentions that become a kernel each."""
     nodes = graph.nodes()
     chosen = chosen_attentions(nodes, users_of(nodes), frozenset(live_out(graph)), times)
     return {matmul for attention in chosen for matmul in (attention.first, attention.second)}
@@ -25,7 +25,7 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
 
     Args:
         nodes: of the region, operands first.
-        wanted: values that the region has to deliver.
+        wanted: live-out values of the region.
     """
     free = free_nodes(nodes)
     for attention in find_attentions(nodes, users, wanted):

@@ -23,9 +23,9 @@ class GrowthOptions:
 
 
 def candidates(part: Part, options: GrowthOptions) -> list[int]:
-    """Sets of two nodes or more that some schedule rule takes and that gain something, without repetition, in a fixed
+    """Sets of two nodes or more that some kernel family takes and that gain something, without repetition, in a fixed
     order. If the whole part is one kernel that alone is returned: unless it transposes or
-    holds products, nothing can beat it."""
+    holds matmuls, nothing can beat it."""
     whole = part.everything
     if len(part.nodes) > 1 and part.estimate(whole) is not None:
         part.exact(whole)

@@ -26,11 +26,11 @@ from tf_stitch.planning.stitch_plan import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
 """The interface of both evaluations (this one and `measured_cost`): microseconds of a pattern as one kernel; None if
-no schedule rule takes it."""
+no kernel family takes it."""
 
 OVERLAP, LONE_OVERLAP = 0.9, 0.7
 """Part of the shorter times that hides behind the longest; the second where all blocks of a GPU run at once, and so
-load, compute and store at the same times, unless they fetch ahead."""
+load, compute and store at the same times, unless they prefetch."""
 SATURATING_THREADS = 512
 """Threads of a streaming multiprocessor from which arithmetic runs at full rate: 128 lanes, whose results are there
 after 4 cycles."""
@@ -154,14 +154,14 @@ def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: Devi
     threads = program.grid * max(program.threads, device.warp)
     together = min(resident, share) * max(program.threads, device.warp)
     compute = threads * ops * 1e-3 * uneven / min(1.0, together / SATURATING_THREADS)
-    tensor_ns = work.products / (TENSOR_RATE * device.processors)
+    tensor_ns = work.multiply_adds / (TENSOR_RATE * device.processors)
     compute += threads * tensor_ns * 1e-3 * uneven / min(1.0, together / TENSOR_THREADS)
     waves = math.ceil(program.grid / (resident * device.processors))
     latency = interpolate(profile.latency, nbytes)
     wait = sum(times * interpolate(profile.reduction, width) for width, times in work.reductions.items())
     wait += work.cross_block_reductions * CLUSTER_US
     wait = waves * (work.rounds * latency + wait) + (waves - 1) * profile.wave_us
-    alike = waves == 1 and not work.fetches
+    alike = waves == 1 and not work.async_copies
     return Prediction(profile.launch_us, memory, compute, wait, nbytes, LONE_OVERLAP if alike else OVERLAP)
 
 

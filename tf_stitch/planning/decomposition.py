@@ -14,6 +14,7 @@ import networkx as nx
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.levels import Levels
+from tf_stitch.libraries.call import Library
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import needs_library
 
@@ -21,31 +22,32 @@ WINDOW = 160
 """Most nodes of a part; the shortest window is half of it."""
 
 
-def decompose(work: Sequence[Node], needs: Sequence[Sequence[int]], free: frozenset[Node], levels: Levels
-              ) -> list[list[int]]:  # fmt: skip
-    """Positions of each part, ascending. A large product is a part of its own.
+def decompose(work: Sequence[Node], needs: Sequence[Sequence[int]], free: frozenset[Node], levels: Levels,
+              libraries: Sequence[Library]) -> list[list[int]]:
+    """Positions of each part, ascending. A node that needs a library call is a part of its own.
 
     Args:
         needs: for each node of `work` the positions it depends on.
         levels: of the region's nodes.
+        libraries: whose calls compute large matmuls.
     """
     level = [levels.of[node] for node in work]
     parts: list[tuple[int, list[int]]] = []
-    for positions in _connected(work, needs, level, free):
+    for positions in _connected(work, needs, level, free, libraries):
         parts += [(level[positions[0]], window) for window in _windows(work, needs, positions)]
     return [part for _, part in sorted(parts)]
 
 
 def _connected(work: Sequence[Node], needs: Sequence[Sequence[int]], level: Sequence[int],
-               free: frozenset[Node]) -> list[list[int]]:
+               free: frozenset[Node], libraries: Sequence[Library]) -> list[list[int]]:
     """Positions of one level connected by values, or by reading the same tensor."""
     connected = nx.utils.UnionFind(range(len(work)))
     readers: dict[tuple[Node, int], int] = {}
     for i, node in enumerate(work):
-        if needs_library(node):
+        if needs_library(node, libraries):
             continue
         for j in needs[i]:
-            if level[j] == level[i] and not needs_library(work[j]):
+            if level[j] == level[i] and not needs_library(work[j], libraries):
                 connected.union(j, i)
         for operand in node.operands:
             if operand not in free and operand.type.numel > 1:

@@ -1,4 +1,4 @@
-"""What library calls take over from kernels: a bias, a sum, an activation, a transpose of their product's result."""
+"""What library calls take over from kernels: a bias, a sum, an activation, a transpose of their matmul's result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Epilogues:
     take from it at once, for only a kernel that gives up everything saves its launch; else call by call. What is left
     of it may join the kernel that alone uses it.
 
-    A call waits for nothing that its product does not wait for, but kernels that wait for nothing: products run side by
+    A call waits for nothing that its matmul does not wait for, but kernels that wait for nothing: matmuls run side by
     side as before, and no cycle can arise.
 
     Args:
@@ -32,7 +32,7 @@ class Epilogues:
         groups: positions of each pattern; they cover all.
 
     Attributes:
-        calls: how many calls compute more than a product.
+        calls: how many calls compute more than a matmul.
         kernels: how many kernels are gone.
     """
 
@@ -57,7 +57,7 @@ class Epilogues:
         return [tuple(sorted(group)) for group in self._groups if group]
 
     def _offers(self) -> dict[int, dict[int, list[Positions]]]:
-        """For each kernel and each product whose call could take nodes from it: which, from few to many."""
+        """For each kernel and each matmul whose call could take nodes from it: which, from few to many."""
         offers: dict[int, dict[int, list[Positions]]] = {}
         for matmul in range(len(self._work)):
             for taken in self._takes(matmul) if self._is_call(matmul) else ():
@@ -68,7 +68,7 @@ class Epilogues:
 
     def _takes(self, matmul: int) -> Iterator[Positions]:
         root = self._work[matmul]
-        library = library_of(root)
+        library = library_of(root, self._facts.libraries)
         assert library is not None
         for call in library.extensions(root, self._facts.users, self._facts.wanted):
             if not self._is_ready(call, matmul):
@@ -77,7 +77,7 @@ class Epilogues:
                 yield frozenset(self._position[n] for n in call.nodes[1:] if n in self._position)
 
     def _is_ready(self, call: FusedNodes, matmul: int) -> bool:
-        """Whether added operands are there when the product can run, or a kernel makes them of inputs."""
+        """Whether added operands are there when the matmul can run, or a kernel makes them of inputs."""
         return all(self._is_early_kernel(self._home[p]) or self._waits_for(matmul, p)
                    for operand in call.added for p in self._made_by(operand))
 
@@ -100,12 +100,15 @@ class Epilogues:
         return False
 
     def _is_call(self, matmul: int) -> bool:
-        """Whether a node is a product that is no part of an attention."""
-        matmuls = [p for p in self._groups[self._home[matmul]] if needs_library(self._work[p])]
+        """Whether a node is a matmul that is no part of an attention."""
+        matmuls = [p for p in self._groups[self._home[matmul]] if self._needs_library(p)]
         return matmuls == [matmul]
 
+    def _needs_library(self, position: int) -> bool:
+        return needs_library(self._work[position], self._facts.libraries)
+
     def _is_kernel(self, group: int) -> bool:
-        return not any(needs_library(self._work[p]) for p in self._groups[group])
+        return not any(self._needs_library(p) for p in self._groups[group])
 
     def _is_early_kernel(self, group: int) -> bool:
         """Whether a group is a kernel that waits for no other."""

@@ -3,12 +3,15 @@ scales it by exact times of single nodes and confirms whatever it chooses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
+from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.cost_model import SATURATING_THREADS
 from tf_stitch.planning.stitch_plan import Pattern
@@ -37,7 +40,7 @@ def estimate_us(pattern: Pattern, device: DeviceSpec, blocks: int, threads: int 
     return launch + profile.handover_us + max(memory, work) * 1e-3 / cores
 
 
-def call_us(pattern: Pattern, device: DeviceSpec) -> float:
+def call_us(pattern: Pattern, libraries: Sequence[Library], device: DeviceSpec) -> float:
     """Microseconds of a library call, which has the whole device at work: as it was measured, or estimated where that
     was not done. What it reads and computes beside its root comes on top, for the root hides neither."""
     root = Pattern(pattern.nodes[:1], pattern.nodes[:1], pattern.free)
@@ -46,7 +49,7 @@ def call_us(pattern: Pattern, device: DeviceSpec) -> float:
     work = sum(_node_ns(n, device) for n in pattern.nodes if n.category is Category.ELEMENTWISE)
     added *= device.library_addend
     cores = device.processors if device.profile.per_core else 1
-    library = library_of(pattern.nodes[0])
+    library = library_of(pattern.nodes[0], libraries)
     alone = None if library is None else library.measured_us(pattern.nodes[0], device.profile)
     if alone is None:
         alone = estimate_us(root, device, device.processors, SATURATING_THREADS)

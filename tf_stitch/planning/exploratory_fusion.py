@@ -35,7 +35,7 @@ class ExploreOptions:
 
 
 def explore(part: Part, options: ExploreOptions) -> list[int]:
-    """Convex sets of two nodes or more that a schedule rule takes, in the order in which they were found."""
+    """Convex sets of two nodes or more that a kernel family takes, in the order in which they were found."""
     fusible = mask_of(i for i, n in enumerate(part.nodes) if _fusible(n, options))
     seeds = sorted(bits(fusible), key=lambda i: (-part.traffic(1 << i), i))
     found: dict[int, None] = {}

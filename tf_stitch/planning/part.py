@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.libraries.call import Library
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.stitch_plan import Pattern
 
@@ -24,7 +25,7 @@ class PatternTimes(Protocol):
     """Predicted microseconds of a pattern as one kernel; None if it cannot be one."""
 
     def estimate(self, pattern: Pattern) -> float | None:
-        """From bytes and operations alone; None if no schedule rule proposes anything. Cheap."""
+        """From bytes and operations alone; None if no kernel family proposes anything. Cheap."""
 
     def exact(self, pattern: Pattern) -> float | None:
         """From the kernel itself, which is scheduled and lowered."""
@@ -32,12 +33,19 @@ class PatternTimes(Protocol):
 
 @dataclass(frozen=True)
 class RegionFacts:
-    """What a pattern needs to know of the whole region: users of every node, values to deliver, nodes that any kernel
-    may recompute."""
+    """What a pattern needs to know of the whole region.
+
+    Attributes:
+        users: of every node.
+        wanted: live-out values.
+        free: nodes that any kernel may recompute.
+        libraries: whose calls can compute nodes in place of kernels.
+    """
 
     users: dict[Node, list[Node]]
     wanted: frozenset[Node]
     free: frozenset[Node]
+    libraries: tuple[Library, ...]
 
 
 class Part:

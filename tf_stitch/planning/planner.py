@@ -6,12 +6,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import TensorGraph, users_of
 from tf_stitch.ir.levels import find_levels
 from tf_stitch.ir.text_format import structural_key
+from tf_stitch.libraries.call import Library
 from tf_stitch.planning import ilp_solver
 from tf_stitch.planning.attention_choice import chosen_attentions
 from tf_stitch.planning.candidates import GrowthOptions, candidates
@@ -55,8 +57,8 @@ class PlanOptions:
         barriers: GPU: kernels may be joined by grid barriers (joining.py).
         nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
             for parts that were not begun. Counted, not timed: the same region has the same plan.
-        careful: regions of more nodes than this, equal parts counted once, are planned in haste: rounds is 0, merging
-            goes over them once, and nothing is explored.
+        careful: regions of more nodes than this, equal parts counted once, are planned in fast mode: rounds is 0,
+            merging goes over them once, and nothing is explored.
     """
 
     solver: str = "ilp"
@@ -88,34 +90,38 @@ class PartPlan(NamedTuple):
     report: SolverReport
 
 
-def plan_region(graph: TensorGraph, times: PatternTimes, options: PlanOptions | None = None) -> StitchPlan:
+def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Library, ...],
+                options: PlanOptions | None = None) -> StitchPlan:
     """Covers every node that has work in it by patterns, each one kernel or one library call.
 
     Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts
     (decomposition.py); parts of equal structure are planned once (F13). Library calls then take over what follows their
-    products where that pays (epilogues.py).
+    matmuls where that pays (epilogues.py).
+
+    Args:
+        libraries: of the device; their calls compute what no kernel holds.
 
     Raises:
-        ScheduleError: a node that no schedule rule takes even alone.
+        ScheduleError: a node that no kernel family takes even alone.
     """
     options = options or PlanOptions()
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
     attentions = list(chosen_attentions(nodes, users, wanted, times))
-    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted))
+    facts = RegionFacts(users, wanted, free_nodes(nodes, attentions, wanted), libraries)
     work = plannable(graph, facts.free)
     needs, wishes = dependencies(nodes, work), update_edges(graph, nodes, work)
     place = {node: p for p, node in enumerate(work)}
     groups = [tuple(place[node] for node in attention.nodes) for attention in attentions]
     taken = {p for group in groups for p in group}
-    levels = find_levels(nodes, needs_library, wanted)
-    parts = decompose(work, needs, facts.free, levels)
+    levels = find_levels(nodes, partial(needs_library, libraries=libraries), wanted)
+    parts = decompose(work, needs, facts.free, levels, libraries)
     parts = [rest for part in parts if (rest := [p for p in part if p not in taken])]
     wishes_of = _wishes_by_part(parts, wishes)
-    structures: list[Key | None] = []  # None: a product, which is a call by itself
+    structures: list[Key | None] = []  # None: a matmul, which is a call by itself
     distinct: dict[Key, Part] = {}
     for number, positions in enumerate(parts):
-        if needs_library(work[positions[0]]):
+        if needs_library(work[positions[0]], libraries):
             structures.append(None)
             continue
         members = [work[p] for p in positions]
@@ -172,11 +178,11 @@ def plan_part(part: Part, options: PlanOptions) -> PartPlan:
     and the bound tells what that may have cost; where nothing is known by then, all are timed if they are few.
 
     Raises:
-        ScheduleError: a node that no schedule rule takes even alone.
+        ScheduleError: a node that no kernel family takes even alone.
     """
     for i, node in enumerate(part.nodes):
         if part.estimate(1 << i) is None:
-            raise ScheduleError(f"no schedule rule takes {node.kind.value} on {node.type}", node.loc)
+            raise ScheduleError(f"no kernel family and no library takes {node.kind.value} on {node.type}", node.loc)
     part.calibrate(options.singles)
     masks = candidates(part, options.growth)
     if options.rounds and len(masks) <= FEW:
@@ -231,7 +237,7 @@ def _lowest_spoilt(part: Part, masks: Sequence[int], refused: int) -> int:
     """The smallest of those candidates within `refused`, each within the next, that is no kernel.
 
     Merging leaves such a ladder. It is looked through by halves, and what holds its lowest bad rung given up: a loop
-    that is written out has the same nodes for each step, and the ladder of them all would take a round for every rung.
+    that is unrolled has the same nodes for each step, and the ladder of them all would take a round for every rung.
     """
     rungs = [refused]
     for mask in sorted((m for m in masks if m & refused == m), key=int.bit_count, reverse=True):

@@ -2,7 +2,7 @@
 
 Growing along edges puts a node into the region of its producers. Where a later region is the only one to read it, it
 may as well be part of that one: the derivative of an activation, say, that only the backward pass needs, and that is
-made of what is in memory for a matrix product in any case. Which of these nodes move is a minimum cut.
+made of what is in memory for a matmul in any case. Which of these nodes move is a minimum cut.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
+from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.attention import Attention, attention_to, views_of
 
@@ -21,8 +22,8 @@ LARGEST_INLINE_CONSTANT = 4096
 def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), wanted: frozenset[Node] = frozenset()
                ) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
-    (a learning rate, a bias correction), reshapes beside products, which read and write memory as it lies, and
-    transposes that only products read, at the distances of what lies in memory; so do the kernels of attentions, which
+    (a learning rate, a bias correction), reshapes beside matmuls, which read and write memory as it lies, and
+    transposes that only matmuls read, at the distances of what lies in memory; so do the kernels of attentions, which
     read slices, too. They belong to no pattern.
 
     Args:
@@ -58,13 +59,13 @@ def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection
 
 
 SMALL_MATMUL = 16
-"""Terms of a sum, or columns, up to which a product can be written out as element-wise ops."""
+"""Terms of a sum, or columns, up to which a matmul can be inlined as element-wise ops."""
 LONGEST_SUM = 4096
 """Terms of each of a few columns; longer sums have to be split over the device, as libraries do."""
 
 
 def is_small_matmul(node: Node) -> bool:
-    """A product with few terms per element, or few columns: a kernel may compute it along with what is around it
+    """A matmul with few terms per element, or few columns: a kernel may compute it along with what is around it
     (transforms/inline_small_matmuls.py). Not by a number that changes: each would be another kernel."""
     if not isinstance(node.attrs, DotAttrs) or not node.type.dtype.is_float:
         return False
@@ -76,13 +77,13 @@ def is_small_matmul(node: Node) -> bool:
 
 
 def is_large_matmul(node: Node) -> bool:
-    """A product that only a library call computes."""
+    """A matmul that only a library call computes."""
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
 
 
-def needs_library(node: Node) -> bool:
-    """Whether a library call has to compute this node: no kernel holds it, attention apart."""
-    return library_of(node) is not None and not is_small_matmul(node)
+def needs_library(node: Node, libraries: Sequence[Library]) -> bool:
+    """Whether a call of one of these libraries has to compute this node: no kernel holds it, attention apart."""
+    return library_of(node, libraries) is not None and not is_small_matmul(node)
 
 
 def _views(node: Node) -> Iterator[Node]:
@@ -158,7 +159,7 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
 
     Args:
         users: users of every node of the region.
-        wanted: values the region itself has to deliver.
+        wanted: live-out values of the region.
     """
     ordered = tuple(nodes)
     members = frozenset(ordered)
@@ -168,7 +169,7 @@ def make_pattern(nodes: Iterable[Node], users: dict[Node, list[Node]], wanted: f
 
 def _needed_outside(node: Node, members: frozenset[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
                     free: frozenset[Node]) -> bool:
-    """Whether others read a value, perhaps to compute a free node anew: also one that the pattern delivers itself."""
+    """Whether others read a value, perhaps to compute a free node anew: also a live-out of the pattern."""
     return any((u not in members and (u not in free or u in wanted))
                or (u in free and _needed_outside(u, members, users, wanted, free)) for u in users[node])
 
@@ -195,13 +196,13 @@ def between(pattern: Pattern) -> list[Node]:
     return list(order)
 
 
-def is_library_call(pattern: Pattern) -> bool:
-    """Whether a pattern is a root of library calls alone, or one that no kernel holds, with what the library does to
-    its result."""
+def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
+    """Whether a pattern is a root of calls of these libraries alone, or one that no kernel holds, with what the library
+    does to its result."""
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
-        return library_of(first) is not None
-    return needs_library(first) and attention_of(pattern) is None
+        return library_of(first, libraries) is not None
+    return needs_library(first, libraries) and attention_of(pattern) is None
 
 
 def attention_of(pattern: Pattern) -> Attention | None:
@@ -220,11 +221,11 @@ class SolverReport:
         status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
         objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
         greedy_us, greedy_kernels: gain and kernels of the greedy choice.
-        kernels: of the plan, library calls of large products left out; before some are joined by grid barriers.
+        kernels: of the plan, library calls of large matmuls left out; before some are joined by grid barriers.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
         exact: times are of kernels that were made; else, in large regions, estimates.
-        epilogues: library calls that compute more than a product.
+        epilogues: library calls that compute more than a matmul.
     """
 
     solver: str
@@ -274,8 +275,8 @@ class StitchPlan:
 
 
 def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
-    """Nodes that need a kernel or a library call: all but sources, effects and free nodes; free nodes that the region
-    has to deliver need one too, unless they are a product in other words."""
+    """Nodes that need a kernel or a library call: all but sources, effects and free nodes; free nodes that are
+    live-out need one too, unless they are a reshaped matmul."""
     wanted = frozenset(live_out(graph))
     skip = (Category.SOURCE, Category.EFFECT)
     return [n for n in graph.nodes() if (n.category not in skip and n not in free)
@@ -283,7 +284,7 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 
 
 def live_out(graph: TensorGraph) -> list[Node]:
-    """Values that memory has to hold: those behind the outputs (an assign delivers its operand), and what a product
+    """Values that memory has to hold: those behind the outputs (the operand of an assign), and what a matmul
     reads that kernels would compute by the way, such as a constant."""
     ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
     nodes = graph.nodes()

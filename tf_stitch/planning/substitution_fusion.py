@@ -1,5 +1,5 @@
 """Substitution fusion (FusionStitching section 4.2.1, Algorithm 1): all ops between two partition ops are one pattern;
-partition ops grow from large products alone to everything that is not element-wise."""
+partition ops grow from large matmuls alone to everything that is not element-wise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def moves_contiguous_axis(node: Node) -> bool:
 GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_matmul, is_matmul, keeps_last_axis, is_scalar_reduction,
                                               is_reduction_or_scan, moves_contiguous_axis)
 """What joins the partition ops, step by step. The paper's steps end with "etc."; the last two are ours: kernels of
-element-wise ops alone, which every schedule rule takes."""
+element-wise ops alone, which every kernel family takes."""
 
 
 def substitution_patterns(part: Part) -> list[int]:

@@ -14,7 +14,7 @@ class TunedTemplate:
     """What tuning a pattern found.
 
     Attributes:
-        default: the template that the rules chose then; if they choose another today, the record is out of date.
+        default: the template that the families chose then; if they choose another today, the record is out of date.
         best: the fastest; the default where nothing else was faster for sure.
         default_us, best_us: their times.
         tried: templates that were timed, of `possible`.

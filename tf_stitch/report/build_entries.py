@@ -89,7 +89,8 @@ def build_entries(place: Place, graph: TensorGraph, shapes: Sequence[Sequence[in
             chosen_by=_chosen_by(schedule))
     for call, names in zip(compiled.calls, calls, strict=True):
         followers = _names(call.nodes[1:], own_names)
-        predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free), device), 3)
+        predicted_call = round(call_us(Pattern(call.nodes, call.nodes[-1:], compiled.plan.free),
+                                       target_of(device).libraries, device), 3)
         yield KernelEntry(
             region=place.region, build=place.build, pattern=numbers.get(call.nodes[-1]),
             device=target_of(device).device_type.lower(),

@@ -16,6 +16,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.kernel_ir.text_format import format_program
+from tf_stitch.libraries.call import Library
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
@@ -86,7 +87,7 @@ class RegionDump:
         """Plan, schedules, kernel programs and source."""
         if not self._dump.wanted:
             return
-        self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan))
+        self._dump.write(f"{self._stem}.plan.txt", _plan_text(compiled.plan, target_of(device).libraries))
         self._dump.write(f"{self._stem}.schedules.txt", "".join(
             f"kernel {i} in {launch or 'no launch'}, {predict_us(kernel.program, device):.3f} us predicted\n"
             f"  computes {kernel.program.title}\n{kernel.schedule.text()}\n"
@@ -99,11 +100,11 @@ class RegionDump:
         self._dump.write(f"{self._stem}.source.{target_of(device).suffix}", compiled.source)
 
 
-def _plan_text(plan: StitchPlan) -> str:
+def _plan_text(plan: StitchPlan, libraries: Sequence[Library]) -> str:
     """The solver's result, and every pattern by the nodes it computes."""
     lines = [str(plan.solver)]
     for i, pattern in enumerate(plan.patterns):
-        what = "a library call of " if is_library_call(pattern) else ""
+        what = "a library call of " if is_library_call(pattern, libraries) else ""
         lines.append(f"pattern {i}: {what}{len(pattern.nodes)} nodes, {len(pattern.outputs)} outputs")
         outputs = set(pattern.outputs)
         lines += [f"  {'out ' if node in outputs else ''}{node.kind.value} {node.type}  // {node.loc}"

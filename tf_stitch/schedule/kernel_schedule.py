@@ -11,6 +11,8 @@ from tf_stitch.planning.stitch_plan import Pattern
 
 JOINED = "groups"
 """In the place of a family, where kernels of several are joined."""
+MAX_THREADS = 1024
+"""Of a block, on any GPU."""
 
 
 class Scheme(Enum):
@@ -55,10 +57,10 @@ class ThreadMapping:
         row_threads: threads that share a row, of one block.
         rows_per_block: rows a block handles: threads / row_threads at a time.
         vector: elements of one memory access.
-        items: accesses a thread makes along a row, when they are written out; 0: a loop.
+        items: accesses a thread makes along a row, when they are unrolled; 0: a loop.
         beyond: accesses after these, in a loop: what they keep is in memory of the block.
-        row_blocks: neighbouring blocks that share a row; they meet at group barriers.
-        cluster: they are a cluster of the launch, and meet at cluster barriers instead.
+        row_blocks: neighbouring blocks that share a row; they wait at cooperative group barriers.
+        cluster: they are a cluster of the launch, and wait at cluster barriers instead.
         columns: threads that are next to each other own columns, and those of a column reduce it.
         warp: threads of a warp of the device.
     """
@@ -86,7 +88,7 @@ class ThreadMapping:
         return self.row_blocks * self.row_threads * self.vector
 
     def ends_with_row(self, cols: int) -> bool:
-        """Whether accesses end where a row of `cols` elements does, whatever its sizes are. Written out they are a
+        """Whether accesses end where a row of `cols` elements does, whatever its sizes are. Unrolled they are a
         number, which may serve rows of several lengths."""
         return (self.items + self.beyond) * self.per_pass == cols if self.items else divides(self.per_pass, cols)
 
@@ -118,11 +120,11 @@ class KernelSchedule:
         schemes: the scheme of each value that one node of the pattern hands to another; of several users the farthest.
         groups: what runs between grid barriers (AStitch section 4.3, Fig. 9): schedules of disjoint parts of the
             pattern, those of one tuple side by side. All have the threads of `mapping`.
-        resident: blocks that a processor holds at once, where blocks wait for each other, or the rule knows; else 0.
+        resident: blocks that a processor holds at once, where blocks wait for each other, or the family knows; else 0.
         launched: blocks that are launched, where several share a row: they take the rows in turn.
         relative: a maximum, and a sum of exponentials relative to it, that blocks which share a row combine in one
-            meeting: each sums relative to its own maximum.
-        ahead: the next row is fetched while this one is worked on (see lowering.prefetch).
+            cross-block reduction: each sums relative to its own maximum.
+        ahead: the next row is copied to shared memory while this one is worked on (see lowering.prefetch).
         together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
         origin: who chose the tiling.
     """
@@ -160,7 +162,7 @@ class KernelSchedule:
                  f" vector={m.vector} items={m.items}" + (f" beyond={m.beyond}" if m.beyond else "")
                  + (f" row_blocks={m.row_blocks}" if m.row_blocks > 1 else "")
                  + " cluster" * m.cluster
-                 + " one meeting" * (self.relative is not None) + " ahead" * self.ahead
+                 + " one cross-block reduction" * (self.relative is not None) + " ahead" * self.ahead
                  + (f" together={self.together}" if self.together else "")]
         for i, together in enumerate(self.groups):
             lines += ["  grid barrier"] * (i > 0)

@@ -1,4 +1,4 @@
-"""Which blocks fetch the next row while they work on one (see lowering.prefetch)."""
+"""Which blocks copy the next row while they work on one (see lowering.prefetch)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ REDUCTION_BYTES = 4096
 
 
 def prefetches_rows(schedule: KernelSchedule, device: DeviceSpec, least_rows: int) -> bool:
-    """Whether a block keeps rows in registers and takes enough of them, of whole fetches, on a device that can.
+    """Whether a block keeps rows in registers and takes enough of them, of whole copies, on a device that can.
 
     Args:
         least_rows: rows of a block, or turns of blocks that share rows, from which it pays.
     """
     mapping = schedule.mapping
-    fetched = prefetched_values(schedule.pattern, [s.node for s in schedule.staged])
+    copied = prefetched_values(schedule.pattern, [s.node for s in schedule.staged])
     rows = ceil_div(mapping.grid, schedule.launched) if schedule.launched else mapping.rows_per_block
     room = device.shared_bytes // max(schedule.resident, 1) - REDUCTION_BYTES
-    return (device.async_copies and mapping.items > 0 and bool(fetched) and rows >= least_rows
-            and all(n.type.dtype.size * mapping.vector == ASYNC_COPY_BYTES for n in fetched)
-            and len(fetched) * mapping.items * mapping.threads * ASYNC_COPY_BYTES <= room)
+    return (device.async_copies and mapping.items > 0 and bool(copied) and rows >= least_rows
+            and all(n.type.dtype.size * mapping.vector == ASYNC_COPY_BYTES for n in copied)
+            and len(copied) * mapping.items * mapping.threads * ASYNC_COPY_BYTES <= room)

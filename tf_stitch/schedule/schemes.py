@@ -42,7 +42,7 @@ def value_schemes(schedule: KernelSchedule) -> dict[Node, Scheme]:
 
 
 def _reduced(schedule: KernelSchedule) -> Scheme:
-    """Where the threads that share a reduction meet."""
+    """Where the threads that share a reduction combine their parts."""
     if schedule.mapping.cluster:
         return Scheme.CLUSTER
     return Scheme.REGIONAL if _shared_by_warps(schedule) else Scheme.LOCAL
@@ -80,7 +80,7 @@ def _why(schedule: KernelSchedule, value: Node, scheme: Scheme) -> str:
     if schedule.mapping.cluster:
         return "each warp combines its part in registers, then sends it to the blocks of the cluster"
     if schedule.mapping.row_blocks > 1:
-        return f"each block combines its part in {place}, then blocks meet in device memory"
+        return f"each block combines its part in {place}, then blocks combine theirs in device memory"
     if schedule.mapping.threads == 1:
         return "one thread reduces it and uses it"
     return f"its threads combine it in {place}"

@@ -23,7 +23,8 @@ LARGEST_BLOCK, LARGEST_BUDGET = 1024, 40
 
 def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -> KernelSchedule:
     """The schedule of a row that blocks share, with what each keeps of its part. The exponentials of a softmax take the
-    place of their operands; kept without these, they are relative to the row's maximum, which takes a meeting more."""
+    place of their operands; kept without these, they are relative to the row's maximum, which takes a cross-block
+    reduction more."""
     phases = split_phases(schedule.pattern, schedule.domain.rows * schedule.domain.cols)
     relative = relative_sum(schedule.pattern, phases)
     plain = replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)

@@ -12,6 +12,7 @@ from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large_matmul
 from tf_stitch.runtime.device_run import time_on_device
@@ -44,7 +45,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         SimplifyMovement(),  # splitting and sums reshape
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
-        EliminateCommonSubexpressions(),  # matrices that lie side by side for several products
+        EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
         Recompute(is_large_matmul),  # last, or equal nodes would become one again
         CopyOutputs(),  # each would be a copy in the queue
     )
@@ -59,5 +60,5 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, _passes, Emission(emit_cuda, _render, join_cuda),
-                     build_cuda, resources_of, _times)
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM,), _passes,
+                     Emission(emit_cuda, _render, join_cuda), build_cuda, resources_of, _times)

@@ -8,7 +8,7 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.pass_manager import Pass
 from tf_stitch.schedule.reuse import Reuse
-from tf_stitch.schedule.rules.row_reduction import shared_rows
+from tf_stitch.schedule.shared_rows import shared_rows
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement

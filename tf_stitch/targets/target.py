@@ -1,5 +1,5 @@
-"""What a kind of device is to the compiler: passes, source, builder, timer. What one device of it can do is a
-DeviceSpec's, as data."""
+"""What a kind of device is to the compiler: passes, kernel families, libraries, source, builder, timer. What one device
+of it can do is a DeviceSpec's, as data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.families.family import KernelFamily
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
+from tf_stitch.libraries.call import Library
 from tf_stitch.pass_manager import Pass
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
@@ -60,6 +61,7 @@ class Target:
         suffix: of files of its source.
         splitting: of long reductions.
         families: of kernels, in the order they are asked.
+        libraries: whose calls its executables may make; without any, regions of its devices hold no matmuls.
         passes: tensor passes in order.
         build: a binary of a source (source, architecture, cache), or BuildError.
         resources: what the launches of such a binary take, by symbol; nothing where that is not known.
@@ -72,6 +74,7 @@ class Target:
     suffix: str
     splitting: Splitting
     families: tuple[KernelFamily, ...]
+    libraries: tuple[Library, ...]
     passes: Callable[[DeviceSpec, PassOptions], tuple[Pass[TensorGraph], ...]]
     emission: Emission
     build: Callable[[str, str, KernelCache], Path]

@@ -23,7 +23,7 @@ class CopyOutputs:
         live_out: set[Node] = set()
         modified = False
         for key, node in graph.outputs:
-            value = view_of(node) if view_of(node).kind is OpKind.DOT else node  # as matmuls are delivered
+            value = view_of(node) if view_of(node).kind is OpKind.DOT else node  # as a matmul's result is live-out
             if node.kind is OpKind.INPUT or value in live_out:
                 node, modified = make_node(OpKind.CAST, (node,), CastAttrs(node.type.dtype), node.loc), True
             elif node.kind is not OpKind.ASSIGN:

@@ -23,7 +23,7 @@ class FoldBatchIntoK:
     """Applies where nobody else needs the matmuls, and the terms of each lie one after the other, so that nothing has
     to be moved."""
 
-    name: str = "sum_batched_products"
+    name: str = "fold_batch_into_k"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         nodes = graph.nodes()

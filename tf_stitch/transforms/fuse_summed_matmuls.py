@@ -36,7 +36,7 @@ Make: TypeAlias = Callable[[Node, New], dict[Node, Node]]
 class FuseSummedMatmuls:
     """Joins matmuls of which kernels compute the left matrices, where nobody else reads these."""
 
-    name: str = "join_summed_products"
+    name: str = "fuse_summed_matmuls"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         groups = [_Joined(found) for found in SummedMatmulsFinder(graph, LARGE).find()]

@@ -42,7 +42,7 @@ class HorizontalGemmFusion:
 
     processors: int
     gbps: float
-    name: str = "join_products"
+    name: str = "horizontal_gemm_fusion"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         groups = [group for group in _groups(graph) if self._pays(group)]

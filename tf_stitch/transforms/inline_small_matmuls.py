@@ -31,13 +31,13 @@ def inline_small_matmuls(nodes: Iterable[Node], expanded: Expanded | None = None
     new: dict[Node, Node] = {}
     for node in nodes:
         operands = tuple(new.get(o, o) for o in node.operands)
-        product = isinstance(node.attrs, DotAttrs)
-        if not product and operands == node.operands:
+        matmul = isinstance(node.attrs, DotAttrs)
+        if not matmul and operands == node.operands:
             new[node] = node
             continue
         key = node, operands
         if key not in expanded:
-            expanded[key] = (expand_dot(node, *operands) if product else
+            expanded[key] = (expand_dot(node, *operands) if matmul else
                              make_node(node.kind, operands, node.attrs, node.loc))
         new[node] = expanded[key]
     return new
@@ -51,7 +51,7 @@ def expand_dot(dot: Node, x: Node, y: Node) -> Node:
 
 
 def _by_terms(dot: Node, x: Node, y: Node, terms: int) -> Node:
-    """sum over k of x[..., :, k] * y[..., k, :], written out: no reduction is left."""
+    """sum over k of x[..., :, k] * y[..., k, :], unrolled: no reduction is left."""
     assert isinstance(dot.attrs, DotAttrs)
     b, shape = Builder(dot.loc), dot.type.shape
     column = _taker(b, x, -2 if dot.attrs.transpose_a else -1, (*x.type.shape[:-2], shape[-2], 1))

@@ -27,7 +27,7 @@ class LowerGemvToReduction:
     """
 
     chosen: Callable[[TensorGraph], Collection[Node]]
-    name: str = "sum_thin_products"
+    name: str = "lower_gemv_to_reduction"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         chosen, new = self.chosen(graph), dict[Node, Node]()

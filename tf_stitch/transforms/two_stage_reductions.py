@@ -41,7 +41,7 @@ class TwoStageReductions:
             sums are fused with reductions of the rows.
         longest_part: elements of a row that one task can keep at hand; a row that is split has no longer parts.
         shared: lengths of rows, from and up to, that blocks share instead, where the elements are needed again beside
-            the result: each block keeps its part (schedule.rules.row_reduction.split_rows).
+            the result: each block keeps its part (families.row.propose.split_rows).
         pad: lengthen a reduction whose length has no divisor to split by, with its neutral element.
     """
 

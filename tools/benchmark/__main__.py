@@ -123,7 +123,8 @@ def table(document: workers.Result) -> str:
     """The result as Markdown."""
     machine = ", ".join(f"{name} {value}" for name, value in document["machine"].items())
     lines = ["# Main job on a CPU", "", f"{machine}.", "",
-             "Milliseconds per step: median (quartiles), backends interleaved. Made by `tools/benchmark`. Regions "
+             "Milliseconds per step: median (quartiles), backends interleaved. "
+             "Made by `python -m tools.benchmark`. Regions "
              "timed against the ops they replaced: how many run those ops since, and the largest ratio of the others.",
              "", "| case | TensorFlow | XLA | tf_stitch | TensorFlow / tf_stitch | XLA / tf_stitch | losses differ by "
              "| regions timed |", "| --- " * 8 + "|"]  # fmt: skip

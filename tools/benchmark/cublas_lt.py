@@ -1,4 +1,4 @@
-"""Products by cuBLASLt without TensorFlow: as native/cuda/cublas_lt.cc runs them, through ctypes and CuPy."""
+"""Matmuls by cuBLASLt without TensorFlow: as native/cuda/cublas_lt.cc runs them, through ctypes and CuPy."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class CublasLt:
         self(function, what, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
 
 
-class LtProduct:
-    """A product as the library has it, in TF32 where elements are float32. A row-major product is the column-major
-    product of the exchanged operands."""
+class LtMatmul:
+    """A matmul as the library has it, in TF32 where elements are float32. A row-major matmul is the column-major
+    matmul of the exchanged operands."""
 
     def __init__(self, lt: CublasLt, gemm: Gemm) -> None:
         self._lt, self._desc = lt, ctypes.c_void_p()
@@ -88,7 +88,7 @@ class LtProduct:
         return [proposal for proposal in found[:count.value] if proposal.state == 0]
 
     def call(self, proposal: Proposal, a: int, b: int, out: int) -> Callable[[], None]:
-        """A call that enqueues the product on CuPy's stream; operands and result by address."""
+        """A call that enqueues the matmul on CuPy's stream; operands and result by address."""
         import cupy
 
         lt, one, zero = self._lt, ctypes.c_float(1), ctypes.c_float(0)
@@ -115,14 +115,14 @@ class LtProduct:
 
 
 def matmul(dtype: DType, sizes: tuple[int, int, int, int], transpose_b: bool) -> Gemm:
-    """batch products [m, k] x [k, n], the second matrix stored as [n, k] if it is transposed."""
+    """batch matmuls [m, k] x [k, n], the second matrix stored as [n, k] if it is transposed."""
     batch, m, k, n = sizes
     b = MatrixLayout(transpose_b, k if transpose_b else n, k * n)
     return Gemm(dtype, batch, m, n, k, MatrixLayout(False, k, m * k), b, MatrixLayout(False, n, m * n))
 
 
 class Operands:
-    """Arrays of a product on the device; matrices enough that no cache holds them, as those of a model's step."""
+    """Arrays of a matmul on the device; matrices enough that no cache holds them, as those of a model's step."""
 
     def __init__(self, gemm: Gemm) -> None:
         import cupy
@@ -147,7 +147,7 @@ class Operands:
 
 def fastest_calls(lt: CublasLt, gemm: Gemm, operands: Operands) -> Sequence[Callable[[], None]]:
     """Calls with each matrix of the library's fastest kernel, found by trying as tf_stitch does."""
-    called = LtProduct(lt, gemm)
+    called = LtMatmul(lt, gemm)
 
     def calls(proposal: Proposal) -> Sequence[Callable[[], None]]:
         x, y = operands.x.data.ptr, operands.y.data.ptr

@@ -1,4 +1,4 @@
-"""Times matrix products as tf_stitch runs them: library calls of a StitchOp, on a GPU in a CUDA graph."""
+"""Times matmuls as tf_stitch runs them: library calls of a StitchOp, on a GPU in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WARM_UP = 8
 
 
 def plain_matmul(dtype: DType, batch: int, m: int, k: int, n: int) -> Gemm:
-    """`batch` products [m, k] x [k, n] of matrices without gaps."""
+    """`batch` matmuls [m, k] x [k, n] of matrices without gaps."""
     return Gemm(dtype, batch, m, n, k, *(contiguous(dims) for dims in ((m, k), (k, n), (m, n))))
 
 
 def in_a_row(gemm: Gemm, repeats: int) -> Executable:
-    """The product several times over the same memory."""
+    """The matmul several times over the same memory."""
     counts = [size // gemm.dtype.size for size in gemm.operand_bytes()]
     args = (*(BufferRef(Space.INPUT, i) for i in range(len(counts) - 1)), BufferRef(Space.OUTPUT, 0))
     return Executable(tuple(f"x{i}" for i in range(len(counts) - 1)), (), (TensorType(gemm.dtype, (counts[-1],)),), (),
@@ -35,7 +35,7 @@ def in_a_row(gemm: Gemm, repeats: int) -> Executable:
 
 
 class MatmulRunner:
-    """Runs products on a device, as regions of their own. The process can have no other regions."""
+    """Runs matmuls on a device, as regions of their own. The process can have no other regions."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -44,10 +44,10 @@ class MatmulRunner:
         self._library.set_callbacks(lambda region, device, key: self._words[region], lambda region, reason: None, _fail)
 
     def seconds(self, gemm: Gemm, repeats: int, calls: int) -> list[float]:
-        """Of calls of an op that runs the product so many times, after the first ones.
+        """Of calls of an op that runs the matmul so many times, after the first ones.
 
         Raises:
-            RuntimeError: the library has no such product.
+            RuntimeError: the library has no such matmul.
             tf.errors.ResourceExhaustedError: memory is short.
         """
         region = self._add(gemm, repeats)
@@ -63,7 +63,7 @@ class MatmulRunner:
         return [call() for _ in range(WARM_UP + calls)][WARM_UP:]
 
     def chain_seconds(self, length: int, calls: int) -> list[float]:
-        """Of calls of a function of so many ops in a chain, each a tiny product with the result of the one before."""
+        """Of calls of a function of so many ops in a chain, each a tiny matmul with the result of the one before."""
         gemm = plain_matmul(DType.F32, 1, 1, 1, 1)
         region = self._add(gemm, 1)
 
@@ -99,4 +99,4 @@ def _operands(gemm: Gemm) -> list[tf.Tensor]:
 
 
 def _fail(region: int, call: object) -> None:
-    raise RuntimeError(f"region {region} did not run: the library has no such product")
+    raise RuntimeError(f"region {region} did not run: the library has no such matmul")

@@ -21,7 +21,7 @@ from tools.benchmark.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worke
 
 COMPARED_STEPS = 5
 TRIED_RUNS = 4
-"""Of each shape, before kernels are counted: in the third one the library's products are tried."""
+"""Of each shape, before kernels are counted: in the third one the library's matmuls are tried."""
 MOST_STEPS = 50
 """Of a turn."""
 

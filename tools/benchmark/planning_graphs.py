@@ -16,7 +16,7 @@ B = Builder()
 
 
 def transformer(nodes: int) -> TensorGraph:
-    """Encoder layers with large products, residuals, softmax, layer normalisation, GELU; every layer alike."""
+    """Encoder layers with large matmuls, residuals, softmax, layer normalisation, GELU; every layer alike."""
     rows, width, hidden = 1024, 256, 1024
     x = B.input("x", F32, (rows, width))
     count, layer = 0, 0
@@ -51,7 +51,7 @@ def updates(nodes: int) -> TensorGraph:
 
 
 def mesh(nodes: int) -> TensorGraph:
-    """One connected graph with no product in it: element-wise ops and reductions, wired at random to recent values."""
+    """One connected graph with no matmul in it: element-wise ops and reductions, wired at random to recent values."""
     rng = random.Random(nodes)
     shape = (256, 512)
     recent = [B.input(f"x{i}", F32, shape) for i in range(8)]
@@ -77,7 +77,7 @@ def mesh(nodes: int) -> TensorGraph:
 
 
 def recurrence(nodes: int) -> TensorGraph:
-    """Layers of a recurrence that is written out for 32 steps, RWKV-7's with small products; what happens to the decay
+    """Layers of a recurrence that is unrolled for 32 steps, RWKV-7's with small matmuls; what happens to the decay
     of a step is drawn, so that parts differ."""
     rng = random.Random(nodes)
     batch, steps, heads, size = 4, 32, 4, 16

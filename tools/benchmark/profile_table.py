@@ -6,8 +6,10 @@ from typing import Any
 
 from tools.benchmark.kernel_counts import CLASSES
 
-SHOWN = 14
-"""Kernels of a form in the table, the longest first."""
+SHOWN = 3
+"""Kernels of a form in the table, the longest first; the raw rows have all."""
+NAME = 60
+"""Letters of a kernel's name."""
 
 
 def table(document: dict[str, Any]) -> str:
@@ -25,10 +27,11 @@ def table(document: dict[str, Any]) -> str:
             cells = [name, form, f"{seen['call_us']:.0f}", f"{seen['host_us']:.0f}", *classes,
                      f"{sum(seen['class_us'].values()):.0f}"]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", f"The {SHOWN} kernels of each that take longest; the raw rows have all.", "",
+              "| workload | with | kernel | times | us |", "| --- | --- | --- | --- | --- |"]
     for name, forms in document["rows"].items():
         for form, seen in forms.items():
             kernels = sorted([*seen["kernels"], *seen["library"]], key=lambda kernel: -kernel[2])[:SHOWN]
-            if kernels:
-                shown = [f"{us:9.1f} us {count:6.1f} x  {kernel[:100]}" for kernel, count, us, _ in kernels]
-                lines += ["", f"{name}, {form}:", "", "```", *shown, "```"]
+            lines += [f"| {name} | {form} | `{kernel[:NAME].strip()}` | {count:.0f} | {us:.1f} |"
+                      for kernel, count, us, _ in kernels]
     return "\n".join(lines) + "\n"

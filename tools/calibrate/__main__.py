@@ -2,7 +2,7 @@
 
     python -m tools.calibrate                  the CPU, in a few minutes; leave the machine alone meanwhile
     python -m tools.calibrate --target=cuda    the first GPU; needs CuPy, and a TensorFlow that sees the GPU
-    python -m tools.calibrate --parts=executor ops and a CPU's matrix products alone, the rest as in the profile so far
+    python -m tools.calibrate --parts=executor ops and a CPU's matmuls alone, the rest as in the profile so far
     python -m tools.calibrate --parts=kernels  kernels alone: without TensorFlow
     python -m tools.calibrate --print=FILE     a profile as a table
 
@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("kernels", "executor")
 
 _TARGET = flags.DEFINE_enum("target", "cpu", ["cpu", "cuda"], "what to measure")
-_PARTS = flags.DEFINE_list("parts", list(PARTS), "what to measure: kernels (the device; a GPU's products of few rows), "
-                           "executor (ops, a CPU's products)")
+_PARTS = flags.DEFINE_list("parts", list(PARTS), "what to measure: kernels (the device; a GPU's matmuls of few rows), "
+                           "executor (ops, a CPU's matmuls)")
 _OUT = flags.DEFINE_string("out", None, "the file to write, rather than the one in the cache folder")
 _NAME = flags.DEFINE_string("name", None, "the device's name in the profile")
 _PRINT = flags.DEFINE_string("print", None, "print this profile as a table and stop")

@@ -1,4 +1,4 @@
-"""Calibration of what runs beside kernels: matrix products by the library, and TensorFlow's own cost of an op.
+"""Calibration of what runs beside kernels: matmuls by the library, and TensorFlow's own cost of an op.
 
 Needs a TensorFlow that sees the device."""
 
@@ -22,7 +22,7 @@ BATCHES = (1, 16)
 SIZES = {"cpu": (1, 8, 32, 128, 512), "cuda": (1, 16, 64, 256, 1024, 4096)}
 """Of each of m, k and n; further ones take as long as their multiply-adds say."""
 DTYPES: dict[str, tuple[DType, ...]] = {"cpu": (DType.F32,), "cuda": ()}
-"""None on a GPU, where a call takes the host longer than the products in it: on an H200 a tenth of the times were below
+"""None on a GPU, where a call takes the host longer than the matmuls in it: on an H200 a tenth of the times were below
 what its arithmetic allows. Those of few rows are measured without TensorFlow (few_rows.py)."""
 BUSY = {"cpu": 1 << 22, "cuda": 1 << 33}
 """Multiply-adds of one call, about: what is measured takes longer than what the host adds."""
@@ -35,7 +35,7 @@ ROUNDS = {"cpu": 4, "cuda": 1}
 MOST_IN_A_ROW, CALLS = {"cpu": 48, "cuda": 16}, 12
 CHAIN = 200
 PADDED = 16
-"""Every library has products of multiples of this."""
+"""Every library has matmuls of multiples of this."""
 
 
 class Executor:
@@ -49,7 +49,7 @@ class Executor:
         device = "GPU" if target == "cuda" else "CPU"
         found = tf.config.list_physical_devices(device)
         if not found:
-            raise ProfileError(f"TensorFlow, which runs products, sees no {device}; --parts=kernels needs none")
+            raise ProfileError(f"TensorFlow, which runs matmuls, sees no {device}; --parts=kernels needs none")
         if target == "cuda":
             tf.config.experimental.set_memory_growth(found[0], True)  # kernels are timed in this process, too
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # it would fold chains
@@ -57,17 +57,17 @@ class Executor:
         self._runner = MatmulRunner(self._device)
 
     def calibrate(self) -> dict[str, Any]:
-        """op_us, and products of a CPU."""
+        """op_us, and matmuls of a CPU."""
         short, long = (min(self._runner.chain_seconds(n, CALLS)) for n in (CHAIN, 3 * CHAIN))
         matmuls = {dtype.value: self._matmul_times(dtype) for dtype in DTYPES[self._target]}
         found = {"op_us": (long - short) / (2 * CHAIN) * 1e6}
         return rounded(found | {"matmuls": matmuls} if matmuls else found)
 
     def check_errors(self, profile: DeviceProfile) -> Iterator[str]:
-        """A line for products of sizes between those of the grid: measured and predicted."""
+        """A line for matmuls of sizes between those of the grid: measured and predicted."""
         for sizes in CHECKED[self._target] if DTYPES[self._target] else ():
             measured, predicted = self._microseconds(DType.F32, sizes), profile.matmul_us("float32", sizes)
-            yield f"product {'x'.join(map(str, sizes))}: measured {measured:.2f} us, predicted {predicted:.2f}"
+            yield f"matmul {'x'.join(map(str, sizes))}: measured {measured:.2f} us, predicted {predicted:.2f}"
 
     def _matmul_times(self, dtype: DType) -> dict[str, Any]:
         sizes = SIZES[self._target]
@@ -76,11 +76,11 @@ class Executor:
         for turn in range(ROUNDS[self._target]):
             for i, point in enumerate(grid):
                 times[i] = min(times[i], self._supported(dtype, point))
-            print(f"{dtype.value} products: round {turn + 1}", file=sys.stderr)
+            print(f"{dtype.value} matmuls: round {turn + 1}", file=sys.stderr)
         return {"axes": [BATCHES, sizes, sizes, sizes], "us": times}
 
     def _supported(self, dtype: DType, sizes: Sizes) -> float:
-        """As _microseconds; where the library has no such product, that of sizes which every library has."""
+        """As _microseconds; where the library has no such matmul, that of sizes which every library has."""
         try:
             return self._microseconds(dtype, sizes)
         except tf.errors.OpError as error:
@@ -90,7 +90,7 @@ class Executor:
             return self._microseconds(dtype, (batch, m, k, n))
 
     def _microseconds(self, dtype: DType, sizes: Sizes) -> float:
-        """One product more in a row of them; the least of several calls, for other programs only add."""
+        """One matmul more in a row of them; the least of several calls, for other programs only add."""
         few = min(max(BUSY[self._target] // math.prod(sizes), 1), MOST_IN_A_ROW[self._target])
         many = 3 * few
         gemm = plain_matmul(dtype, *sizes)

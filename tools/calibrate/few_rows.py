@@ -1,4 +1,4 @@
-"""Calibration of a GPU's library: products of few rows, which kernels may compute as well
+"""Calibration of a GPU's library: matmuls of few rows, which kernels may compute as well
 (transforms/lower_gemv_to_reduction.py). Without TensorFlow."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ AXES = ((1, 16, 256), (1, 2, 4, 8, 16), (64, 256, 1024, 4096), (64, 256, 1024, 4
 """Batches, m, k and n."""
 DTYPES = (DType.F32, DType.F16)
 LARGEST = 1 << 32
-"""Bytes of the matrices of a product that is timed; a larger batch takes as much longer as it is larger."""
+"""Bytes of the matrices of a matmul that is timed; a larger batch takes as much longer as it is larger."""
 
 
 def few_rows() -> dict[str, Any]:
-    """`products` of a profile: each reads matrices that no cache holds. None where CuPy finds no cuBLASLt.
+    """`matmuls` of a profile: each reads matrices that no cache holds. None where CuPy finds no cuBLASLt.
 
-    They are timed as nodes of graphs: the host takes longer to call the library than a product takes. What a launch in
+    They are timed as nodes of graphs: the host takes longer to call the library than a matmul takes. What a launch in
     a queue takes longer than a node is added, for the profile's times of kernels are of those.
     """
     from cuda.pathfinder import DynamicLibNotFoundError
@@ -30,7 +30,7 @@ def few_rows() -> dict[str, Any]:
     try:
         lt = CublasLt()
     except DynamicLibNotFoundError as error:
-        print(f"products are not measured: {error}", file=sys.stderr)
+        print(f"matmuls are not measured: {error}", file=sys.stderr)
         return {}
     extra = launch_beyond_node_us()
     print(f"a launch in a queue takes {extra:.3f} us more than a node", file=sys.stderr)
@@ -62,5 +62,5 @@ def _times(lt: CublasLt, dtype: DType) -> list[float]:
         else:
             smaller = AXES[0][AXES[0].index(batch) - 1]
             us[batch, m, k, n] = us[smaller, m, k, n] * batch / smaller
-    print(f"{dtype.value} products of few rows", file=sys.stderr)
+    print(f"{dtype.value} matmuls of few rows", file=sys.stderr)
     return list(us.values())

@@ -25,7 +25,7 @@ def table(profile: DeviceProfile) -> str:
     for dtype, ops in profile.rates:
         lines += [f"{dtype}, 10^9 ops/s:", *(f"  {op:>12} {rate:10.4g}" for op, rate in ops)]
     for dtype, times in profile.matmuls:
-        lines += [f"{dtype} products, us:", *(_squares(times) or _few_rows(times))]
+        lines += [f"{dtype} matmuls, us:", *(_squares(times) or _few_rows(times))]
     return "\n".join(lines)
 
 

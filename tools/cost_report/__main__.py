@@ -9,7 +9,7 @@ A GPU machine without TensorFlow measures what another made:
     python -m tools.cost_report --target=cuda --times=times.json   here: the report
 
 Writes benchmarks/cost_model_h200.md or _cpu.md. CPU kernels are measured in one thread, and predicted for one,
-by the profile that `tools/calibrate` made of this machine where there is one.
+by the profile that `python -m tools.calibrate` made of this machine where there is one.
 """
 
 from __future__ import annotations

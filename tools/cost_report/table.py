@@ -28,7 +28,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     machine = ", ".join(f"{key} {value}" for key, value in document["machine"].items())
     profile = ", ".join(f"{key} {value}" for key, value in document["profile"].items())
     lines = ["# Predicted and measured times of kernels", "", f"Measured: {machine}.", "", f"Profile: {profile}.", "",
-             "Made by `tools/cost_report`. Error: predicted / measured - 1. Each kernel is repeated over the same "
+             "Made by `python -m tools.cost_report`. Error: predicted / measured - 1. Each kernel is repeated over the "
+             "same "
              "memory.", "", "| kernels | number | median absolute error | within 30 % | largest factor |",
              "| --- " * 5 + "|"]  # fmt: skip
     for group, figures in document["summary"].items():

@@ -1,1 +1,1 @@
-"""What `tools/explain` is made of."""
+"""What `python -m tools.explain` is made of."""

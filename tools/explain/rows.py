@@ -23,7 +23,7 @@ class Kernel:
 
     Attributes:
         symbol: of a library call what it computes.
-        rule: the schedule rule behind it; "library" for a library call.
+        rule: the kernel family behind it; "library" for a library call.
         measured_us: None where nobody measured.
         shared_launch: kernels that ran in that time, itself among them.
         nbytes: moved by it, of its parameters.

@@ -1,1 +1,1 @@
-"""What `tools/tables` is made of."""
+"""What `python -m tools.tables` is made of."""

@@ -3,8 +3,8 @@
     python -m tools.tables benchmarks/raw/cpu_models.json.gz benchmarks/raw/h200_models.json.gz
     python -m tools.tables /tmp/models.json --out=/tmp/page/papers.md
 
-The results are those of `tools/benchmark --models`. Writes a page, pictures into figures/ beside it. What could not
-be measured is printed as such, with the reason. The papers' rows are in tabulating/paper_rows.json.
+The results are those of `python -m tools.benchmark --models`. Writes a page, pictures into figures/ beside it. What
+could not be measured is printed as such, with the reason. The papers' rows are in tools/tables/paper_rows.json.
 """
 
 from __future__ import annotations

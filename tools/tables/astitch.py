@@ -74,7 +74,7 @@ def ablation(paper: Mapping[str, Mapping[str, Any]], ours: Results) -> Section:
                 *(lambda b=b: r.field(ours.row("crnn", "infer"), "us", b) / 1e3
                   for b in ("mapping", "hierarchy", "stitch")))  # fmt: skip
     section.notes.append("Ours: TF_STITCH_REUSE=mapping, hierarchy and merged, the default; measured by "
-                         "`tools/benchmark --models=crnn/infer --backends=tf,xla,stitch,mapping,hierarchy`.")
+                         "`python -m tools.benchmark --models=crnn/infer --backends=tf,xla,stitch,mapping,hierarchy`.")
     return section
 
 
@@ -86,7 +86,8 @@ def counters(paper: Mapping[str, Mapping[str, Any]]) -> Section:
     for backend in ("XLA", "tf_stitch"):
         section.add(f"{backend}, ours", *[lambda: _not_measured("TensorFlow's profiler counts neither DRAM traffic nor "
                                                                 "instructions")] * 3)  # fmt: skip
-    section.notes.append("`tools/dram_traffic.py` has the DRAM traffic of each of our kernels, run once under ncu.")
+    section.notes.append("`python -m tools.dram_traffic` has the DRAM traffic of each of our kernels, run once under "
+                         "ncu.")
     return section
 
 

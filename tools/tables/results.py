@@ -1,4 +1,4 @@
-"""Results of `tools/benchmark --models`, as the tables look them up."""
+"""Results of `python -m tools.benchmark --models`, as the tables look them up."""
 
 from __future__ import annotations
 

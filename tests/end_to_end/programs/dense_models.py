@@ -35,7 +35,7 @@ def train(name: str, workload: Workload) -> dict[str, Any]:
 
 
 def mixed_precision() -> dict[str, Any]:
-    """A product in half precision between casts."""
+    """A matmul in half precision between casts."""
     weights = tf.Variable(values(48, 48) * 0.1)
 
     @tf.function
@@ -47,7 +47,7 @@ def mixed_precision() -> dict[str, Any]:
 
 
 def loop() -> dict[str, Any]:
-    """A product and a variable update in the body of a loop."""
+    """A matmul and a variable update in the body of a loop."""
     weights, count = tf.Variable(values(32, 32) * 0.1), tf.Variable(0.0)
 
     @tf.function

@@ -1,4 +1,4 @@
-"""A training step of two feeds whose batches meet in products and sums, like those of a decoder that attends to an
+"""A training step of two feeds whose batches meet in matmuls and sums, like those of a decoder that attends to an
 encoder's output. Prints the greatest relative difference from a function that TensorFlow alone runs.
 
     python two_batches.py PAIRS      4x4,2x2: sizes of the two batches, step by step

@@ -1,4 +1,4 @@
-"""Cases of losses, batch normalisation, matrix products, optimizers, variables and random numbers."""
+"""Cases of losses, batch normalisation, matmuls, optimizers, variables and random numbers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def node(name: str, op: str, *inputs: str) -> NodeDef:
 
 
 def backward(layers: int) -> list[NodeDef]:
-    """Gradients of a stack of products, all of them before the first update, as a graph may list them."""
+    """Gradients of a stack of matmuls, all of them before the first update, as a graph may list them."""
     nodes = [node("d0", "Relu", "tfs_i0:0")]
     for i in range(layers):
         nodes += [node(f"gradient{i}", "MatMul", f"d{i}:0", "tfs_i1:0"), node(f"d{i + 1}", "MatMul", f"d{i}:0")]
@@ -72,7 +72,7 @@ def test_a_norm_over_all_gradients_keeps_every_update_behind_it() -> None:
 
 
 def test_an_update_waits_for_who_uses_the_old_value() -> None:
-    """The product that hands the gradient on reads the weights: an update before it would need other memory."""
+    """The matmul that hands the gradient on reads the weights: an update before it would need other memory."""
     nodes = backward(5)
     for i in range(5):
         handed_on = next(n for n in nodes if n.name == f"d{i + 1}")

@@ -210,7 +210,7 @@ def test_a_list_that_another_loop_reads_keeps_both() -> None:
     assert sorted(reasons(function, SPEC))[0] == "data decides when it ends"
 
 
-def test_a_constant_of_one_value_is_not_written_out_to_be_looked_at() -> None:
+def test_a_constant_of_one_value_is_not_spelled_out_to_be_looked_at() -> None:
     """Four terabytes of zeros are a few bytes of a graph."""
     node = NodeDef(op="Const")
     tensor = node.attr["value"].tensor

@@ -64,7 +64,7 @@ def test_one_node_stands_for_the_loop_and_can_be_put_back() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_it_is_written_out_for_its_length(count: int) -> None:
+def test_it_is_unrolled_for_its_length(count: int) -> None:
     case = lowered(running_sum, ROWS)
     folded = fold(case)
     imported = folded.state.imported

@@ -1,7 +1,7 @@
 """Sizes of two names that are assumed equal: those that are broadcast to each other.
 
 The batch of a model's source sentences and that of its target sentences come from two feeds. Where both meet in an
-elementwise op or in a product of batches they are equal, or one of them is 1, which is not known before the graph runs.
+elementwise op or in a matmul of batches they are equal, or one of them is 1, which is not known before the graph runs.
 They are assumed equal. A region that depends on that reads, for their shapes, a tensor of each, so that it is not
 built for others: its own nodes run then. What is in no region never depends on it, nor do branches and loops, where
 such tensors are not at hand."""

@@ -1,4 +1,4 @@
-// Blocks of products of half types, for the instruction set that the file including this is compiled for: multiplied,
+// Blocks of matmuls of half types, for the instruction set that the file including this is compiled for: multiplied,
 // added up and finished in float32, and rounded once. Eigen has no fast kernels for them.
 #pragma once
 #include <algorithm>
@@ -32,7 +32,7 @@ void Widen(const Half* x, std::int64_t stride, std::int64_t rows, std::int64_t c
   }
 }
 
-// out[i] = the product of x and row i of `rows`, for `count` rows.
+// out[i] = the matmul of x and row i of `rows`, for `count` rows.
 template <int count, typename Half>
 void Dots(const float* x, const Half* rows, std::int64_t stride, std::int64_t terms, float* out) {
   Lanes<float> sums[count];
@@ -62,7 +62,7 @@ void AddRows(const float* x, const Half* rows, std::int64_t stride, std::int64_t
   }
 }
 
-// One row of a product. Its right matrix is read once, so elements become float32 on the way.
+// One row of a matmul. Its right matrix is read once, so elements become float32 on the way.
 template <typename Half>
 void OneRow(const GemmSpec& g, const float* x, const Half* b, std::int64_t columns, float* out) {
   std::int64_t i = 0;
@@ -76,13 +76,13 @@ void OneRow(const GemmSpec& g, const float* x, const Half* b, std::int64_t colum
   }
 }
 
-// Some columns of a product of `left`, in float32 and without gaps; `right` is memory for as many of the right matrix.
+// Some columns of a matmul of `left`, in float32 and without gaps; `right` is memory for as many of the right matrix.
 template <typename Half>
 void WidenedColumns(const GemmSpec& g, const Stored<float>& left, const Half* b, float* right, Result<float>& result) {
   GemmSpec wide = g;
   wide.b.stride = g.b.transposed ? g.k : result.cols();
   Widen(b, g.b.stride, g.b.transposed ? result.cols() : g.k, wide.b.stride, right);
-  Product<float>(wide, left, right, {0, result.cols()}, result);
+  Matmul<float>(wide, left, right, {0, result.cols()}, result);
 }
 
 template <typename Half>

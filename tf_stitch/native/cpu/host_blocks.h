@@ -1,4 +1,4 @@
-// Blocks of products on the CPU, by Eigen, compiled once for each instruction set: TensorFlow's wheel asks for none beyond
+// Blocks of matmuls on the CPU, by Eigen, compiled once for each instruction set: TensorFlow's wheel asks for none beyond
 // the oldest x86-64, and a library in the cache has to run wherever the folder is carried.
 #pragma once
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tf_stitch {
 
-struct Operands {  // elements of the product's type
+struct Operands {  // elements of the matmul's type
   const void *a, *b, *bias, *addend;
   void* out;
 };
@@ -17,11 +17,11 @@ struct Range {
   std::int64_t size() const { return last - first; }
 };
 
-// Rows and columns of the result of product `one`.
-using ProductBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
+// Rows and columns of the result of matmul `one`.
+using MatmulBlock = void (*)(const GemmSpec&, const Operands&, std::int64_t one, Range rows, Range cols);
 
 struct HostBlocks {  // by element type
-  ProductBlock f32, f64, f16, bf16;
+  MatmulBlock f32, f64, f16, bf16;
 };
 
 // Null where the compiler cannot make them; they must not run on a processor without these instructions.

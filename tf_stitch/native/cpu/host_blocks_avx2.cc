@@ -1,4 +1,4 @@
-// Products for processors with AVX2: build.py compiles this file for them where it can.
+// Matmuls for processors with AVX2: build.py compiles this file for them where it can.
 #ifdef __AVX2__
 #define TFS_EIGEN TfsEigenAvx2
 #include "cpu/host_blocks_impl.h"

@@ -1,4 +1,4 @@
-// Products for processors with AVX-512: build.py compiles this file for them where it can.
+// Matmuls for processors with AVX-512: build.py compiles this file for them where it can.
 #ifdef __AVX512F__
 #define TFS_EIGEN TfsEigenAvx512
 #include "cpu/host_blocks_impl.h"

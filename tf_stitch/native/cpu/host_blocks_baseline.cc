@@ -1,4 +1,4 @@
-// Products for every processor.
+// Matmuls for every processor.
 #define TFS_EIGEN TfsEigenBaseline
 #include "cpu/host_blocks_impl.h"
 

@@ -1,4 +1,4 @@
-// Blocks of products for the instruction set that the file including this is compiled for. Eigen gets a name of its own
+// Blocks of matmuls for the instruction set that the file including this is compiled for. Eigen gets a name of its own
 // there, since the linker would take one set's functions for another's.
 #define Eigen TFS_EIGEN
 #include "Eigen/Core"
@@ -26,7 +26,7 @@ void Activate(Activation activation, Result<T>& x) {
 }
 
 template <typename T>
-void Product(const GemmSpec& g, const Stored<T>& left, const T* b, Range cols, Result<T>& result) {
+void Matmul(const GemmSpec& g, const Stored<T>& left, const T* b, Range cols, Result<T>& result) {
   const Eigen::OuterStride<> stride(g.b.stride);
   if (g.b.transposed) {
     result.noalias() = left * Stored<T>(b + cols.first * g.b.stride, cols.size(), g.k, stride).transpose();
@@ -35,7 +35,7 @@ void Product(const GemmSpec& g, const Stored<T>& left, const T* b, Range cols, R
   }
 }
 
-// Does to columns of a product what follows it; sums are of type `Sum`, what is added of T.
+// Does to columns of a matmul what follows it; sums are of type `Sum`, what is added of T.
 template <typename Sum, typename T>
 void Finish(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, Range cols, Result<Sum>& result) {
   if (g.bias) {
@@ -63,9 +63,9 @@ void Block(const GemmSpec& g, const Operands& at, std::int64_t one, Range rows, 
   if (g.a.transposed) {  // copied, so that one kernel of Eigen serves both
     const Eigen::OuterStride<> stride(g.a.stride);
     const Rows<T> left = Stored<T>(a + rows.first, g.k, rows.size(), stride).transpose();
-    Product<T>(g, Stored<T>(left.data(), rows.size(), g.k, Eigen::OuterStride<>(g.k)), b, cols, result);
+    Matmul<T>(g, Stored<T>(left.data(), rows.size(), g.k, Eigen::OuterStride<>(g.k)), b, cols, result);
   } else {
-    Product<T>(g, Stored<T>(a + rows.first * g.a.stride, rows.size(), g.k, Eigen::OuterStride<>(g.a.stride)), b, cols,
+    Matmul<T>(g, Stored<T>(a + rows.first * g.a.stride, rows.size(), g.k, Eigen::OuterStride<>(g.a.stride)), b, cols,
                result);
   }
   Finish<T, T>(g, at, one, rows, cols, result);

@@ -1,4 +1,4 @@
-// Products on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
+// Matmuls on the CPU: blocks of rows and columns, spread over TensorFlow's pool.
 #include <algorithm>
 
 #include "op/gemm.h"
@@ -36,7 +36,7 @@ std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int
 }
 
 // Null for an element type that there is none for.
-ProductBlock BlockFor(int type) {
+MatmulBlock BlockFor(int type) {
   switch (type) {
     case tensorflow::DT_FLOAT:
       return Blocks().f32;
@@ -54,7 +54,7 @@ ProductBlock BlockFor(int type) {
 }  // namespace
 
 bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadPool* workers) {
-  const ProductBlock block = BlockFor(g.type);
+  const MatmulBlock block = BlockFor(g.type);
   if (block == nullptr) return false;
   const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
                     g.addend ? arguments[AddendArgument(g)] : nullptr, arguments[Arguments(g) - 1]};

@@ -1,4 +1,4 @@
-// Products through cuBLASLt.
+// Matmuls through cuBLASLt.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -25,13 +25,13 @@ constexpr std::uint32_t kReproducibleReductions = 2 | 4;  // by the compute or t
 enum { kAlgoSplitK = 2, kAlgoReduction = 3 };
 constexpr std::uint32_t kReductionByComputeType = 2;
 constexpr int kProposals = 16;
-// Products of few tiles and many terms: proposals seldom split these, and a device with a block for each tile is idle.
+// Matmuls of few tiles and many terms: proposals seldom split these, and a device with a block for each tile is idle.
 // The gradient of BERT's masked words, [240, 30522] x [30522, 768], took 734 us on an H200, in TensorFlow 98.
 constexpr std::int64_t kTile = 128, kFewTiles = 64, kManyTerms = 4096, kFewestTerms = 512;
 constexpr std::size_t kSplitProposals = 4;  // the first ones, each split so often:
 constexpr std::int32_t kSplits[] = {4, 8, 16, 32};
 
-// Products that are shared, of about 3 kB each. Executables hold theirs, of which a region has up to 512: one that is
+// Matmuls that are shared, of about 3 kB each. Executables hold theirs, of which a region has up to 512: one that is
 // dropped here is settled anew by the next executable that wants it.
 constexpr std::size_t kMostGemms = 2048;
 
@@ -58,7 +58,7 @@ std::string Failed(const char* call, int status) {
 }
 
 std::string Words(const GemmSpec& spec) {
-  std::string words = std::to_string(spec.batch) + " products of " + std::to_string(spec.m) + " x " +
+  std::string words = std::to_string(spec.batch) + " matmuls of " + std::to_string(spec.m) + " x " +
                       std::to_string(spec.k) + " x " + std::to_string(spec.n);
   if (spec.bias) words += " with a bias";
   if (spec.addend) words += " with an addend";
@@ -89,10 +89,10 @@ class LtGemm final : public DeviceCall {
         settled_(deterministic), desc_(nullptr, lt.DescDestroy), a_(nullptr, lt.LayoutDestroy),
         b_(nullptr, lt.LayoutDestroy), out_(nullptr, lt.LayoutDestroy), addend_(nullptr, lt.LayoutDestroy) {}
 
-  // A row-major product is the column-major product of the exchanged operands.
+  // A row-major matmul is the column-major matmul of the exchanged operands.
   std::string Prepare() {
     const int type = DataType(spec_.type);
-    if (type < 0) return "cuBLASLt has no products of this type";
+    if (type < 0) return "cuBLASLt has no matmuls of this type";
     // Proposals look at no more of a bias than the alignment of its address.
     std::string error = NewDesc(reinterpret_cast<void*>(std::uintptr_t{Alignment(2)}), &desc_);
     const auto layout = [&](Owned<LtLayoutOpaque>* owned, const MatrixLayout& stored, std::int64_t rows,

@@ -51,7 +51,7 @@ struct GraphCounters {
 // GraphPlaces::kMost at most); whether kernels may be started beside those that they depend on (TF_STITCH_PROGRAMMATIC).
 void SetGraphs(int limit, bool programmatic);
 
-// Runs one step on a stream, a product with its scratch memory at an offset of the workspace.
+// Runs one step on a stream, a matmul with its scratch memory at an offset of the workspace.
 using RunStepOn = std::function<std::string(CUstream stream, const Step& step, std::size_t workspace)>;
 
 // One executable's graph, instantiated for a few sets of addresses: allocators tend to alternate between some.
@@ -62,11 +62,11 @@ class StepGraph : public GraphClaim {
   StepGraph(GraphCounters* counters, GraphPlaces* places) : counters_(*counters), places_(*places) {}
   ~StepGraph() override;
 
-  // Counts a run, and says whether products may try the library's proposals in it: from the last one before the graph
+  // Counts a run, and says whether matmuls may try the library's proposals in it: from the last one before the graph
   // on, as there are sizes that come once or twice.
   bool CountRun();
 
-  // Whether to launch the graph for the run that was counted last: after some runs, with every product settled, where
+  // Whether to launch the graph for the run that was counted last: after some runs, with every matmul settled, where
   // the region has a place for it. A graph that cannot be made is not tried again.
   bool Wanted(const std::vector<Step>& steps);
 
@@ -78,7 +78,7 @@ class StepGraph : public GraphClaim {
 
   void GiveUp() override;
 
-  // Scratch memory that a run needs: until every product is settled what the greediest may take, then what those take
+  // Scratch memory that a run needs: until every matmul is settled what the greediest may take, then what those take
   // that can run side by side.
   std::size_t WorkspaceBytes(const Executable& executable);
 
@@ -121,7 +121,7 @@ class StepGraph : public GraphClaim {
   CUcontext context_ = nullptr;
   CUstream capture_ = nullptr;
   CUgraph graph_ = nullptr;
-  std::vector<std::vector<int>> after_;          // edges, those between products that share scratch memory included
+  std::vector<std::vector<int>> after_;          // edges, those between matmuls that share scratch memory included
   std::vector<std::size_t> workspace_;           // offset of each step's scratch memory
   std::vector<StepNodes> nodes_;                 // of each step
   Arguments arguments_;                          // as the graph was made

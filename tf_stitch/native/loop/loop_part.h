@@ -8,7 +8,7 @@
 #include "op/arena.h"
 #include "op/launch.h"
 #include "loop/loop_roles.h"
-#include "cuda/product_settings.h"
+#include "cuda/matmul_settings.h"
 #include "op/region_runtime.h"
 #include "op/shape_key.h"
 #include "op/workspace.h"
@@ -31,7 +31,7 @@ class LoopPart {
       const std::int64_t bytes = Bytes(role, input);
       if ((element || from_row) && !ShapeKey::AlignsRows(on_gpu, bytes)) key.MayLieAt(bytes);
     }
-    if (on_gpu) AddProductSettings(&key);
+    if (on_gpu) AddMatmulSettings(&key);
     return key;
   }
 

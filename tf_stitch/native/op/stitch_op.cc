@@ -3,7 +3,7 @@
 #include "op/launch.h"
 #include "cuda/node_types.h"
 #include "op/original_form.h"
-#include "cuda/product_settings.h"
+#include "cuda/matmul_settings.h"
 #include "op/region_runtime.h"
 #include "op/shape_key.h"
 #include "tensorflow/core/framework/op.h"
@@ -134,7 +134,7 @@ class StitchOp final : public tensorflow::OpKernel {
     ShapeKey key;
     for (int i = 0; i < num_inputs_; ++i) key.Add(ctx->input(i));
     for (int i = 0; i < num_variables_; ++i) key.Add(variables.tensor(i));
-    if (on_gpu_) AddProductSettings(&key);
+    if (on_gpu_) AddMatmulSettings(&key);
     return key;
   }
 

@@ -1,0 +1,126 @@
+"""Schedules of columns: threads next to each other own columns next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.reductions import keeps_last_axis
+from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
+from tf_stitch.planning.stitch_plan import Pattern
+from tf_stitch.schedule.kernel_schedule import Domain, KernelSchedule, ThreadMapping
+from tf_stitch.schedule.vector_width import vector_width
+
+NAME = "column_reduction"
+
+CPU_SUMS = 256
+"""Sums of a CPU task that the compiler keeps in the registers of AVX-512. Tuning found it: with twice as many a column
+sum of 4000x4096 took 1.9 times as long."""
+LEAST_CPU_TILE = 64
+GPU_ACROSS = 32
+GPU_THREADS = 256
+NARROW, NARROWEST = 8, 4
+"""Threads across of the narrowest tiles, the second for a quarter of the processors or less: a line and half a line."""
+FEW_BLOCKS, MORE_THREADS, MOST_STEPS = 2, 512, 16
+"""Of a processor; of one that has so few, a thread loads up to so many rows together, and a block has more threads
+where each would take more rows."""
+MOST_TOGETHER, LEAST_TOGETHER = 64, 4
+"""Elements that a thread loads together at most, and rows at least. With these numbers [1,2048] x [2048,512] took
+3.0 us on an H200, 10.1 with 256 threads, tiles of 32 columns and 4 rows together (benchmarks/skinny_matmuls.md)."""
+
+
+def propose_column(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
+    """The column schedule.
+
+    Raises:
+        ScheduleError: a reduction that does not keep its last axis, different extents, reductions in sequence, or
+            outputs of other sizes.
+    """
+    reductions = [n for n in pattern.nodes if n.category is Category.REDUCTION]
+    if not reductions:
+        raise ScheduleError("no reduction")
+    for node in reductions:
+        if not keeps_last_axis(node):
+            raise ScheduleError(f"{node.kind.value} reduces its last axis", node.loc)
+    extents = {(n.type.numel, n.operands[0].type.numel, n.operands[0].type.dims[-1]) for n in reductions}
+    if len(extents) > 1:
+        raise ScheduleError("reductions of different extents")
+    kept, elements, inner = extents.pop()
+    domain = Domain(kept, elements // max(kept, 1))
+    column_outputs(pattern, reductions, domain.rows, domain.cols)  # the planner grows patterns by what is proposed
+    outer = kept // max(inner, 1)
+    together = 0  # as in any loop
+    if device.simt:
+        mapping = _gpu(domain, inner, vector_width(pattern, inner, aligned), device)
+        if not isinstance(mapping.grid, SymbolicDim) and mapping.grid <= FEW_BLOCKS * device.processors:
+            together = _together(sum(read.type.numel >= elements for read in pattern.reads()), mapping.vector)
+    else:
+        tile = max(CPU_SUMS // len(reductions), LEAST_CPU_TILE)
+        tile = tile if isinstance(inner, SymbolicDim) else min(inner, tile)
+        mapping = ThreadMapping(outer * ceil_div(inner, tile), 1, 1, 1, tile, 0, columns=True, warp=device.warp)
+    return [KernelSchedule(NAME, pattern, reductions[0], domain, mapping, together=together)]
+
+
+def column_outputs(pattern: Pattern, reductions: Sequence[Node], kept: int, length: int
+                   ) -> tuple[list[Node], list[Node]]:
+    """Outputs written per element, and per column.
+
+    Args:
+        kept: elements of each reduction's result.
+        length: elements that each of them reduces.
+
+    Raises:
+        ScheduleError: an output that is neither, or a reduction that waits for another.
+    """
+    elements: list[Node] = []
+    columns: list[Node] = []
+    below = set(reductions)
+    for node in pattern.nodes:
+        if any(o in below for o in node.operands):
+            below.add(node)
+    for node in pattern.outputs:
+        if node not in below and node.type.numel == kept * length:
+            elements.append(node)
+        elif node.type.numel == kept:
+            columns.append(node)
+        else:
+            raise ScheduleError(f"an output of {node.type} is neither a column nor an element", node.loc)
+    for node in reductions:
+        if node.operands[0] in below:
+            raise ScheduleError("a column reduction waits for another", node.loc)
+    return elements, columns
+
+
+def _gpu(domain: Domain, inner: int, vector: int, device: DeviceSpec) -> ThreadMapping:
+    outer, length = domain.rows // max(inner, 1), domain.cols
+
+    def blocks(across: int) -> int:
+        return outer * ceil_div(inner, across * vector)
+
+    across = _threads_for(ceil_div(inner, vector), GPU_ACROSS)
+    while across > NARROW and blocks(across) < device.processors:
+        across //= 2  # narrower tiles: more blocks, and fewer rows for each thread
+    threads = GPU_THREADS
+    if not isinstance(length, SymbolicDim) and not isinstance(inner, SymbolicDim):
+        if across == NARROW and blocks(across) < device.processors // 4 and length >= threads // NARROWEST:
+            across = NARROWEST
+        if blocks(across) <= FEW_BLOCKS * device.processors and length > MOST_STEPS * (threads // across):
+            threads = MORE_THREADS
+    down = _threads_for(length, threads // across)
+    return ThreadMapping(blocks(across), across * down, across, down, vector, 0, columns=True, warp=device.warp)
+
+
+def _together(tensors: int, vector: int) -> int:
+    """Rows of so many tensors that a thread loads together."""
+    rows = MOST_STEPS
+    while rows > LEAST_TOGETHER and rows * tensors * vector > MOST_TOGETHER:
+        rows //= 2
+    return rows
+
+
+def _threads_for(n: int, most: int) -> int:
+    """A power of two that covers n, up to `most`."""
+    return most if isinstance(n, SymbolicDim) else min(most, 1 << max(0, (n - 1).bit_length()))
