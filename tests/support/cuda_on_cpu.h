@@ -14,6 +14,8 @@
 #define __device__
 #define __global__
 #define __shared__ thread_local  // see fibres.cc
+#define __constant__ static
+#define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
@@ -56,9 +58,56 @@ template <int Warp, class T> inline T tfs_lane_xor(T value, int mask) {
   static_assert(sizeof(T) <= TFS_LANE_BYTES);
   T other;
   const auto all = tfs_exchange(&value, sizeof value);
-  memcpy(&other, all[threadIdx.x % Warp ^ mask], sizeof other);
+  memcpy(&other, all[tfs_thread_number() % Warp ^ mask], sizeof other);
   return other;
 }
+// Kernels that people wrote (tf_stitch/hfuse).
+struct dim3 {
+  unsigned int x, y, z;
+  constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+};
+struct alignas(16) uint4 { unsigned int x, y, z, w; };
+inline uint3 make_uint3(unsigned int x, unsigned int y, unsigned int z) { return {x, y, z}; }
+template <int Id, int Threads> inline void hfuse_bar_sync() { tfs_partial_barrier(Id, Threads, 0, TFS_COUNT); }
+template <int Id, int Threads> inline int hfuse_bar_count(int p) { return tfs_partial_barrier(Id, Threads, p, TFS_COUNT); }
+template <int Id, int Threads> inline int hfuse_bar_and(int p) { return tfs_partial_barrier(Id, Threads, p, TFS_AND); }
+template <int Id, int Threads> inline int hfuse_bar_or(int p) { return tfs_partial_barrier(Id, Threads, p, TFS_OR); }
+template <int Id, int Threads> inline bool hfuse_bar_meet(bool p) { return tfs_partial_barrier(Id, Threads, p, TFS_OR); }
+inline int tfs_whole_block(int p, tfs_together how) {
+  return tfs_partial_barrier(0, blockDim.x * blockDim.y * blockDim.z, p, how);
+}
+inline int __syncthreads_count(int p) { return tfs_whole_block(p, TFS_COUNT); }
+inline int __syncthreads_and(int p) { return tfs_whole_block(p, TFS_AND); }
+inline int __syncthreads_or(int p) { return tfs_whole_block(p, TFS_OR); }
+template <class T> inline T tfs_lane(T value, int lane) {
+  T other;
+  memcpy(&other, tfs_exchange(&value, sizeof value)[lane], sizeof other);
+  return other;
+}
+template <class T> inline T __shfl_sync(unsigned int, T value, int lane, int width = 32) {
+  return tfs_lane(value, (tfs_thread_number() % 32 & ~(width - 1)) + lane % width);
+}
+template <class T> inline T __shfl_down_sync(unsigned int, T value, unsigned int by, int width = 32) {
+  const unsigned int own = tfs_thread_number() % 32;
+  return tfs_lane(value, own % width + by < (unsigned int)width ? own + by : own);
+}
+template <class T, class U> inline T atomicAdd(T* at, U by) { const T old = *at; *at = old + by; return old; }
+template <class T, class U> inline T atomicMax(T* at, U by) { const T old = *at; *at = old < by ? by : old; return old; }
+template <class T> inline T __ldg(const T* at) { return *at; }
+inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int s) {
+  const unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned int result = 0;
+  for (int i = 0; i < 4; ++i) result |= (unsigned int)(both >> 8 * (s >> 4 * i & 7) & 255) << 8 * i;
+  return result;
+}
+inline unsigned int __funnelshift_l(unsigned int low, unsigned int high, unsigned int by) {
+  return by % 32 ? high << by % 32 | low >> (32 - by % 32) : high;
+}
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int by) {
+  return by % 32 ? low >> by % 32 | high << (32 - by % 32) : low;
+}
+template <class A, class B> inline auto min(A a, B b) { return a < b ? a : b; }
+template <class A, class B> inline auto max(A a, B b) { return a < b ? b : a; }
 
 #ifndef TFS_OTHER_INTRINSICS  // CUDA's
 #define __CUDA_ARCH__ 900
@@ -88,9 +137,15 @@ template <int Pending> inline void tfs_await_async_copies() { tfs_copies_await(P
 #include "tensor_cores_on_cpu.h"
 #endif
 
-// A launch's function as one that takes its arguments as words of 64 bits.
+// A launch's function as one that takes its arguments as words of 64 bits, of which it takes the first bytes.
+template <class T> inline T tfs_argument(const uint64_t& word) {
+  static_assert(sizeof(T) <= sizeof word);
+  T value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
 template <class... T, size_t... I> inline void tfs_call(void (*kernel)(T...), const uint64_t* words, std::index_sequence<I...>) {
-  kernel((T)words[I]...);
+  kernel(tfs_argument<T>(words[I])...);
 }
 template <class... T> inline void tfs_call(void (*kernel)(T...), const uint64_t* words) {
   tfs_call(kernel, words, std::index_sequence_for<T...>());

@@ -24,6 +24,7 @@
 namespace {
 
 constexpr int MOST_LANES = 64, POISON = 0xff;
+constexpr unsigned int MOST_PARTIAL = 16;
 constexpr size_t STACK = 1 << 16;
 
 // Who runs next of those that can. AHEAD: the first thread of the first block, as far as it gets. BEHIND: the last one of
@@ -32,9 +33,9 @@ constexpr size_t STACK = 1 << 16;
 enum Order { AHEAD, BEHIND, ABREAST, SHUFFLED };
 
 struct Copy { void* to; const void* from; bool there; };
-enum State { READY, AT_BLOCK_BARRIER, AT_EXCHANGE, AT_COUNTER, AT_CLUSTER_BARRIER, ENDED };
-const char* const WHERE[] = {"can run", "at a barrier of the block", "at an exchange of the warp", "at a counter",
-                             "at a barrier of the cluster", "ended"};
+enum State { READY, AT_BLOCK_BARRIER, AT_PARTIAL_BARRIER, AT_EXCHANGE, AT_COUNTER, AT_CLUSTER_BARRIER, ENDED };
+const char* const WHERE[] = {"can run", "at a barrier of the block", "at a barrier of some of the block's threads",
+                             "at an exchange of the warp", "at a counter", "at a barrier of the cluster", "ended"};
 
 struct Block;
 struct Thread {
@@ -44,12 +45,15 @@ struct Thread {
   char* stack = nullptr;  // none before it first runs
   jmp_buf registers;
   int turn = 0;
+  unsigned int partial = 0;  // the number of the barrier that it waits at
+  int together = 0;  // what that gave
   long long seen = -1;  // additions to counters when it last read one
   int cluster_turn = -1;  // meetings of the cluster when it last arrived
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> groups;
 };
 struct Warp { int arrived = 0; unsigned char words[2][MOST_LANES][TFS_LANE_BYTES]; };
+struct Partial { unsigned int threads = 0, arrived = 0; int holds = 0; };
 struct Cluster { unsigned int arrived = 0; int meetings = 0; };
 struct Block {
   unsigned int number;
@@ -57,6 +61,7 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   unsigned int waiting = 0, ended = 0;
+  Partial partial[MOST_PARTIAL];
   std::vector<unsigned char> memory;  // its shared memory while another block runs; empty before it first runs
 };
 
@@ -79,6 +84,11 @@ struct Launch {
 };
 
 Launch* launch;
+bool may_end = false;
+struct { unsigned int block_x, block_y, grid_x, grid_y; } shape;
+uint3 place(unsigned int number, unsigned int x, unsigned int y) {
+  return x ? uint3{number % x, number / x % y, number / (x * y)} : uint3{number, 0, 0};
+}
 jmp_buf scheduler;
 ucontext_t entry;
 std::vector<char*> stacks;
@@ -131,13 +141,20 @@ void move(const Copy& c) {
   if (c.there) memcpy(c.to, c.from, 16); else memset(c.to, 0, 16);
 }
 
+void pass_if_all_are_here(Block& block) {
+  if (!block.waiting || block.waiting + block.ended < launch->threads) return;
+  block.waiting = 0;
+  wake(block.threads, AT_BLOCK_BARRIER);
+}
+
 void run_thread() {
   launch->kernel(launch->words);
   Thread& thread = *launch->current;
   Block& block = *thread.block;
-  if (block.waiting) tfs_fail("a thread ends while others wait at a barrier of the block");
+  if (block.waiting && !may_end) tfs_fail("a thread ends while others wait at a barrier of the block");
   thread.state = ENDED;
   ++block.ended;
+  pass_if_all_are_here(block);
   _longjmp(scheduler, 1);
 }
 
@@ -202,8 +219,8 @@ void step() {
   launch->ready.erase(first);
   load(*thread.block);
   launch->current = &thread;
-  threadIdx.x = thread.index;
-  blockIdx.x = thread.block->number;
+  threadIdx = place(thread.index, shape.block_x, shape.block_y);
+  blockIdx = place(thread.block->number, shape.grid_x, shape.grid_y);
   if (_setjmp(scheduler)) return;
   if (!thread.stack) start(thread);
   _longjmp(thread.registers, 1);
@@ -244,7 +261,13 @@ int find_region(dl_phdr_info* info, size_t, void* data) {
 }  // namespace
 
 extern "C" {
-tfs_place threadIdx, blockIdx, blockDim, gridDim;
+uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+void tfs_shape(unsigned int block_x, unsigned int block_y, unsigned int grid_x, unsigned int grid_y) {
+  shape = {block_x, block_y, grid_x, grid_y};
+}
+void tfs_let_threads_end(bool may) { may_end = may; }
+unsigned int tfs_thread_number() { return launch->current->index; }
 
 void tfs_fail(const char* what) {
   launch->error = what;
@@ -253,13 +276,35 @@ void tfs_fail(const char* what) {
 
 void tfs_block_barrier() {
   Block& block = *launch->current->block;
-  if (block.ended) tfs_fail("a thread waits at a barrier of the block that others missed");
+  if (block.ended && !may_end) tfs_fail("a thread waits at a barrier of the block that others missed");
   launch->current->state = AT_BLOCK_BARRIER;
-  if (++block.waiting == launch->threads) {
-    block.waiting = 0;
-    wake(block.threads, AT_BLOCK_BARRIER);
+  ++block.waiting;
+  pass_if_all_are_here(block);
+  go_on();
+}
+
+int tfs_partial_barrier(unsigned int number, unsigned int threads, int value, tfs_together how) {
+  Thread& thread = *launch->current;
+  Block& block = *thread.block;
+  if (number >= MOST_PARTIAL) tfs_fail("a block has no barrier of this number");
+  if (!threads || threads % launch->warp) tfs_fail("a barrier is of whole warps");
+  Partial& barrier = block.partial[number];
+  if (barrier.arrived && barrier.threads != threads) tfs_fail("threads wait at one barrier for different numbers of threads");
+  barrier.threads = threads;
+  barrier.holds += value != 0;
+  thread.state = AT_PARTIAL_BARRIER;
+  thread.partial = number;
+  if (++barrier.arrived == threads) {
+    const int all[] = {barrier.holds, barrier.holds == (int)threads, barrier.holds > 0};
+    barrier = {};
+    for (Thread& other : block.threads)
+      if (other.state == AT_PARTIAL_BARRIER && other.partial == number) {
+        other.together = all[how];
+        make_ready(other);
+      }
   }
   go_on();
+  return launch->current->together;
 }
 
 const unsigned char (*tfs_exchange(const void* own, int size))[TFS_LANE_BYTES] {
@@ -367,8 +412,10 @@ const char* tfs_run(void (*kernel)(const uint64_t*), const uint64_t* words, unsi
   own.shared = {{search.found.begin, (size_t)(shared + bytes - search.found.begin)},
                 {shared + room, (size_t)(end - shared - room)}};
   memset(shared + bytes, POISON, room - bytes);
-  blockDim.x = threads;
-  gridDim.x = grid;
+  const bool flat = !shape.block_x;
+  const unsigned int rows = flat ? 1 : shape.block_y, columns = flat ? threads : shape.block_x;
+  blockDim = {columns, rows, threads / (columns * rows)};
+  gridDim = flat ? uint3{grid, 1, 1} : uint3{shape.grid_x, shape.grid_y, grid / (shape.grid_x * shape.grid_y)};
   run();
   for (auto& [number, block] : own.blocks)  // of a launch that failed
     for (Thread& thread : block->threads)
