@@ -54,6 +54,13 @@ enum class Activation : std::int64_t {
   kGelu = 2,
 };
 
+// A convolution, or which gradient of it.
+enum class ConvolutionPass : std::int64_t {
+  kForward = 0,
+  kInputGradient = 1,
+  kFilterGradient = 2,
+};
+
 // Calls a CPU kernel.
 struct HostLaunchWords {
   tfs_cpu_kernel kernel;
@@ -168,19 +175,74 @@ struct GemmSpec {
   }
 };
 
+// A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it.
+// All are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient of images; or
+// images, gradient of results, gradient of filters.
+struct ConvolutionSpec {
+  ConvolutionPass pass;
+  int type;  // tensorflow::DataType
+  std::int64_t n;
+  std::int64_t h;
+  std::int64_t w;
+  std::int64_t c;
+  std::int64_t k;
+  std::int64_t r;
+  std::int64_t s;
+  std::int64_t p;
+  std::int64_t q;
+  std::int64_t groups;
+  std::int64_t stride_h;
+  std::int64_t stride_w;
+  std::int64_t dilation_h;
+  std::int64_t dilation_w;
+  std::int64_t pad_h;
+  std::int64_t pad_w;
+
+  auto Tie() const { return std::tie(pass, type, n, h, w, c, k, r, s, p, q, groups, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w); }
+  bool operator<(const ConvolutionSpec& other) const { return Tie() < other.Tie(); }
+
+  template <typename Reader>
+  static ConvolutionSpec Read(Reader& reader) {
+    ConvolutionSpec words{};
+    words.pass = static_cast<ConvolutionPass>(reader.Ranged("ConvolutionSpec.pass", 0, 2));
+    words.type = static_cast<int>(reader.Ranged("ConvolutionSpec.type", 1, 1000));
+    words.n = reader.Ranged("ConvolutionSpec.n", 1, 2147483647);
+    words.h = reader.Ranged("ConvolutionSpec.h", 1, 2147483647);
+    words.w = reader.Ranged("ConvolutionSpec.w", 1, 2147483647);
+    words.c = reader.Ranged("ConvolutionSpec.c", 1, 2147483647);
+    words.k = reader.Ranged("ConvolutionSpec.k", 1, 2147483647);
+    words.r = reader.Ranged("ConvolutionSpec.r", 1, 2147483647);
+    words.s = reader.Ranged("ConvolutionSpec.s", 1, 2147483647);
+    words.p = reader.Ranged("ConvolutionSpec.p", 1, 2147483647);
+    words.q = reader.Ranged("ConvolutionSpec.q", 1, 2147483647);
+    words.groups = reader.Ranged("ConvolutionSpec.groups", 1, 2147483647);
+    words.stride_h = reader.Ranged("ConvolutionSpec.stride_h", 1, 2147483647);
+    words.stride_w = reader.Ranged("ConvolutionSpec.stride_w", 1, 2147483647);
+    words.dilation_h = reader.Ranged("ConvolutionSpec.dilation_h", 1, 2147483647);
+    words.dilation_w = reader.Ranged("ConvolutionSpec.dilation_w", 1, 2147483647);
+    words.pad_h = reader.Ranged("ConvolutionSpec.pad_h", 0, 2147483647);
+    words.pad_w = reader.Ranged("ConvolutionSpec.pad_w", 0, 2147483647);
+    return words;
+  }
+};
+
 // Which library a call is of.
 enum class LibraryCode : std::int64_t {
   kGemm = 0,
+  kConvolution = 1,
 };
 
 // The call of a record; throws std::invalid_argument where that makes no sense.
 std::shared_ptr<const LibraryCall> MakeCall(const GemmSpec& spec);
+std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec);
 
 template <typename Reader>
 std::shared_ptr<const LibraryCall> ReadCall(Reader& reader) {
-  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 0))) {
+  switch (static_cast<LibraryCode>(reader.Ranged("library", 0, 1))) {
     case LibraryCode::kGemm:
       return MakeCall(GemmSpec::Read(reader));
+    case LibraryCode::kConvolution:
+      return MakeCall(ConvolutionSpec::Read(reader));
   }
   return nullptr;
 }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "cuda/cudnn.h"
 #include "op/gemm.h"
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
@@ -16,6 +17,13 @@ using tf_stitch::FallbackCall;
 constexpr auto kExitPatience = std::chrono::seconds(5);
 
 FallbackCall& Call(void* call) { return *static_cast<FallbackCall*>(call); }
+
+std::vector<std::string> Lines(const char* text) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) found.push_back(line);
+  return found;
+}
 
 std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { return {dims, dims + rank}; }
 
@@ -110,10 +118,14 @@ TFS_EXPORT void tfs_call_error(void* call, std::int32_t code, const char* messag
 // `files` are separated by newlines. Returns "" or why there is no cuBLASLt; valid until the thread's next call.
 TFS_EXPORT const char* tfs_load_cublas_lt(const char* files) {
   thread_local std::string error;
-  std::vector<std::string> candidates;
-  std::istringstream lines(files);
-  for (std::string line; std::getline(lines, line);) candidates.push_back(line);
-  error = tf_stitch::LoadCublasLt(candidates);
+  error = tf_stitch::LoadCublasLt(Lines(files));
+  return error.c_str();
+}
+
+// As tfs_load_cublas_lt, of cuDNN.
+TFS_EXPORT const char* tfs_load_cudnn(const char* files) {
+  thread_local std::string error;
+  error = tf_stitch::LoadCudnn(Lines(files));
   return error.c_str();
 }
 

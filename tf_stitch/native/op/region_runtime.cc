@@ -1,7 +1,10 @@
 #include "op/region_runtime.h"
 
+#include <iostream>
+#include <set>
 #include <tuple>
 
+#include "op/gemm.h"
 #include "op/shape_key.h"
 
 namespace tf_stitch {
@@ -83,6 +86,15 @@ void TellLeft(std::int64_t region) {
   }
 }
 
+// Once a process for each reason: a model may have many regions.
+void SayFallback(const std::string& reason) {
+  static auto* mutex = new std::mutex;
+  static auto* said = new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (!said->insert(reason).second) return;
+  std::cerr << "[tf_stitch] a region of a converted model runs TensorFlow's own ops: " << reason << std::endl;
+}
+
 bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
   return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
 }
@@ -107,7 +119,7 @@ void RegionRuntime::Leave() {
   std::shared_ptr<const OriginalNodes> original;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (--kernels_ != 0 || entry.get() == nullptr) return;
+    if (--kernels_ != 0 || entry.get() == nullptr || converted()) return;
     gone.swap(slots_);
     last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
     original.swap(original_);
@@ -148,18 +160,22 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
       return slot;
     }
     const std::shared_ptr<const Slot> before = it == slots_.end() ? nullptr : it->second;
-    if (entry.get() == nullptr && before == nullptr) return nullptr;
+    if (entry.get() == nullptr && before == nullptr && !converted()) return nullptr;
     slot = NewSlot(key);
     slot->variable_types = extents.variable_types;
     if (before != nullptr) slot->interrupted = before->interrupted;
-    if (entry.get() == nullptr) {  // nobody is left to ask again
+    if (entry.get() == nullptr && !converted()) {  // nobody is left to ask again
       slot->reason = before->reason.empty() ? kNothingBuilt : before->reason;
       slot->built = true;
       return slot;
     }
   }
-  Build(*entry.get(), extents, slot.get());
-  if (slot->executable != nullptr) {
+  if (converted()) {
+    TakeFromModule(extents, slot.get());
+  } else {
+    Build(*entry.get(), extents, slot.get());
+  }
+  if (slot->executable != nullptr && !converted()) {
     if (const std::optional<Form> form = Recalled(key)) slot->guard.Decide(*form);
   }
   if (slot->updates_state) updates_state.store(true);
@@ -255,8 +271,38 @@ void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Sl
     if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
     return;
   }
+  Prepare(result.words, extents, slot);
+}
+
+// Kernels and own nodes were timed when the model was converted.
+void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
+  const AotPlace place = FindAotRegion(region_);
+  AotModule::Device device;
+  if (context_ != nullptr) {
+    int major = 0, minor = 0;
+    slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&major, kDeviceMajor, device_));
+    if (slot->reason.empty()) {
+      slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&minor, kDeviceMinor, device_));
+    }
+    if (slot->reason.empty()) slot->reason = LoadCublasLt({"libcublasLt.so.12", "libcublasLt.so.13"});
+    device = {true, 10 * major + minor};
+  }
+  std::vector<std::int64_t> words;
+  if (slot->reason.empty()) {
+    slot->reason = place.module == nullptr ? place.reason
+                                           : place.module->Words(place.region, device, slot->key, &words);
+  }
+  if (slot->reason.empty()) Prepare(words, extents, slot);
+  if (slot->executable == nullptr) {
+    SayFallback(slot->reason);
+  } else {
+    slot->guard.Decide(Form::kStitched);
+  }
+}
+
+void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const {
   auto executable = std::make_unique<Executable>();
-  slot->reason = Decode(result.words, extents, executable.get());
+  slot->reason = Decode(words, extents, executable.get());
   if (!slot->reason.empty()) {
     slot->invalid = true;
     return;
@@ -288,6 +334,12 @@ std::shared_ptr<const OriginalNodes> RegionRuntime::Original(const std::string& 
       return known->second.through_python ? nullptr : original_;
     }
   }
+  if (converted()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (original_ == nullptr && !own_nodes_.empty()) original_ = parse(own_nodes_, context_ != nullptr);
+    ++reasons_.emplace(reason, Reason{original_ == nullptr, 0}).first->second.count;
+    return original_;
+  }
   CallbackGate<Callbacks>::Entry entry(&Gate());
   OriginalResult result;
   const int code = entry.get() == nullptr ? kNoThread : InItsOwnThread([&] {
@@ -302,6 +354,11 @@ std::shared_ptr<const OriginalNodes> RegionRuntime::Original(const std::string& 
   Reason& record = reasons_.emplace(reason, Reason{!given || original_ == nullptr, 0}).first->second;
   ++record.count;
   return record.through_python ? nullptr : original_;
+}
+
+void RegionRuntime::BringOwnNodes(const std::string& definition) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (own_nodes_.empty()) own_nodes_ = definition;
 }
 
 void RegionRuntime::AddReasons(std::vector<ReasonRecord>* records) {

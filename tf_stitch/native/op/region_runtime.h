@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "op/aot_module.h"
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
@@ -90,6 +91,9 @@ class RegionRuntime {
   // Tells Python why the region's nodes are not timed. The caller holds no lock.
   void NotTimed(const std::string& reason) const;
 
+  // The region's own nodes, a serialized FunctionDef: of a region of a converted model, which needs no Python.
+  void BringOwnNodes(const std::string& definition);
+
   void AddReasons(std::vector<ReasonRecord>* records);
   void AddGraphs(std::vector<GraphRecord>* records);
 
@@ -112,6 +116,9 @@ class RegionRuntime {
   };
 
   void Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const;
+  void TakeFromModule(const Extents& extents, Slot* slot) const;
+  void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const;
+  bool converted() const { return region_ >= kFirstAotRegion; }
   std::optional<Form> Recalled(const std::vector<std::int64_t>& key) const;  // by an earlier guard, maybe process
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
@@ -127,6 +134,7 @@ class RegionRuntime {
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
   std::shared_ptr<const OriginalNodes> original_;
+  std::string own_nodes_;  // of a converted model
   std::map<std::string, Reason> reasons_;
   int kernels_ = 0;  // that are to run it
   mutable GraphCounters graphs_;

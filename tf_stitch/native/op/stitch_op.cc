@@ -1,4 +1,5 @@
 // StitchOp and StitchStateOp: one node that stands for a region of the user's graph.
+#include "op/aot_module.h"
 #include "op/arena.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
@@ -30,6 +31,9 @@ using tensorflow::TensorShape;
       .Attr("Tout: list(type) >= 0")         \
       .Attr("region: int")                   \
       .Attr("output_shapes: list(shape) = []") \
+      .Attr("module: string = ''")             \
+      .Attr("original: string = ''")           \
+      .Attr("variable_names: list(string) = []") \
       .SetShapeFn(OutputShapes)
 
 TFS_SIGNATURE("StitchOp");
@@ -44,6 +48,7 @@ class StitchOp final : public tensorflow::OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
+    OP_REQUIRES_OK(c, Convert(c));
     std::vector<DataType> types;
     for (int i = 0; i < num_inputs_; ++i) types.push_back(c->input_type(i));
     for (int i = 0; i < c->num_outputs(); ++i) types.push_back(c->output_type(i));
@@ -57,11 +62,32 @@ class StitchOp final : public tensorflow::OpKernel {
   void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
+  // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute. Its
+  // variables may be named rather than passed: no handle of theirs is made and looked up at each call.
+  absl::Status Convert(OpKernelConstruction* c) {
+    std::string module;
+    TF_RETURN_IF_ERROR(c->GetAttr("module", &module));
+    if (module.empty()) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(c->GetAttr("original", &own_nodes_));
+    std::vector<std::string> names;
+    TF_RETURN_IF_ERROR(c->GetAttr("variable_names", &names));
+    region_ = AotRegion(module, region_, !names.empty());
+    if (names.empty()) return absl::OkStatus();
+    if (num_variables_ != 0) return absl::InvalidArgumentError("tf_stitch: variables are passed or named, not both");
+    num_variables_ = static_cast<int>(names.size());
+    named_ = std::make_unique<NamedVariables>(std::move(names));
+    return absl::OkStatus();
+  }
+
+  absl::Status FindVariables(OpKernelContext* ctx, VariableSet* variables) {
+    return named_ == nullptr ? variables->Lookup(ctx, num_inputs_, num_variables_) : named_->Find(ctx, variables);
+  }
+
   absl::Status Run(OpKernelContext* ctx) {
     TF_ASSIGN_OR_RETURN(const Placement placement, Placement::Of(ctx, on_gpu_));
     TF_ASSIGN_OR_RETURN(RegionRuntime * runtime, Runtime(placement));
     VariableSet variables;
-    TF_RETURN_IF_ERROR(variables.Lookup(ctx, num_inputs_, num_variables_));
+    TF_RETURN_IF_ERROR(FindVariables(ctx, &variables));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<const Slot> slot, LockAndFind(ctx, runtime, &variables));
     const RegionCall call{ctx, placement, runtime, &variables, ctx->num_inputs()};
     if (slot->invalid) {
@@ -103,6 +129,7 @@ class StitchOp final : public tensorflow::OpKernel {
       return absl::InvalidArgumentError(
           absl::StrCat("tf_stitch: ", name(), " has other types than the first node of region ", region_));
     }
+    if (!own_nodes_.empty()) runtime->BringOwnNodes(own_nodes_);
     runtime->Enter();
     RegionRuntime* other = nullptr;
     if (!runtime_.compare_exchange_strong(other, runtime)) runtime->Leave();  // another call entered for this kernel
@@ -219,6 +246,8 @@ class StitchOp final : public tensorflow::OpKernel {
   std::int64_t region_ = 0;
   int num_inputs_ = 0;
   int num_variables_ = 0;
+  std::string own_nodes_;  // a serialized FunctionDef
+  std::unique_ptr<NamedVariables> named_;
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
   OriginalForm original_;

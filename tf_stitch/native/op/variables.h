@@ -16,6 +16,15 @@ class VariableSet {
   VariableSet(const VariableSet&) = delete;
   VariableSet& operator=(const VariableSet&) = delete;
 
+  // These variables, whose mutexes are sorted and each there once, and whose names are for messages.
+  void Take(const std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>>& variables,
+            const std::vector<tensorflow::mutex*>& mutexes, const std::vector<std::string>* names) {
+    variables_.reserve(variables.size());
+    for (const auto& variable : variables) variables_.push_back(variable.GetNewRef());
+    mutexes_.assign(mutexes.begin(), mutexes.end());
+    names_ = names;
+  }
+
   // Finds the variables of inputs [first, first + count).
   absl::Status Lookup(tensorflow::OpKernelContext* ctx, int first, int count) {
     for (int i = first; i < first + count; ++i) {
@@ -56,6 +65,10 @@ class VariableSet {
         problem = ": its type has no plain memory";
       }
       if (problem == nullptr) continue;
+      if (names_ != nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat("Error while reading resource variable ", (*names_)[i],
+                                                          problem));
+      }
       const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(ctx, first + i);
       return absl::FailedPreconditionError(absl::StrCat("Error while reading resource variable ", handle.name(),
                                                         " from Container: ", handle.container(), problem));
@@ -124,6 +137,58 @@ class VariableSet {
   absl::InlinedVector<tensorflow::core::RefCountPtr<tensorflow::Var>, 8> variables_;
   absl::InlinedVector<tensorflow::mutex*, 8> mutexes_;
   Held held_ = Held::kNone;
+  const std::vector<std::string>* names_ = nullptr;
+};
+
+// Variables that a node names, "container\nname". They are looked up in the node's first call, and kept: who reads or
+// restores them does so in place.
+class NamedVariables {
+ public:
+  explicit NamedVariables(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  absl::Status Find(tensorflow::OpKernelContext* ctx, VariableSet* variables) {
+    {
+      const tensorflow::tf_shared_lock lock(mutex_);
+      if (TF_PREDICT_TRUE(!found_.empty())) {
+        variables->Take(found_, mutexes_, &names_);
+        return absl::OkStatus();
+      }
+    }
+    const tensorflow::mutex_lock lock(mutex_);
+    if (found_.empty()) TF_RETURN_IF_ERROR(LookUp(ctx));
+    variables->Take(found_, mutexes_, &names_);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status LookUp(tensorflow::OpKernelContext* ctx) {
+    std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> found;
+    tensorflow::ResourceMgr* resources = ctx->resource_manager();
+    mutexes_.clear();
+    for (const std::string& name : names_) {
+      const std::size_t end = name.find('\n');
+      if (end == std::string::npos) return absl::InvalidArgumentError("tf_stitch: a variable's name has no container");
+      const std::string container = end == 0 ? resources->default_container() : name.substr(0, end);
+      tensorflow::Var* variable = nullptr;
+      const absl::Status status = resources->Lookup<tensorflow::Var, false>(container, name.substr(end + 1), &variable);
+      if (!status.ok()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("Could not find variable ", name.substr(end + 1), ". This could mean that the variable has ",
+                         "been deleted. In TF1, it can also mean the variable is uninitialized. ", status.message()));
+      }
+      found.emplace_back(variable);
+      mutexes_.push_back(variable->mu());
+    }
+    std::sort(mutexes_.begin(), mutexes_.end());
+    mutexes_.erase(std::unique(mutexes_.begin(), mutexes_.end()), mutexes_.end());
+    found_ = std::move(found);
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string> names_;
+  tensorflow::mutex mutex_;
+  std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> found_;
+  std::vector<tensorflow::mutex*> mutexes_;
 };
 
 }  // namespace tf_stitch

@@ -1,0 +1,152 @@
+"""What cannot be converted is refused with what to do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tf_stitch.config import plain_environment
+from tf_stitch.convert import saved_model
+from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
+from tf_stitch.convert.saved_model import MANIFEST, OWN_FOLDER
+
+Make = Callable[[str], Path]
+
+
+def refused(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *flags: str) -> str:
+    """What is said of a model that is not converted."""
+    before = sorted(path for path in target.parent.rglob("*")) if target.parent.exists() else []
+    assert main([f"--input_dir={source}", f"--output_dir={target}", *flags]) == REFUSED
+    after = sorted(path for path in target.parent.rglob("*")) if target.parent.exists() else []
+    assert after == before
+    return capsys.readouterr().err
+
+
+def test_no_such_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no directory" in refused(capsys, tmp_path / "gone", tmp_path / "out")
+
+
+def test_no_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model").mkdir()
+    assert "is no SavedModel" in refused(capsys, tmp_path / "model", tmp_path / "out")
+    (tmp_path / "model" / "saved_model.pb").write_bytes(b"\xff" * 64)
+    assert "is damaged, or no SavedModel" in refused(capsys, tmp_path / "model", tmp_path / "out")
+
+
+def test_an_unknown_signature(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, models("module"), tmp_path / "out", "--signatures=serve")
+    assert "no signature 'serve'; it has other, serving_default" in said
+
+
+def test_a_model_that_is_converted_already(converted: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is converted already" in refused(capsys, converted("keras"), tmp_path / "out")
+
+
+def test_a_model_that_another_version_converted(converted: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+                                                ) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(converted("keras"), model)
+    file = model / OWN_FOLDER / MANIFEST
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tf_stitch": "0.0.1"}))
+    assert "by tf_stitch 0.0.1, which is not this version" in refused(capsys, model, tmp_path / "out")
+    assert main([f"--verify_only={model}"]) == REFUSED
+    assert "was converted by tf_stitch 0.0.1" in capsys.readouterr().err
+
+
+def test_an_output_that_exists(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "precious").write_text("x")
+    assert "--overwrite" in refused(capsys, models("keras"), target)
+    assert "is no SavedModel, and is not replaced" in refused(capsys, models("keras"), target, "--overwrite")
+    assert (target / "precious").exists()
+
+
+def test_a_model_is_overwritten_where_that_is_asked_for(models: Make, tmp_path: Path) -> None:
+    shutil.copytree(models("keras"), tmp_path / "out")
+    assert main([f"--input_dir={models('keras')}", f"--output_dir={tmp_path / 'out'}", "--overwrite", "--nomeasure"]
+                ) == OK
+    assert (tmp_path / "out" / OWN_FOLDER / MANIFEST).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_that_cannot_be_written(models: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--input_dir={models('keras')}", "--output_dir=/proc/sys/out"]) == REFUSED
+    assert "cannot be written to" in capsys.readouterr().err
+
+
+def test_a_corrupt_shard_of_variables(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(models("keras"), model)
+    shard = next((model / "variables").glob("*.data-*"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2:] = bytes(len(data) - len(data) // 2)
+    shard.write_bytes(data)
+    assert "TensorFlow cannot load" in refused(capsys, model, tmp_path / "out")
+    shard.unlink()
+    assert "TensorFlow cannot load" in refused(capsys, model, tmp_path / "out")
+
+
+def test_an_unknown_custom_op(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(models("keras"), model)
+    proto = SavedModel.FromString((model / "saved_model.pb").read_bytes())
+    proto.meta_graphs[0].graph_def.node.add(name="mine", op="MyOwnOp")
+    (model / "saved_model.pb").write_bytes(proto.SerializeToString())
+    assert "MyOwnOp, an op that this TensorFlow" in refused(capsys, model, tmp_path / "out")
+
+
+def test_a_graph_over_two_gigabytes(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_model, "LARGEST_GRAPH", 1000)
+    assert "is larger than 2 GB" in refused(capsys, models("keras"), tmp_path / "out")
+
+
+def test_inputs_that_the_model_cannot_take(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, models("module"), tmp_path / "out", "--input_shapes=serving_default/x=batch,16",
+                   "--input_shapes=s=7,7")
+    assert "--input_shapes gives s 2 dimensions; the model has 1" in said
+
+
+def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--output_dir=x"], ["--input_dir=x"], ["--input_dir=x", "--output_dir=y", "z"], ["--inputdir=x"],
+                 ["--verify_only=x", "--input_dir=y"]):
+        assert main(argv) == USAGE, argv
+        assert "--help says more" in capsys.readouterr().err
+
+
+def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == OK
+    said = capsys.readouterr().out
+    for word in ("input_dir", "output_dir", "signatures", "target", "input_shapes", "input_ranges", "samples", "scope",
+                 "tolerance", "report", "dry_run", "overwrite", "verify_only", "Exit codes: 0"):
+        assert word in said, word
+
+
+def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tf_stitch.convert", f"--input_dir={models('module')}",
+               f"--output_dir={tmp_path / 'out'}"]
+    for end, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": os.environ.get(
+                "TF_STITCH_CACHE", "")}, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stderr is not None
+            for line in running.stderr:
+                if "building kernels" in line or "running the model" in line:
+                    break
+            running.send_signal(end)
+            running.stderr.read()
+            assert running.wait(60) == code
+        deadline = time.monotonic() + 10
+        while list(tmp_path.iterdir()) and time.monotonic() < deadline:  # another process removes what is left
+            time.sleep(0.05)
+        assert list(tmp_path.iterdir()) == [], end

@@ -1,0 +1,125 @@
+"""Makes a SavedModel load its module: as an asset that is read when the model is initialized, by whichever loader.
+
+TensorFlow 2 restores objects: one more is a resource whose `_initialize` reads the asset. Sessions, and TensorFlow's C
+API, run the graph's initialization, which gets one more op.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.types_pb2 import DT_INT32, DT_STRING
+from tensorflow.core.protobuf.meta_graph_pb2 import AssetFileDef, MetaGraphDef
+from tensorflow.python.framework import op_def_registry
+from tensorflow.python.saved_model import nested_structure_coder
+
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+
+ASSET = "tf_stitch_module"
+OPS = ("StitchOp", "StitchStateOp", "StitchModule")
+_INITIALIZER = "__inference__tf_stitch_initialize"
+_PATH, _LOAD, _INIT = "tf_stitch_module_path", "tf_stitch_load_module", "tf_stitch_init"
+_INIT_SIGNATURE = "__saved_model_init_op"
+
+
+def attach_module(meta: MetaGraphDef, file: str, digest: str) -> None:
+    """Adds the module to a graph.
+
+    Args:
+        file: its name among the assets.
+        digest: of the module.
+    """
+    asset = _add_asset(meta, file)
+    _add_to_initialization(meta, digest)
+    if meta.HasField("object_graph_def"):
+        meta.graph_def.library.function.append(_initializer(digest))
+        _add_object(meta, asset)
+    known = {op.name for op in meta.meta_info_def.stripped_op_list.op}
+    for name in OPS:
+        if name not in known:
+            meta.meta_info_def.stripped_op_list.op.add().CopyFrom(op_def_registry.get(name))
+
+
+def _add_asset(meta: MetaGraphDef, file: str) -> int:
+    """The asset's place. Where a graph of TensorFlow 1 has a list of its own, loaders may read that instead."""
+    own = AssetFileDef(filename=file)
+    own.tensor_info.name = f"{_PATH}:0"
+    old = meta.collection_def.get("saved_model_assets") if "saved_model_assets" in meta.collection_def else None
+    if old is not None and not meta.asset_file_def:
+        for packed in old.any_list.value:
+            found = AssetFileDef()
+            packed.Unpack(found)
+            meta.asset_file_def.append(found)
+    if old is not None:
+        old.any_list.value.add().Pack(own)
+    meta.asset_file_def.append(own)
+    return len(meta.asset_file_def) - 1
+
+
+def _add_to_initialization(meta: MetaGraphDef, digest: str) -> None:
+    path = meta.graph_def.node.add(name=_PATH, op="Const")
+    path.attr["dtype"].type = DT_STRING
+    path.attr["value"].tensor.CopyFrom(tf.make_tensor_proto("", tf.string, shape=()))
+    load = _load_node(_LOAD, f"{_PATH}:0", digest)
+    meta.graph_def.node.append(load)
+    before = _init_op(meta)
+    nodes = {node.name: node for node in meta.graph_def.node}
+    if before is not None and before in nodes:
+        nodes[before].input.append(f"^{_LOAD}")
+        return
+    meta.graph_def.node.add(name=_INIT, op="NoOp", input=[f"^{_LOAD}"])
+    info = meta.signature_def[_INIT_SIGNATURE].outputs[_INIT_SIGNATURE]
+    info.name, info.tensor_shape.unknown_rank = _INIT, True
+
+
+def _init_op(meta: MetaGraphDef) -> str | None:
+    """The node that initializes the graph, as TensorFlow's loaders look for it."""
+    if _INIT_SIGNATURE in meta.signature_def:
+        return producer_of(meta.signature_def[_INIT_SIGNATURE].outputs[_INIT_SIGNATURE].name)
+    for key in ("saved_model_main_op", "legacy_init_op"):
+        if key in meta.collection_def and meta.collection_def[key].node_list.value:
+            return producer_of(meta.collection_def[key].node_list.value[0])
+    return None
+
+
+def _load_node(name: str, path: str, digest: str) -> NodeDef:
+    node = NodeDef(name=name, op="StitchModule", input=[path])
+    node.attr["digest"].s = digest.encode()
+    return node
+
+
+def _initializer(digest: str) -> FunctionDef:
+    """() -> 1, for the path as a captured tensor."""
+    function = FunctionDef()
+    signature = function.signature
+    signature.name, signature.is_stateful = _INITIALIZER, True
+    signature.input_arg.add(name="path", type=DT_STRING)
+    signature.output_arg.add(name="done", type=DT_INT32)
+    signature.control_output.append("load")
+    function.node_def.append(_load_node("load", "path", digest))
+    one = function.node_def.add(name="one", op="Const", input=["^load"])
+    one.attr["dtype"].type = DT_INT32
+    one.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1, tf.int32))
+    function.ret["done"] = "one:output:0"
+    function.control_ret["load"] = "load"
+    return function
+
+
+def _add_object(meta: MetaGraphDef, asset: int) -> None:
+    """A child of the root: a resource that reads the asset when the model is loaded."""
+    objects = meta.object_graph_def
+    first = len(objects.nodes)
+    path = objects.nodes.add()
+    path.asset.asset_file_def_index = asset
+    function = objects.nodes.add()
+    function.bare_concrete_function.concrete_function_name = _INITIALIZER
+    resource = objects.nodes.add()
+    resource.resource.device = ""
+    resource.children.add(node_id=first + 1, local_name="_initialize")
+    objects.nodes[0].children.add(node_id=first + 2, local_name=ASSET)
+    concrete = objects.concrete_functions[_INITIALIZER]
+    concrete.bound_inputs.append(first)
+    concrete.canonicalized_input_signature.CopyFrom(nested_structure_coder.encode_structure(((), {})))
+    concrete.output_signature.CopyFrom(nested_structure_coder.encode_structure(tf.TensorSpec((), tf.int32, "done")))
+

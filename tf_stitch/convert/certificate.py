@@ -1,0 +1,105 @@
+"""The equivalence certificate: the original and the converted model run on the same inputs, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tf_stitch.convert.comparison import BOUNDS, Difference, compare
+from tf_stitch.convert.inputs import Case
+from tf_stitch.convert.running import Loaded
+from tf_stitch.convert.saved_model import Signature
+from tf_stitch.errors import ConvertError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One case.
+
+    Attributes:
+        random: two runs of the original differ, too: nothing but types and shapes is compared.
+    """
+
+    case: Case
+    digest: str
+    differences: tuple[Difference, ...]
+    random: bool
+
+    @property
+    def passes(self) -> bool:
+        return self.random or all(d.passes for d in self.differences)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"signature": self.case.signature, "origin": self.case.origin,
+                "shapes": {name: list(shape) for name, shape in self.case.shapes.items()}, "inputs_sha256": self.digest,
+                "random": self.random, "passes": self.passes, "outputs": [d.as_json() for d in self.differences]}
+
+
+def check(original: Loaded, converted: Loaded, signatures: Sequence[Signature], cases: Sequence[Case],
+          tolerance: float, said: Callable[[float], None] = lambda part: None) -> list[Checked]:
+    """Runs every case by both.
+
+    Raises:
+        ConvertError: the original cannot run an input; or the converted model cannot run what the original can.
+    """
+    by_name = {s.name: s for s in signatures}
+    found = []
+    for i, case in enumerate(cases):
+        signature = by_name[case.signature]
+        expected = run_original(original, signature, case)
+        try:
+            results = converted.run(signature, case.values)
+        except tf.errors.OpError as error:
+            raise ConvertError(f"the converted model cannot run {_where(case)}, which the original can: "
+                               f"{error.message}") from None
+        differences = tuple(compare(name, expected[name], results[name], tolerance) for name in expected)
+        random = not all(d.passes for d in differences) and _is_random(original, signature, case, expected)
+        if random:
+            random = all(expected[n].shape == results[n].shape for n in expected)
+        found.append(Checked(case, case.digest(), differences, random))
+        said((i + 1) / len(cases))
+    return found
+
+
+def run_original(original: Loaded, signature: Signature, case: Case) -> dict[str, NDArray[Any]]:
+    """
+    Raises:
+        ConvertError: the model raises.
+    """
+    try:
+        return original.run(signature, case.values)
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        message = str(getattr(error, "message", error)).strip().splitlines()[0]
+        raise ConvertError(f"the original model cannot run {_where(case)}: {message}. Give shapes by --input_shapes, "
+                           "or real inputs by --samples") from None
+
+
+def _is_random(original: Loaded, signature: Signature, case: Case, first: Mapping[str, NDArray[Any]]) -> bool:
+    second = original.run(signature, case.values)
+    return any(first[n].shape == second[n].shape and not np.array_equal(first[n], second[n], equal_nan=False)
+               and not compare(n, first[n], second[n], 1.0).passes for n in first)
+
+
+def _where(case: Case) -> str:
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in case.shapes.items())
+    return f"signature {case.signature} on {case.origin} inputs ({shapes})"
+
+
+def document(checked: Sequence[Checked], tolerance: float) -> dict[str, Any]:
+    """What is stored."""
+    return {"tensorflow": tf.__version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "bounds": {kind: bound * tolerance for kind, bound in BOUNDS.items()}, "tolerance": tolerance,
+            "passes": all(one.passes for one in checked), "cases": [one.as_json() for one in checked]}
+
+
+def failure(bad: Checked) -> str:
+    """What differs in a case that does not pass."""
+    worst = next(d for d in bad.differences if not d.passes)
+    return (f"{_where(bad.case)}: output {worst.output} differs from the original's by {worst.worst:.3g}, where "
+            f"{worst.bound:.3g} is allowed (--tolerance)")

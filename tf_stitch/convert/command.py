@@ -1,0 +1,179 @@
+"""`tf_stitch convert`: makes a SavedModel that carries its kernels with it.
+
+Exit codes: 0 converted (or verified, or a dry run); 1 the model cannot be converted, or the converted one differs from
+the original, and nothing is written; 2 the flags make no sense; 130 interrupted, and nothing is written.
+
+  tf_stitch convert --input_dir=model --output_dir=converted
+  tf_stitch convert --input_dir=model --output_dir=converted --input_ranges=batch=1:32 --target=cpu,cuda:sm_90
+  tf_stitch convert --input_dir=model --dry_run
+  tf_stitch convert --verify_only=converted
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from absl import flags
+
+from tf_stitch.config import load_config
+from tf_stitch.errors import ConvertError, StitchError
+
+OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def _define() -> flags.FlagValues:
+    values = flags.FlagValues()
+
+    def text(name: str, default: str | None, help: str) -> None:
+        flags.DEFINE_string(name, default, help, flag_values=values)
+
+    text("input_dir", None, "directory of the SavedModel to convert; it is only read")
+    text("output_dir", None, "directory for the converted model")
+    text("signatures", "", "names of the signatures to convert, with commas between; all if empty")
+    text("target", "cpu", "what to build kernels for, with commas between: cpu (a baseline, AVX2 and AVX-512), "
+         "cuda:sm_90 and the like")
+    flags.DEFINE_multi_string("input_shapes", [], "shape of an input with unknown dimensions, as input=8,128 or with "
+                              "names as input=batch,128; may be repeated", flag_values=values)
+    flags.DEFINE_multi_string("input_ranges", [], "sizes of a named dimension that get kernels, as batch=1:32; the "
+                              "first dimension of an input is named batch, others input_1, input_2, ... unless "
+                              "--input_shapes names them; may be repeated", flag_values=values)
+    text("samples", "", "file of real inputs, .npz (arrays named input or signature/input) or TFRecord of "
+         "tf.train.Example; the converted model has kernels for their shapes and is checked on them")
+    flags.DEFINE_enum("scope", "auto", ["auto", "ops", "region"], "what regions hold: memory-intensive ops alone, all "
+                      "matmuls too, or what is best on each kind of device", flag_values=values)
+    flags.DEFINE_float("tolerance", 1.0, "factor on the bounds that outputs have to keep to (float32: 1e-4, relative "
+                       "to the value and the mean magnitude)", lower_bound=0.0, flag_values=values)
+    text("report", "", "file for the report, JSON: what became of each node, times, the certificate")
+    text("op_library", "", "shared libraries of custom ops that the model uses, with commas between")
+    flags.DEFINE_boolean("dry_run", False, "only say what would be converted", flag_values=values)
+    flags.DEFINE_boolean("overwrite", False, "replace --output_dir if it exists", flag_values=values)
+    flags.DEFINE_boolean("measure", True, "give regions up that are slower than the TensorFlow ops they replace",
+                         flag_values=values)
+    text("verify_only", "", "directory of a converted model: check it against its original again")
+    flags.DEFINE_boolean("help", False, "show this", flag_values=values, short_name="h")
+    return values
+
+
+def main(argv: Sequence[str]) -> int:
+    """Converts, and returns the exit code.
+
+    Args:
+        argv: flags, without the program's name.
+    """
+    values = _define()
+    try:
+        rest = values(["convert", *argv])[1:]
+        if values.help:
+            print(f"{__doc__}\nFlags:\n{values.get_help()}")
+            return OK
+        if rest:
+            raise flags.Error(f"{rest[0]} is no flag: name the model by --input_dir")
+        _check(values)
+    except flags.Error as error:
+        print(f"tf_stitch convert: {error}; --help says more", file=sys.stderr)
+        return USAGE
+    try:
+        return _run(values)
+    except KeyboardInterrupt:
+        print("tf_stitch convert: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    except StitchError as error:
+        print(f"tf_stitch convert: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def _check(values: flags.FlagValues) -> None:
+    """
+    Raises:
+        flags.Error: a flag is missing, or two contradict each other.
+    """
+    if values.verify_only:
+        if values.input_dir or values.output_dir:
+            raise flags.Error("--verify_only takes no --input_dir and no --output_dir")
+    elif not values.input_dir:
+        raise flags.Error("--input_dir is missing")
+    elif not values.output_dir and not values.dry_run:
+        raise flags.Error("--output_dir is missing (or --dry_run)")
+
+
+def _run(values: flags.FlagValues) -> int:
+    """As main, of flags that make sense. TensorFlow is imported here, not for --help.
+
+    Raises:
+        StitchError: it cannot be done.
+    """
+    import tensorflow as tf
+
+    from tf_stitch.convert.conversion import DifferenceError, convert
+    from tf_stitch.convert.options import Options
+    from tf_stitch.convert.progress import Progress
+    from tf_stitch.convert.sizes import Asked, parse_ranges, parse_shapes
+
+    for library in filter(None, values.op_library.split(",")):
+        try:
+            tf.load_op_library(library)
+        except (OSError, tf.errors.OpError) as error:
+            raise ConvertError(f"--op_library={library} cannot be loaded: {error}") from None
+    config = replace(load_config(), enabled=False)
+    asked = Asked(parse_shapes(values.input_shapes), parse_ranges(values.input_ranges))
+    if values.verify_only:
+        return _verify(Path(values.verify_only), Path(values.samples) if values.samples else None)
+    options = Options(
+        Path(values.input_dir or "."), Path(values.output_dir or "."), _names(values.signatures), _names(values.target),
+        asked, Path(values.samples) if values.samples else None, values.scope, values.tolerance,
+        Path(values.report) if values.report else None, values.overwrite, values.measure)
+    try:
+        outcome = convert(options, config, Progress(), values.dry_run)
+    except DifferenceError as error:
+        _write_report(options.report, {**error.outcome.document, "problem": error.message})
+        raise
+    _write_report(options.report, outcome.document)
+    for remark in outcome.remarks:
+        print(f"note: {remark}")
+    print(outcome.coverage)
+    if not values.dry_run:
+        print(f"{options.target}: {len(outcome.checked)} runs like the original")
+    return OK
+
+
+def _write_report(file: Path | None, document: Mapping[str, object]) -> None:
+    """
+    Raises:
+        ConvertError: it cannot be written.
+    """
+    if file is None:
+        return
+    try:
+        file.write_text(json.dumps(document, indent=1))
+    except OSError as error:
+        raise ConvertError(f"--report={file} cannot be written: {error.strerror}") from None
+
+
+def _verify(path: Path, samples: Path | None) -> int:
+    """Raises:
+        StitchError: it cannot be verified.
+    """
+    from tf_stitch.convert.certificate import failure
+    from tf_stitch.convert.progress import Progress
+    from tf_stitch.convert.verification import verify
+    from tf_stitch.native.bindings import load_op
+
+    progress = Progress()
+    load_op(load_config().cache_dir)
+    progress.step(f"verifying {path}")
+    checked, remarks = verify(path, samples, progress.part)
+    for remark in remarks:
+        print(f"note: {remark}")
+    bad = [one for one in checked if not one.passes]
+    print(f"{path}: {len(checked) - len(bad)} of {len(checked)} runs like the original")
+    if bad:
+        print(f"tf_stitch convert: {failure(bad[0])}", file=sys.stderr)
+    return REFUSED if bad else OK
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,127 @@
+"""The folder of a converted model: made beside its place, and moved there when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tf_stitch.convert.saved_model import GRAPH_FILE, OWN_FOLDER
+from tf_stitch.errors import ConvertError
+
+PREFIX = ".tf_stitch_partial_"
+"""Of folders in the making, beside their place. Each holds a lock while its process lives."""
+_LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def staged(target: Path, overwrite: bool) -> Iterator[Path]:
+    """An empty folder that becomes `target` at the end, if nothing is raised; else nothing is left of it.
+
+    Raises:
+        ConvertError: the target exists, or there is no writing beside it.
+    """
+    check_target(target, overwrite)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target.parent)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=target.parent))
+    except OSError as error:
+        raise ConvertError(f"{target.parent} cannot be written to ({error.strerror or error}): give another "
+                           "--output_dir") from None
+    try:
+        with open(folder / _LOCK, "w") as lock, _removed_at_the_end(folder):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            inner = folder / "model"
+            inner.mkdir()
+            yield inner
+            _move(inner, target, folder / "before")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(folder: Path) -> Iterator[None]:
+    """A process that waits for the end of this one, however it comes, and removes the folder: who is killed cannot."""
+    try:
+        watch = subprocess.Popen(["sh", "-c", 'cat > /dev/null; rm -rf -- "$1"', "sh", str(folder)],
+                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 start_new_session=True)
+    except OSError:  # a folder is left, which the next conversion removes
+        yield
+        return
+    try:
+        yield
+    finally:
+        watch.communicate()
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """
+    Raises:
+        ConvertError: the target exists and is not to be overwritten, or is no folder.
+    """
+    if target.exists() and not overwrite:
+        raise ConvertError(f"{target} exists: give another --output_dir, or --overwrite to replace it")
+    if target.exists() and not target.is_dir():
+        raise ConvertError(f"{target} is a file: give another --output_dir")
+    if overwrite and target.exists() and any(target.iterdir()) and not (target / GRAPH_FILE).exists():
+        raise ConvertError(f"{target} is no SavedModel, and is not replaced by one: give another --output_dir")
+
+
+def _move(made: Path, target: Path, before: Path) -> None:
+    try:
+        if target.exists():
+            os.rename(target, before)
+        os.rename(made, target)
+    except OSError as error:
+        if before.exists() and not target.exists():
+            os.rename(before, target)
+        raise ConvertError(f"{target} cannot be written ({error.strerror or error}): give another --output_dir"
+                           ) from None
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes what conversions left that were killed."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        try:
+            with open(folder / _LOCK, "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # one in the making
+            continue
+
+
+def copy_model(source: Path, proto: SavedModel, target: Path, link: bool = False) -> None:
+    """A model's folder with another graph: all other files are copied, or linked to where they are not to stay.
+
+    Raises:
+        ConvertError: the disk is full.
+    """
+    try:
+        for path in sorted(source.iterdir()):
+            if path.name == GRAPH_FILE or path.name.startswith(PREFIX):
+                continue
+            if link:
+                (target / path.name).symlink_to(path.resolve())
+            elif path.is_dir():
+                shutil.copytree(path, target / path.name)
+            else:
+                shutil.copy2(path, target / path.name)
+        (target / GRAPH_FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    except (OSError, shutil.Error) as error:
+        raise ConvertError(f"{source} cannot be copied to {target}: {error}") from None
+
+
+def own_folder(model: Path) -> Path:
+    """The folder of a converted model for what only people and --verify_only read, made if it is not there."""
+    folder = model / OWN_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

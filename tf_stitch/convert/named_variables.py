@@ -1,0 +1,139 @@
+"""Lets regions that sessions run find their variables by name, once, rather than by a handle that is made and looked up
+for each variable at each call.
+
+Objects of TensorFlow 2 call functions with handles of variables that have no names. Sessions, and TensorFlow's C API,
+call them from the graph, where a VarHandleOp names each variable: there other functions are called, which have no
+arguments for variables. Only functions with regions that read variables themselves gain by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+
+from tf_stitch.convert.entries import CALLS, reached
+from tf_stitch.convert.saved_model import Signature
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
+
+SUFFIX = "_tf_stitch_named"
+Handles = Mapping[str, NodeDef]
+"""Argument, or node, that is a variable's handle -> the VarHandleOp that names the variable."""
+
+
+def name_variables(meta: MetaGraphDef, signatures: Sequence[Signature]) -> None:
+    """Changes the calls of functions in a graph, and its own regions."""
+    functions = {f.signature.name: f for f in meta.graph_def.library.function}
+    nodes = {node.name: node for node in meta.graph_def.node}
+    made: dict[str, FunctionDef] = {}
+    for node in list(reached(meta.graph_def, signatures).values()):
+        handles = {t: nodes[producer_of(t)] for t in node.input
+                   if not t.startswith("^") and nodes[producer_of(t)].op == "VarHandleOp"}
+        if node.op == "StitchStateOp":
+            _name(node, handles)
+        elif node.op in CALLS and handles and _gains(node.attr["f"].func.name, functions):
+            _call_without(node, handles, functions, made)
+    meta.graph_def.library.function.extend(made.values())
+
+
+def _gains(name: str, functions: Mapping[str, FunctionDef]) -> bool:
+    """Whether a function has regions that read variables, or calls one that has."""
+    function = functions.get(name)
+    return function is not None and any(
+        node.op == "StitchStateOp" or (node.op in CALLS and _gains(node.attr["f"].func.name, functions))
+        for node in function.node_def)
+
+
+def _call_without(node: NodeDef, handles: Handles, functions: Mapping[str, FunctionDef], made: dict[str, FunctionDef]
+                  ) -> None:
+    """Makes a call one of a function that names these variables itself."""
+    function = functions[node.attr["f"].func.name]
+    data = [t for t in node.input if not t.startswith("^")]
+    named = {arg.name: handles[t] for arg, t in zip(function.signature.input_arg, data, strict=True) if t in handles}
+    types = [kind for kind, t in zip(node.attr["Tin"].list.type, data, strict=True) if t not in handles]
+    node.input[:] = [t for t in node.input if t not in handles]
+    node.attr["Tin"].list.ClearField("type")
+    node.attr["Tin"].list.type.extend(types)
+    node.attr["f"].func.name = _without(function, named, functions, made)
+
+
+def _without(function: FunctionDef, named: Handles, functions: Mapping[str, FunctionDef], made: dict[str, FunctionDef]
+             ) -> str:
+    """The name of a function that has no arguments for these variables."""
+    key = "_".join(sorted(f"{a}.{_own_name(n).decode()}" for a, n in named.items()))
+    known = next((f for f in made.values() if f.attr[SUFFIX].s.decode() == f"{function.signature.name} {key}"), None)
+    if known is not None:
+        return str(known.signature.name)
+    new = FunctionDef()
+    new.CopyFrom(without_arguments(function, named))
+    new.signature.name = f"{function.signature.name}{SUFFIX}_{len(made)}"
+    new.attr[SUFFIX].s = f"{function.signature.name} {key}".encode()
+    made[new.signature.name] = new
+    handles = {_handle_of(arg): named[arg] for arg in named}
+    for node in new.node_def:
+        own = {t: handles[t] for t in node.input if t in handles}
+        if node.op == "StitchStateOp":
+            _name(node, own)
+        elif node.op in CALLS and own and _gains(node.attr["f"].func.name, functions):
+            _call_without(node, own, functions, made)
+    return str(new.signature.name)
+
+
+def _name(node: NodeDef, handles: Handles) -> None:
+    """Names the variables of a region, if all of them have names."""
+    count = node.attr["N"].i
+    first = sum(not t.startswith("^") for t in node.input) - count
+    theirs = list(node.input[first:first + count])
+    if not count or any(t not in handles for t in theirs):
+        return
+    own = FunctionDef.FromString(node.attr["original"].s)
+    places = {arg.name: handles[t] for arg, t in zip(own.signature.input_arg[first:], theirs, strict=True)}
+    node.attr["original"].s = without_arguments(own, places).SerializeToString(deterministic=True)
+    node.attr["variable_names"].list.s.extend(_full_name(handles[t]) for t in theirs)
+    node.attr["N"].i = 0
+    del node.input[first:first + count]
+
+
+def _full_name(handle: NodeDef) -> bytes:
+    """As native/op/variables.h has it."""
+    container: bytes = handle.attr["container"].s if "container" in handle.attr else b""
+    return container + b"\n" + _own_name(handle)
+
+
+def _own_name(handle: NodeDef) -> bytes:
+    """Asking for an attribute that is not there would add it, without a value."""
+    shared: bytes = handle.attr["shared_name"].s if "shared_name" in handle.attr else b""
+    return shared or handle.name.encode()
+
+
+def without_arguments(function: FunctionDef, named: Handles) -> FunctionDef:
+    """The function with nodes that name variables in place of these arguments."""
+    new = FunctionDef()
+    new.CopyFrom(function)
+    kept = [arg for arg in function.signature.input_arg if arg.name not in named]
+    old = [arg.name for arg in function.signature.input_arg]
+    del new.signature.input_arg[:]
+    new.signature.input_arg.extend(kept)
+    new.arg_attr.clear()
+    new.resource_arg_unique_id.clear()
+    for i, arg in enumerate(kept):
+        if old.index(arg.name) in function.arg_attr:
+            new.arg_attr[i].CopyFrom(function.arg_attr[old.index(arg.name)])
+    for node in new.node_def:
+        node.input[:] = [_handle_of(t) if t in named else t for t in node.input]
+    for name, result in list(new.ret.items()):
+        if result in named:
+            new.ret[name] = _handle_of(result)
+    for argument, source in named.items():
+        node = new.node_def.add()
+        node.CopyFrom(source)
+        node.attr["shared_name"].s = _own_name(source)
+        node.name = argument
+    new.signature.is_stateful = True
+    return new
+
+
+def _handle_of(argument: str) -> str:
+    return f"{argument}:resource:0"

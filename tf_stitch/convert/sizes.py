@@ -1,0 +1,131 @@
+"""Sizes of unknown dimensions: what --input_shapes and --input_ranges say, and the shapes to convert for."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tf_stitch.convert.saved_model import Signature, Value
+from tf_stitch.errors import ConvertError
+
+Dims = tuple[int | str, ...]
+Shapes = dict[str, tuple[int, ...]]
+"""By input."""
+
+DEFAULT_SIZES = (1, 8)
+"""Of a dimension of which nothing is said."""
+MOST_OF_A_RANGE = 32
+MOST_SHAPES = 96
+"""That a signature has kernels for."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of unknown dimensions.
+
+    Attributes:
+        shapes: input, or signature/input -> dimensions, numbers or names.
+        ranges: name of a dimension -> lowest and highest size.
+    """
+
+    shapes: Mapping[str, Dims]
+    ranges: Mapping[str, tuple[int, int]]
+
+
+def parse_shapes(texts: Sequence[str]) -> dict[str, Dims]:
+    """Of --input_shapes, `input=dimension,...` each.
+
+    Raises:
+        ConvertError: one is none.
+    """
+    found: dict[str, Dims] = {}
+    for text in texts:
+        name, equals, dims = text.partition("=")
+        parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+        if not equals or not name or any(not (p.isdigit() or _NAME.fullmatch(p)) for p in parts):
+            raise ConvertError(f"--input_shapes={text} is none: write --input_shapes=input=8,16 or "
+                               "--input_shapes=input=batch,16, where --input_ranges=batch=1:32 says the sizes")
+        found[name.strip()] = tuple(int(p) if p.isdigit() else p for p in parts)
+    return found
+
+
+def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Of --input_ranges, `name=low:high` each.
+
+    Raises:
+        ConvertError: one is none.
+    """
+    found = {}
+    for text in texts:
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)(?::(\d+))?\s*", text)
+        low, high = (int(match[2]), int(match[3] or match[2])) if match else (0, -1)
+        if match is None or not 1 <= low <= high:
+            raise ConvertError(f"--input_ranges={text} is none: write --input_ranges=batch=1:32")
+        found[match[1]] = (low, high)
+    return found
+
+
+def named_dims(signature: Signature, value: Value, asked: Asked) -> Dims:
+    """Dimensions of an input, unknown ones by name: "batch" if it is the first, else the input's and its place.
+
+    Raises:
+        ConvertError: nothing says the rank, or what is said contradicts the model.
+    """
+    given = asked.shapes.get(f"{signature.name}/{value.name}", asked.shapes.get(value.name))
+    if value.dims is None:
+        if given is None:
+            raise ConvertError(f"input {value.name} of {signature.name} has an unknown rank: give its shape by "
+                               f"--input_shapes={value.name}=...")
+        return given
+    if given is not None and len(given) != len(value.dims):
+        raise ConvertError(f"--input_shapes gives {value.name} {len(given)} dimensions; the model has "
+                           f"{len(value.dims)}")
+    dims: list[int | str] = []
+    for axis, known in enumerate(value.dims):
+        said = given[axis] if given is not None else None
+        if known is not None and isinstance(said, int) and said != known:
+            raise ConvertError(f"--input_shapes gives dimension {axis} of {value.name} as {said}; the model has "
+                               f"{known}")
+        name = "batch" if axis == 0 else f"{value.name}_{axis}"
+        dims.append(known if known is not None else said if said is not None else name)
+    return tuple(dims)
+
+
+def shapes_of(signature: Signature, asked: Asked) -> tuple[list[Shapes], list[str]]:
+    """Shapes of the inputs that there are to be kernels for, and what is said of others.
+
+    Raises:
+        ConvertError: as named_dims.
+    """
+    dims = {value.name: named_dims(signature, value, asked) for value in signature.inputs}
+    names = list(dict.fromkeys(d for shape in dims.values() for d in shape if isinstance(d, str)))
+    remarks, sizes = [], []
+    for name in names:
+        chosen = spread(*asked.ranges[name]) if name in asked.ranges else list(DEFAULT_SIZES)
+        if name not in asked.ranges:
+            remarks.append(f"{signature.name}: dimension {name} has kernels for the sizes "
+                           f"{', '.join(map(str, chosen))}; --input_ranges={name}=1:32 is another choice")
+        elif len(chosen) < asked.ranges[name][1] - asked.ranges[name][0] + 1:
+            remarks.append(f"{signature.name}: dimension {name} has kernels for {len(chosen)} sizes of its range")
+        sizes.append(chosen)
+    combinations = list(itertools.product(*sizes))
+    if len(combinations) > MOST_SHAPES:
+        step = len(combinations) / MOST_SHAPES
+        remarks.append(f"{signature.name}: kernels for {MOST_SHAPES} of {len(combinations)} combinations of sizes")
+        combinations = [combinations[int(i * step)] for i in range(MOST_SHAPES - 1)] + combinations[-1:]
+    bound = [dict(zip(names, sizes_, strict=True)) for sizes_ in combinations]
+    return [{name: tuple(d if isinstance(d, int) else env[d] for d in shape) for name, shape in dims.items()}
+            for env in bound], remarks
+
+
+def spread(low: int, high: int) -> list[int]:
+    """All sizes of a short range; of a long one its ends, and evenly between them those that are multiples of 8, or
+    powers of two."""
+    if high - low < MOST_OF_A_RANGE:
+        return list(range(low, high + 1))
+    powers = [1 << k for k in range(high.bit_length()) if low <= 1 << k <= high]
+    step = -(-(high - low) // (MOST_OF_A_RANGE // 2) // 8) * 8
+    return sorted({low, high, *powers, *range(-(-low // step) * step, high + 1, step)})
