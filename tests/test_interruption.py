@@ -125,6 +125,21 @@ def test_nothing_is_raised_outside() -> None:
     assert not interruption._working
 
 
+def test_work_whose_end_python_never_calls_is_forgotten() -> None:
+    """As where Interrupted is raised between `__enter__` and what follows it."""
+    entered = threading.Event()
+
+    def work() -> None:
+        interruptible().__enter__()
+        entered.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert entered.wait(10)
+    thread.join()
+    assert not interruption._working
+
+
 def test_a_profiler_ends_after_work_has() -> None:
     """Under CPython 3.11 an exception that was taken back has a function that is profiled never begin."""
     program = """

@@ -24,6 +24,7 @@ PATIENCE = 1.0
 FOREIGN_PATIENCE = 5.0
 """Seconds that the end of the process waits for C++ code that calls Python when it returns."""
 _PAUSE = 0.02
+_AGAIN = 0.25  # seconds that a thread has to handle one interruption, before the next
 
 
 class Interrupted(BaseException):
@@ -31,8 +32,8 @@ class Interrupted(BaseException):
 
 
 _lock = threading.Lock()
-_working: dict[object, int] = {}  # what is interruptible -> its thread
-_interrupted: set[int] = set()  # threads in which Interrupted was to be raised, and may not have been yet
+_working: dict[int, int] = {}  # id of what is interruptible -> its thread
+_interrupted: dict[int, float] = {}  # threads in which Interrupted was to be raised, and may not have been yet -> when
 _pressed = False  # Ctrl-C, and the main thread has not been in Python since
 _ended = False
 _foreign: set[threading.Thread] = set()
@@ -56,7 +57,7 @@ class interruptible:
             with _lock:
                 if _pressed or _ended:
                     raise Interrupted
-                _working[self] = threading.get_ident()
+                _working[id(self)] = threading.get_ident()
         except Interrupted:
             self.__exit__(None, None, None)
             raise
@@ -67,10 +68,10 @@ class interruptible:
         while True:
             try:
                 with _lock:
-                    _working.pop(self, None)
+                    _working.pop(id(self), None)
                     late = own in _interrupted and own not in _working.values()
                 if late:
-                    _interrupted.discard(own)
+                    _interrupted.pop(own, None)
                     _raise_in(own, Interrupted)
                     while True:  # until it is raised
                         pass
@@ -78,14 +79,24 @@ class interruptible:
             except Interrupted:
                 continue
 
+    def __del__(self) -> None:
+        """Interrupted may be raised when `__enter__` is over and Python will not call `__exit__` yet."""
+        _working.pop(id(self), None)
+
 
 def interrupt() -> None:
-    """Interrupts all work under way, and kills its compilers."""
+    """Interrupts all work under way, and kills its compilers.
+
+    A thread that was interrupted a moment ago is left alone: what is raised while it handles the first would leave
+    through the lines that keep work and what follows it apart.
+    """
     end_compilers()
     with _lock:
+        now = time.monotonic()
         for thread in set(_working.values()):
-            _interrupted.add(thread)
-            _raise_in(thread, Interrupted)
+            if now - _interrupted.get(thread, -_AGAIN) >= _AGAIN:
+                _interrupted[thread] = now
+                _raise_in(thread, Interrupted)
 
 
 def interrupt_all(patience: float = PATIENCE) -> None:

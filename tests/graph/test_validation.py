@@ -47,6 +47,16 @@ def test_accepts_a_region() -> None:
         validate_graph(graph(*CHAIN), after, frozenset())
 
 
+def test_a_python_function_runs_on_the_cpu_of_its_task() -> None:
+    gpu, cpu = (f"/job:worker/replica:0/task:1/device:{kind}:0" for kind in ("GPU", "CPU"))
+    before, after = graph(*CHAIN, device=gpu), graph(*CHAIN, device=gpu)
+    after.node.add(name="call", op="PyFunc", input=["x"], device=cpu)
+    validate_graph(before, after, frozenset())
+    after.node[-1].device = cpu.replace("task:1", "task:0")
+    with pytest.raises(VerifyError, match="did not use"):
+        validate_graph(before, after, frozenset())
+
+
 def _dangle(after: GraphDef) -> None:
     after.node[3].input[0] = "gone:0"
 

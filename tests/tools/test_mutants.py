@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import MUTANTS
+from tools.mutants.__main__ import MUTANTS, ROOT
 from tools.mutants.mutant import DoesNotApplyError, Mutant
 from tools.mutants.trial import Tree
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)

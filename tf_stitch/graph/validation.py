@@ -9,6 +9,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.errors import SourceLoc, VerifyError
 from tf_stitch.frontend.tensorflow.imported_graph import entrances, producer_of
+from tf_stitch.graph.clustering.py_function import task_cpu
 
 _BOUNDARY_OPS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 STITCH_OPS = frozenset({"StitchOp", "StitchStateOp", "StitchWhile"})
@@ -43,7 +44,7 @@ def _check_kept(before: GraphDef, nodes: dict[str, NodeDef], preserved: frozense
 
 def _check_devices(before: GraphDef, after: GraphDef) -> None:
     devices = {node.name: node.device for node in before.node}
-    used = set(devices.values())
+    used = {*devices.values(), *map(task_cpu, devices.values())}
     for node in after.node:
         if devices.get(node.name, node.device) != node.device:
             raise VerifyError(f"moved from {devices[node.name]!r} to {node.device!r}", _loc(node))

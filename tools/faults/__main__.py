@@ -22,13 +22,17 @@ from typing import Any
 
 from tools.benchmark.raw_rows import page_of, raw_rows, read_rows, write_rows
 from tools.faults.faults import (
+    MEMORY_GROUPS,
     Fault,
     few_processes,
     jumping_clock,
     little_memory,
+    little_memory_for_all,
     no_temporary_folder,
     nothing,
     read_only,
+    read_only_home,
+    remove_groups,
     small_disk,
 )
 from tools.faults.trial import Ended, damaged, run, say
@@ -40,6 +44,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 ABOUT = ("trials", "command", "seed", "seconds", "failures")
 FINE = ("right", "TensorFlow's error", "killed")
+IN_A_GROUP = (16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256)
 MEGABYTES = (0, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
 PROCESSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -126,6 +131,8 @@ class Campaign:
 def limits() -> Iterator[tuple[str, dict[str, Fault]]]:
     """Faults under which plain TensorFlow may fail, too."""
     yield "RLIMIT_AS", {f"{m} MB more": little_memory(m << 20) for m in MEGABYTES}
+    if MEMORY_GROUPS.exists():
+        yield "memory of a control group", {f"{m} MB": little_memory_for_all(m << 20) for m in IN_A_GROUP}
     yield "RLIMIT_NPROC", {f"{n} threads": few_processes(n) for n in PROCESSES}
 
 
@@ -158,6 +165,7 @@ def main() -> int:
             campaign.each(what, {f"{n} pages": small_disk(folder, n) for n in range(1, args.pages + 1)})
     if wanted("folders"):
         campaign.each("read-only cache folder", {"read-only": read_only(args.folder)})
+        campaign.each("read-only home without a cache folder", {"home": read_only_home(args.folder)})
         campaign.each("no /tmp", {"no /tmp": no_temporary_folder})
     if wanted("clock"):
         campaign.clock()
@@ -168,6 +176,7 @@ def main() -> int:
     before = read_rows(args.out) if args.only and args.out.exists() else {}
     document = before | {what: row | made for what, row in campaign.rows.items()}
     shutil.rmtree(args.folder)
+    remove_groups()
     write_rows(args.out, document)
     page_of(args.out).write_text(table(document))
     print(table(document))

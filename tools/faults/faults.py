@@ -14,6 +14,8 @@ NEW_MOUNTS = 0x20000  # CLONE_NEWNS
 PRIVATE, READ_ONLY, REMOUNT, BIND, RECURSIVE = 1 << 18, 1, 32, 4096, 16384  # MS_*
 NOBODY = 65534
 PAGE = 4096
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""Where control groups of version 1 are."""
 
 Fault = Callable[[], None]
 
@@ -58,6 +60,15 @@ def read_only(folder: Path) -> Fault:
     return fault
 
 
+def read_only_home(folder: Path) -> Fault:
+    """What holds the cache folder is empty, and cannot be written."""
+    def fault() -> None:
+        _own_mounts()
+        _mount("none", folder.parent, "tmpfs", READ_ONLY)
+
+    return fault
+
+
 def no_temporary_folder() -> None:
     """Nor a current one."""
     _own_mounts()
@@ -75,6 +86,24 @@ def little_memory(more: int) -> Fault:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     return fault
+
+
+def little_memory_for_all(most: int) -> Fault:
+    """So many bytes for what the process and its compilers take from now on; the kernel kills one of them for more."""
+    def fault() -> None:
+        group = MEMORY_GROUPS / f"tf_stitch_faults_{os.getpid()}"
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(most))
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    return fault
+
+
+def remove_groups() -> None:
+    """Memory groups whose processes have ended."""
+    for group in MEMORY_GROUPS.glob("tf_stitch_faults_*"):
+        if not (group / "cgroup.procs").read_text():
+            group.rmdir()
 
 
 def few_processes(most: int) -> Fault:

@@ -297,7 +297,7 @@ class Generator:
         params = [self._name("p") for _ in given]
         steps = self._body(params, [self._values[n] for n in given], depth)
         made = [n for step in steps for n in step.names]
-        block = Block(tuple(params), tuple(steps), tuple(self._rng.sample(made, 1) or params))
+        block = Block(tuple(params), tuple(steps), tuple(self._rng.sample(made, min(1, len(made))) or params))
         wrap = self._rng.choice(("tf.function(block0, autograph=False)", "tf.recompute_grad(block0)"))
         return f"{wrap}({', '.join(given)})", (block,)
 

@@ -25,7 +25,7 @@ from tools.mutants.found import Found
 from tools.mutants.mutant import Mutant
 from tools.mutants.trial import Tree, Verdict
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: tuple[Mutant, ...] = (*values.MUTANTS, *kernels.MUTANTS, *running.MUTANTS)
 
 

@@ -95,3 +95,23 @@ def test_variables_that_are_one_are_read_and_updated_in_order() -> None:
     np.testing.assert_array_equal(got, value + 3 * x)
     np.testing.assert_array_equal(state[first], value + 2 * x)
     np.testing.assert_array_equal(state[second], value + 2 * x)
+
+
+def test_no_shape_is_computed_of_a_variable_that_the_region_updates() -> None:
+    """The handle is at hand, and the value behind it is another one by then."""
+    scale = tf.Variable(np.ones(5, np.float32))
+
+    def step(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        shape = tf.raw_ops.Shape(input=tf.expand_dims(x, 1) * scale)
+        with tf.name_scope("region"):
+            scale.assign_sub(tf.ones(5))
+            return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1)
+
+    spec = tf.TensorSpec([None], tf.float32)
+    region, original = original_of("AddV2", step, spec, spec)
+    assert len(region.handles) == 1
+    assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
+    values = {"x": np.arange(3, dtype="f4"), "gradient": np.arange(15, dtype="f4")}
+    [got], state = original.run([values[name.partition(":")[0]] for name in region.inputs], [np.ones(5, "f4")], [0])
+    np.testing.assert_allclose(got, values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None], rtol=1e-6)
+    np.testing.assert_array_equal(state[0], np.zeros(5, "f4"))

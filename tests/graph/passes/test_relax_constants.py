@@ -26,3 +26,21 @@ def test_users_wait_in_the_place_of_the_constant() -> None:
 
 def test_branches_and_loops_are_left_alone() -> None:
     assert inputs_after(("s", "Switch", ["x", "p"]), ("c", "Const", ["^s"]))["c"] == ["^s"]
+
+
+def test_so_do_users_of_axes_in_another_layout() -> None:
+    after = inputs_after(("x", "Relu", ["y"]), ("c", "Const", ["^x"]), ("d", "Const", []),
+                         ("m", "DataFormatVecPermute", ["c", "^z"]), ("n", "DataFormatDimMap", ["d"]),
+                         ("o", "DataFormatDimMap", ["s"]), ("g", "Conv2DBackpropInput", ["m", "n", "o:0"]))
+    assert after == {"x": ["y"], "c": [], "d": [], "m": ["c"], "n": ["d"], "o": ["s"],
+                     "g": ["m", "n", "o:0", "^x", "^z"]}
+
+
+def test_who_waits_for_a_shape_waits_for_the_tensor() -> None:
+    after = inputs_after(("x", "Relu", ["y"]), ("s", "ShapeN", ["x", "w:0", "^v"]), ("c", "Const", ["^s"]),
+                         ("g", "Conv2DBackpropInput", ["c", "x", "x"]), ("h", "Reshape", ["x", "s:1", "^s"]),
+                         ("n", "NoOp", ["^g", "^s"]))
+    assert after == {"x": ["y"], "s": ["x", "w:0", "^v"], "c": [], "g": ["c", "x", "x", "^x", "^w", "^v"],
+                     "h": ["x", "s:1", "^x", "^w", "^v"], "n": ["^g", "^x", "^w", "^v"]}
+    alone = inputs_after(("s", "Shape", ["x"]), ("h", "Reshape", ["x", "s"]))
+    assert alone == {"s": ["x"], "h": ["x", "s"]}

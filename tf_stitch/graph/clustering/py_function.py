@@ -20,14 +20,15 @@ def py_function_node(name: str, region: RegionGraph, function: Callable[..., lis
                      controls: Sequence[str]) -> NodeDef:
     """A PyFunc node on the CPU; TensorFlow copies tensors to and from other devices."""
     _keep.append(function)
-    node = NodeDef(name=name, op="PyFunc", device=_cpu(device), input=[*region.inputs, *(f"^{c}" for c in controls)])
+    inputs = [*region.inputs, *(f"^{c}" for c in controls)]
+    node = NodeDef(name=name, op="PyFunc", device=task_cpu(device), input=inputs)
     node.attr["token"].s = script_ops._py_funcs.insert(function).encode()
     node.attr["Tin"].list.type.extend(input_types(region))
     node.attr["Tout"].list.type.extend(to_enum(n.type.dtype) for _, n in region.graph.outputs)
     return node
 
 
-def _cpu(device: str) -> str:
-    """The same task's CPU."""
+def task_cpu(device: str) -> str:
+    """The CPU of the same task: every task has one."""
     head, _, _ = device.partition("/device:")
     return f"{head}/device:CPU:0" if device else ""
