@@ -92,6 +92,22 @@ def is_of_empty_tensor(reason: str) -> bool:
     return reason.endswith(_NO_ELEMENTS)
 
 
+class SourceError(StitchError):
+    """A CUDA source cannot be fused.
+
+    Args:
+        file: the user's.
+        line: from 1 on; 0 if it is about the file.
+        reason: in a sentence.
+    """
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
+        self.file = file
+        self.line = line
+        self.reason = reason
+
+
 class BuildError(StitchError):
     """A compiler is missing or rejected generated code."""
 
@@ -102,6 +118,10 @@ class BuildInterruptedError(BuildError):
 
 class NativeError(StitchError):
     """The native op or the graph hook could not be built or loaded."""
+
+
+class ConvertError(StitchError):
+    """A SavedModel that cannot be converted, or a conversion that is not to be trusted; the message says what to do."""
 
 
 class BuildPending(Exception):

@@ -43,18 +43,22 @@ ALLOWED: dict[str, set[str]] = {
     "jit": {"ir", "device", "frontend", "planning", "schedule", "kernel_ir", "lowering", "emit.rendered", "runtime",
             "compiler", "targets", "native", "graph.clustering.region_graph", "report"},
     "plugin": {"frontend", "runtime", "native", "graph", "report", "jit", "pass_manager"},
+    "hfuse": {"device.spec"},
     "cli": {"ir", "device", "targets", "frontend", "planning", "schedule", "compiler", "graph", "report", "jit",
             "pass_manager"},
+    "convert": {"ir", "device.spec", "device.profile", "targets", "emit.rendered", "frontend", "planning", "schedule",
+                "compiler", "runtime", "graph", "jit", "native"},
 }
 TOP = {"__main__"}  # on top of everything
 
 # Foreign package -> modules of tf_stitch that may import it, and where code that wants it belongs.
 FOREIGN: dict[str, tuple[tuple[str, ...], str]] = {
-    "tensorflow": (("frontend", "graph", "plugin", "report", "cli", "native", "__main__"),
+    "tensorflow": (("frontend", "graph", "plugin", "report", "cli", "convert", "native", "__main__"),
                    "frontend/tensorflow, graph or plugin"),
     "keras": (("plugin",), "plugin"),
     "pulp": (("planning.ilp_solver",), "planning/ilp_solver.py"),
-    "cupy": (("runtime",), "runtime"),
+    "cupy": (("runtime", "hfuse.device"), "runtime or hfuse/device.py"),
+    "clang": (("hfuse.source",), "hfuse/source.py"),
     "cupy_backends": (("runtime",), "runtime"),
     "networkx": (("planning", "schedule", "kernel_ir", "compiler.cooperative_fusion"),
                  "planning, schedule or kernel_ir"),

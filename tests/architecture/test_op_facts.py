@@ -14,6 +14,8 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.op_table import OP_TABLE
+from tf_stitch.libraries.registry import library_of
+from tf_stitch.targets.registry import target_of
 
 B = Builder()
 ELEMENTWISE = [kind for kind, info in OP_TABLE.items() if info.category is Category.ELEMENTWISE]
@@ -44,6 +46,10 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         operands = [B.input("r:0", dtype, (6,))]
     elif kind is OpKind.RESHAPE:
         operands = [B.input("r:0", dtype, (3, 4))]
+    elif OP_TABLE[kind].category is Category.CONVOLUTION:
+        operands = [B.input(f"{name}:0", dtype, (2, 3, 3, 2)) for name in "xy"]
+        attrs[oa.ConvolutionAttrs] = oa.ConvolutionAttrs(
+            (1, 1), (1, 1), (1, 1), 1, () if kind is OpKind.CONVOLUTION else (3, 3))
     try:
         return make_node(kind, operands, attrs[OP_TABLE[kind].attrs])
     except TypeRuleError:
@@ -65,6 +71,8 @@ def test_every_legal_elementwise_op_has_an_intrinsic(kind: OpKind, dtype: DType)
                           if i.category not in (Category.SOURCE, Category.EFFECT, Category.LOOP)])
 def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> None:
     legal = [node for dtype in DType if (node := node_of(kind, dtype)) is not None]
+    if OP_TABLE[kind].category is Category.CONVOLUTION and library_of(legal[0], target_of(device).libraries) is None:
+        return  # stays TensorFlow's there
     assert legal, f"no dtype is legal for {kind.value}"
     for node in legal:
         if node.type != node.operands[0].type or kind is not OpKind.CAST:  # a cast to the same type is a copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,10 @@ from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.dynamic_dims import atom_values, bind_changing
 from tf_stitch.ir.graph import TensorGraph, key_of
+from tf_stitch.ir.op_attrs import ConvolutionAttrs
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Symbol, static_shape, substitute
+from tf_stitch.libraries.cudnn import Convolution
 from tf_stitch.planning.plan_memory import PlanMemory
 
 B = p.B
@@ -64,6 +68,30 @@ def test_kernels_are_those_of_the_region_compiled_for_other_sizes(device: Device
     assert len(known) < 3 * len(lengths), "some sizes are alike"
     if device.simt:
         assert max(map(len, kernels.values())) > len(wanted), "which need different kernels all the same"
+
+
+def test_convolutions_of_other_batches() -> None:
+    """Channels first, as TensorFlow trains float32: forward, both gradients, and filters of 1 x 1."""
+    x, grad = (B.input(k, DType.F32, (Symbol("b"), c, 12, 12)) for k, c in (("x", 8), ("g", 32)))
+    filters, single = B.input("w", DType.F32, (3, 3, 8, 32)), B.input("v", DType.F32, (1, 1, 32, 24))
+    attrs = ConvolutionAttrs((1, 1), (1, 1), (1, 1), 1)
+    last, first, ours = (0, 2, 3, 1), (0, 3, 1, 2), (3, 0, 1, 2)
+    y = B.convolution(OpKind.CONVOLUTION, B.transpose(x, last), B.transpose(filters, ours), attrs)
+    y = B.maximum(B.transpose(y, first), B.constant(0, DType.F32))
+    z = B.convolution(OpKind.CONVOLUTION, B.transpose(y, last), B.transpose(single, ours),
+                      replace(attrs, padding=(0, 0)))
+    dx = B.convolution(OpKind.CONVOLUTION_INPUT_GRAD, B.transpose(B.mul(grad, y), last), B.transpose(filters, ours),
+                       replace(attrs, size=(12, 12)))
+    dw = B.convolution(OpKind.CONVOLUTION_FILTER_GRAD, B.transpose(x, last), B.transpose(grad, last),
+                       replace(attrs, size=(3, 3)))
+    graph = TensorGraph("convolutions", [("z", B.exp(B.transpose(z, first))), ("dx", B.transpose(dx, first)),
+                                         ("dw", B.transpose(dw, (1, 2, 3, 0)))])
+    inputs, options = tuple(key_of(n) for n in graph.inputs()), CompileOptions(H200, plans=PlanMemory())
+    for b in (32, 5, 1):
+        bound = bind_changing(graph, shapes(graph, {"b": b}), ["b"], 4)
+        calls = compile_region(bound, inputs, (), options).calls
+        assert sorted(str(c.call.at_hand()).split()[0] for c in calls) == ["convolution"] * 3 + ["gemm"], b
+        assert {c.call.at_hand().sizes.n for c in calls if isinstance(c.call, Convolution)} == {b}
 
 
 def test_what_passes_decide_by_numbers() -> None:

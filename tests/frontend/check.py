@@ -20,6 +20,7 @@ from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.interpreter import interpret
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+LIBRARY_ON = {"CPU": Matmuls.ALL_AND_CONVOLUTIONS}
 _NO_WORK = {"Placeholder", "NoOp"}
 
 
@@ -57,7 +58,7 @@ def types_of_graph(graph: Any) -> TypesOf:
 def trace(function: Callable[..., Any], *specs: tf.TensorSpec) -> Traced:
     concrete = tf.function(function).get_concrete_function(*specs)
     return Traced(concrete, import_graph(concrete.graph.as_graph_def(), types_of_graph(concrete.graph),
-                                          library_on={"CPU": Matmuls.ALL}))
+                                          library_on=LIBRARY_ON))
 
 
 def check(function: Callable[..., Any], *arrays: Any, specs: Sequence[tf.TensorSpec] | None = None,
@@ -106,7 +107,7 @@ def round_trip(graph: TensorGraph, values: dict[str, Any], expected: Sequence[An
 
     with tf.Graph().as_default() as tf_graph:
         exported = as_tensors(graph, placeholder)
-        again = import_graph(tf_graph.as_graph_def(), types_of_graph(tf_graph), library_on={"CPU": Matmuls.ALL})
+        again = import_graph(tf_graph.as_graph_def(), types_of_graph(tf_graph), library_on=LIBRARY_ON)
     nodes = {n.name: n.reason for n in again.nodes.values() if n.reason and n.op not in _NO_WORK}
     assert all(r.startswith("shape arithmetic") for r in nodes.values()), nodes
     outputs = []

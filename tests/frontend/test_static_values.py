@@ -118,6 +118,28 @@ def named(traced: Traced, op: str) -> tuple[Any, ...]:
     return node.outputs[0].type.shape
 
 
+@pytest.mark.parametrize("axes", [[0, 1, 2], [3], [-1, 1]])
+def test_axes_in_another_layout(axes: list[int]) -> None:
+    """As TensorFlow's layout optimizer asks for them."""
+    def function(x):
+        there = tf.raw_ops.DataFormatDimMap(x=tf.constant(axes), src_format="NHWC", dst_format="NCHW")
+        return tf.raw_ops.Sum(input=x, axis=there)
+
+    check(function, normal((2, 3, 4, 5)), graphs=False)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_sizes_in_another_layout(last: bool) -> None:
+    def function(x):
+        sizes = tf.constant([2, 4, 5, 3]) if last else tf.shape(x)
+        source, target = ("NHWC", "NCHW") if last else ("NCHW", "NHWC")
+        there = tf.raw_ops.DataFormatVecPermute(x=sizes, src_format=source, dst_format=target)
+        pair = tf.raw_ops.DataFormatVecPermute(x=tf.constant([2, 3]), src_format=source, dst_format=target)
+        return tf.reshape(x, there) * 2, tf.tile(x[:, 0, :, 0], pair) + 1
+
+    check(function, normal((2, 3, 4, 5)), graphs=False)
+
+
 def test_random_tensors_have_the_sizes_of_what_they_are_drawn_for() -> None:
     traced = trace(lambda x: x * tf.random.uniform(tf.shape(x)) + tf.random.stateless_normal(tf.shape(x), [1, 2]),
                    SEQUENCE)

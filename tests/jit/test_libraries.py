@@ -16,14 +16,19 @@ from tf_stitch.targets import registry as targets
 
 
 class Native:
-    """Says what loading cuBLASLt came to."""
+    """Says what loading cuBLASLt and cuDNN came to."""
 
-    def __init__(self, missing: str) -> None:
-        self.missing, self.asked = missing, 0
+    def __init__(self, missing: str, cudnn_missing: str = "") -> None:
+        self.missing, self.cudnn_missing = missing, cudnn_missing
+        self.asked = self.asked_for_cudnn = 0
 
     def load_cublas_lt(self, files: Sequence[str]) -> str:
         self.asked += 1
         return self.missing
+
+    def load_cudnn(self, files: Sequence[str]) -> str:
+        self.asked_for_cudnn += 1
+        return self.cudnn_missing
 
 
 def libraries(scope: str, native: Native | None, report: Report) -> Libraries:
@@ -58,3 +63,34 @@ def test_regions_of_a_target_without_libraries_hold_no_matmuls(monkeypatch: pyte
     report = Report()
     assert libraries("region", native, report).devices("GPU") == {"CPU": Matmuls.ALL}
     assert (native.asked, report.document(None)["fallbacks"]) == (0, [])
+
+
+def test_with_cudnn_regions_of_a_gpu_hold_convolutions() -> None:
+    native = Native("")
+    found = libraries("region", native, Report())
+    assert found.devices("GPU")["GPU"] is Matmuls.ALL
+    assert native.asked_for_cudnn == 0, "a program without convolutions needs none"
+    for _ in range(2):
+        assert found.devices("GPU", convolutions=True) == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL_AND_CONVOLUTIONS}
+    assert native.asked_for_cudnn == 1
+    assert found.devices("CPU", convolutions=True)["CPU"] is Matmuls.ALL
+    assert libraries("auto", native, Report()).devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL
+    assert libraries("ops", native, Report()).devices("GPU", convolutions=True) == NO_MATMULS
+
+
+def test_without_cudnn_they_hold_matmuls_alone() -> None:
+    report, native = Report(), Native("", "no cuDNN 9 library")
+    found = libraries("region", native, report)
+    for _ in range(2):
+        assert found.devices("GPU", convolutions=True) == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
+    assert native.asked_for_cudnn == 1
+    [entry] = report.document(None)["fallbacks"]
+    assert entry["reason"] == "no cuDNN 9 library: regions hold none"
+
+
+def test_a_target_without_convolutions_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "TARGETS", tuple(
+        replace(one, libraries=one.libraries[:1]) for one in targets.TARGETS))
+    native, report = Native(""), Report()
+    assert libraries("region", native, report).devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL
+    assert (native.asked_for_cudnn, report.document(None)["fallbacks"]) == (0, [])

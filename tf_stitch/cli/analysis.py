@@ -64,8 +64,9 @@ class Analysis:
         device = target_of(self._device).device_type
         options = GraphOptions.by(self._config, device, True, {device: self._device.profile}, self._controls)
         instrument = Instrument[GraphState]()
-        found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, scope_of(self._config.scope),
-                                        device_type=device), replace(options, need_fallback=False), instrument)
+        scope = scope_of(self._config.scope, convolutions=True)
+        found = find_regions(GraphState(_placed(graph_def, device), types_of, preserved, scope, device_type=device),
+                             replace(options, need_fallback=False), instrument)
         state, imported, regions = found.state, found.state.imported, found.regions
         regions.keep(self._controls.take(len(regions.regions)), self._controls.out_of_fuel)
         region_of: dict[str, int] = {}

@@ -35,7 +35,7 @@ class GraphState:
         graph_def: the graph; nobody edits it once it is in a state.
         types_of: types of every node's outputs.
         preserved: names of nodes that must exist afterwards.
-        library_on: on which device types regions hold which matmuls.
+        library_on: on which device types regions hold which matmuls, and convolutions.
         feeds: names of preserved nodes whose result the caller gives.
         device_type: "GPU" if any node of the graph is on one, else "CPU".
         count: of imports.

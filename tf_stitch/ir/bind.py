@@ -122,6 +122,8 @@ def _relate(kind: OpKind, operands: tuple[Node, ...], attrs: oa.Attrs) -> None:
         k, other_k = m if attrs.transpose_a else k, n if attrs.transpose_b else other_k
         for a, b in zip((*left, k), (*right, other_k), strict=False):
             _equal(a, b)
+    elif kind is OpKind.CONVOLUTION_FILTER_GRAD:
+        _equal(operands[0].type.dims[0], operands[1].type.dims[0])
     elif kind is OpKind.BROADCAST and isinstance(attrs, oa.ShapeAttrs):
         for have, want in zip(reversed(operands[0].type.dims), reversed(attrs.shape), strict=False):
             if have != 1 and isinstance(want, int):

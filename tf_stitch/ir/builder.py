@@ -91,6 +91,10 @@ class Builder:
     def dot(self, x: Node, y: Node, transpose_a: bool = False, transpose_b: bool = False) -> Node:
         return make_node(OpKind.DOT, (x, y), oa.DotAttrs(transpose_a, transpose_b), self.loc)
 
+    def convolution(self, kind: OpKind, x: Node, y: Node, attrs: oa.ConvolutionAttrs) -> Node:
+        """A convolution of images, or one of its gradients."""
+        return make_node(kind, (x, y), attrs, self.loc)
+
     def cumsum(self, x: Node, exclusive: bool, reverse: bool) -> Node:
         return make_node(OpKind.CUMSUM, (x,), oa.CumsumAttrs(exclusive, reverse), self.loc)
 

@@ -157,6 +157,24 @@ class DotAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class ConvolutionAttrs(Attrs):
+    """Of a convolution of images, and of its gradients. Height comes before width.
+
+    Attributes:
+        strides, dilations: elements from one window to the next, and between neighbours of a window.
+        padding: zeros on either side of the image.
+        groups: into which channels and filters fall; each group's filters read its channels.
+        size: height and width of the gradient's result: of the image, or of the filters; empty: no gradient.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[int, ...]
+    groups: int
+    size: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class CumsumAttrs(Attrs):
     """Running sum along the last axis."""
 

@@ -96,6 +96,10 @@ class OpKind(Enum):
     CUMSUM = "cumsum"
     # contractions
     DOT = "dot"
+    # convolutions of images
+    CONVOLUTION = "convolution"
+    CONVOLUTION_INPUT_GRAD = "convolution_input_grad"
+    CONVOLUTION_FILTER_GRAD = "convolution_filter_grad"
     # unrolled when sizes are known
     LOOP = "loop"
 
@@ -109,5 +113,10 @@ class Category(Enum):
     REDUCTION = "reduction"
     SCAN = "scan"
     CONTRACTION = "contraction"
+    CONVOLUTION = "convolution"
     EFFECT = "effect"
     LOOP = "loop"
+
+
+CALLED = (Category.CONTRACTION, Category.CONVOLUTION)
+"""What library calls compute, from memory to memory."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_stitch.ir import convolution_reference as conv
 from tf_stitch.ir import numpy_reference as ref
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir import type_rules as rule
@@ -49,6 +50,10 @@ def _movement(arity: int, attrs: type[oa.Attrs], type_rule: rule.TypeRule, funct
 def _reduction(type_rule: rule.TypeRule, function: Callable[..., Any],
                attrs: type[oa.Attrs] = oa.ReduceAttrs) -> OpInfo:
     return OpInfo(1, Category.REDUCTION, type_rule, function, attrs, 1)
+
+
+def _convolution(type_rule: rule.TypeRule, function: Callable[..., Any]) -> OpInfo:
+    return OpInfo(2, Category.CONVOLUTION, type_rule, function, oa.ConvolutionAttrs)
 
 
 _K = OpKind
@@ -133,6 +138,9 @@ OP_TABLE: dict[OpKind, OpInfo] = {
     _K.ARGMAX: _reduction(rule.arg_reduction, ref.arg_reduce(np.greater), oa.ArgReduceAttrs),
     _K.ARGMIN: _reduction(rule.arg_reduction, ref.arg_reduce(np.less), oa.ArgReduceAttrs),
     _K.DOT: OpInfo(2, Category.CONTRACTION, rule.dot, ref.dot, oa.DotAttrs),
+    _K.CONVOLUTION: _convolution(rule.convolution, conv.convolution),
+    _K.CONVOLUTION_INPUT_GRAD: _convolution(rule.convolution_input_grad, conv.input_grad),
+    _K.CONVOLUTION_FILTER_GRAD: _convolution(rule.convolution_filter_grad, conv.filter_grad),
     _K.CUMSUM: OpInfo(1, Category.SCAN, rule.scan, ref.cumsum, oa.CumsumAttrs, 2),
     _K.LOOP: OpInfo(-1, Category.LOOP, rule.from_attrs, ref.no_value, oa.LoopAttrs, 0),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
-from tf_stitch.runtime.device_query import cublas_lt_files
+from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files
 from tf_stitch.targets import registry as targets
 
 SCOPES: dict[str, Scope] = {
@@ -14,12 +16,23 @@ SCOPES: dict[str, Scope] = {
     "region": {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL},
 }
 """TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
+CONVOLUTIONS = "convolution"
+"""The name of the library that has them."""
 
 
-def scope_of(name: str) -> Scope:
-    """What a scope means, without devices whose target has no library."""
-    have = {target.device_type for target in targets.TARGETS if target.libraries}
-    return {device: taken for device, taken in SCOPES[name].items() if device in have}
+def scope_of(name: str, convolutions: bool = False) -> Scope:
+    """What a scope means, without devices whose target has no library.
+
+    Args:
+        convolutions: whether regions that hold all matmuls hold convolutions, too, where the target has them.
+    """
+    have = {target.device_type: {library.name for library in target.libraries}
+            for target in targets.TARGETS if target.libraries}
+    scope = {device: taken for device, taken in SCOPES[name].items() if device in have}
+    if convolutions:
+        scope |= {device: Matmuls.ALL_AND_CONVOLUTIONS for device, taken in scope.items()
+                  if taken is Matmuls.ALL and CONVOLUTIONS in have[device]}
+    return scope
 
 
 class Libraries:
@@ -31,16 +44,37 @@ class Libraries:
     """
 
     def __init__(self, scope: str, native: OpLibrary | None, report: Report) -> None:
+        self._scope = scope
         self._devices = scope_of(scope) if native is not None else NO_MATMULS
         self._native, self._report = native, report
         self._asked = False
 
-    def devices(self, graph_device: str) -> Scope:
-        """Which matmuls regions take. cuBLASLt is looked for with the first graph on a GPU."""
+    def devices(self, graph_device: str, convolutions: bool = False) -> Scope:
+        """Which matmuls regions take, and whether they take convolutions. cuBLASLt is looked for with the first graph
+        on a GPU, cuDNN with the first one that has convolutions.
+
+        Args:
+            convolutions: whether the graph has any.
+        """
         if graph_device == "GPU" and "GPU" in self._devices and not self._asked and self._native is not None:
             self._asked = True
             missing = self._native.load_cublas_lt(cublas_lt_files())
             if missing:
                 self._devices = {device: taken for device, taken in self._devices.items() if device != "GPU"}
                 self._report.fallback("library", "matmuls", f"{missing}: regions hold none")
+        # By request alone, until their tests have passed on GPUs.
+        wanted = convolutions and self._scope == "region"
+        if wanted and graph_device == "GPU" and "GPU" in self._devices and self._has_cudnn:
+            return scope_of(self._scope, convolutions=True)
         return self._devices
+
+    @cached_property
+    def _has_cudnn(self) -> bool:
+        """Asked for the first time, says why not."""
+        wanted = scope_of(self._scope, convolutions=True).get("GPU") is Matmuls.ALL_AND_CONVOLUTIONS
+        if not wanted or self._native is None:
+            return False
+        missing = self._native.load_cudnn(cudnn_files())
+        if missing:
+            self._report.fallback("library", "convolutions", f"{missing}: regions hold none")
+        return not missing

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
 from tf_stitch.runtime.words import Record
 
@@ -83,6 +84,17 @@ class BoundCall:
     call: LibraryCall
     nodes: tuple[Node, ...]
     arguments: tuple[tuple[Node, Mode], ...]
+
+
+def in_memory(node: Node, stored: Collection[Node]) -> Node:
+    """What lies in memory of an operand: itself, or what it is a view of.
+
+    Args:
+        stored: values that kernels and calls write.
+    """
+    while node.kind is OpKind.RESHAPE and node not in stored:
+        node = node.operands[0]
+    return node
 
 
 class Library(ABC):

@@ -20,7 +20,7 @@ from tf_stitch.ir.matrices import MatrixLayout, contiguous, terms_of, transposed
 from tf_stitch.ir.op_attrs import DotAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.nodes import Mode
-from tf_stitch.libraries.call import BoundCall, Library, LibraryCall
+from tf_stitch.libraries.call import BoundCall, Library, LibraryCall, in_memory
 from tf_stitch.runtime.words import MOST_BYTES, MOST_INT32, Choice, Flag, Nested, Number, Record
 
 TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
@@ -122,13 +122,7 @@ def _operand(node: Node, transposed: bool, stored: Collection[Node]) -> tuple[No
         found = transposed_layout(node)
         assert found is not None, "a transpose that no matmul can read has a kernel"
         node, layout = node.operands[0], found
-    return _in_memory(node, stored), replace(layout, transposed=layout.transposed != transposed)
-
-
-def _in_memory(node: Node, stored: Collection[Node]) -> Node:
-    while node.kind is OpKind.RESHAPE and node not in stored:
-        node = node.operands[0]
-    return node
+    return in_memory(node, stored), replace(layout, transposed=layout.transposed != transposed)
 
 
 def _matrices(memory: NDArray[np.generic], batch: int, rows: int, cols: int, layout: MatrixLayout
@@ -163,7 +157,7 @@ class GemmLibrary(Library):
             in zip(matmul.operands, (matmul.attrs.transpose_a, matmul.attrs.transpose_b), strict=True))
         gemm = Gemm(matmul.type.dtype, math.prod(batch), m, n, terms_of(matmul), a_layout, b_layout, fused.layout,
                     fused.bias is not None, fused.addend is not None, fused.activation)
-        read = (a, b, *(_in_memory(x, stored) for x in fused.added))
+        read = (a, b, *(in_memory(x, stored) for x in fused.added))
         return BoundCall(gemm, fused.nodes, (*((x, Mode.READ) for x in read), (fused.result, Mode.WRITE)))
 
     def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.libraries.call import Library, LibraryCall
+from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
 
-LIBRARIES: tuple[Library, ...] = (GEMM,)
+LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN)
 
 
 def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:

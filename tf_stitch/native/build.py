@@ -63,8 +63,9 @@ class Library:
 STITCH_OP = Library(
     "stitch_op",
     ("op/stitch_op.cc", "op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/callers_executor.cc",
-     "op/exports.cc", "loop/while_op.cc", "loop/loop_roles.cc", "loop/loop_spec.cc", "cuda/cuda_driver.cc",
-     "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc",
+     "op/exports.cc", "op/aot_module.cc", "op/module_op.cc", "loop/while_op.cc", "loop/loop_roles.cc",
+     "loop/loop_spec.cc", "cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc",
+     "cuda/graph_nodes.cc", "cuda/graph_places.cc",
      *(source for library in LIBRARIES for source in library.sources)),
     links_tensorflow=True,
 )

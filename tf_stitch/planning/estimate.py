@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from tf_stitch.device.profile import interpolate
 from tf_stitch.device.spec import DeviceSpec
+from tf_stitch.ir.convolutions import terms_of as convolution_terms
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
@@ -64,7 +65,7 @@ def _node_ns(node: Node, device: DeviceSpec) -> float:
     """Nanoseconds of its arithmetic: with all of a GPU, or with one core."""
     elements = node.operands[0].type.numel if node.category is Category.REDUCTION else node.type.numel
     kind = node.kind
-    if kind is OpKind.DOT:
-        elements *= terms_of(node)
+    if node.category in CALLED:
+        elements *= terms_of(node) if kind is OpKind.DOT else convolution_terms(node)
         kind = OpKind.ADD  # and a multiplication with it
     return elements / device.profile.rate(node.type.dtype.compute.value, kind.value, node.info.cost)

@@ -9,7 +9,7 @@ from functools import cached_property
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of, transposed_layout
 from tf_stitch.ir.op_attrs import DotAttrs
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
@@ -38,9 +38,9 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), want
         if node.kind in _INLINE_SOURCES or (movable and node.type.numel == 1
                                             and all(o in free or _is_scalar_input(o) for o in node.operands)):
             free.add(node)
-        if node.kind is OpKind.RESHAPE and view_of(node).kind is OpKind.DOT:
+        if node.kind is OpKind.RESHAPE and view_of(node).category in CALLED:
             free.add(node)
-        elif node.kind is OpKind.DOT:
+        elif node.category in CALLED:
             free.update(view for operand in node.operands for view in _views(operand))
         elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
             free.update((node, *_views(node.operands[0])))
@@ -50,7 +50,7 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), want
 
 
 def _is_stored_anew(node: Node) -> bool:
-    return node.kind is OpKind.RESHAPE and view_of(node).category not in (Category.SOURCE, Category.CONTRACTION)
+    return node.kind is OpKind.RESHAPE and view_of(node).category not in (Category.SOURCE, *CALLED)
 
 
 def _is_read_as_it_lies(transpose: Node, users: Sequence[Node], free: Collection[Node]) -> bool:
@@ -79,6 +79,11 @@ def is_small_matmul(node: Node) -> bool:
 def is_large_matmul(node: Node) -> bool:
     """A matmul that only a library call computes."""
     return node.category is Category.CONTRACTION and not is_small_matmul(node)
+
+
+def is_large(node: Node) -> bool:
+    """What only a library call computes, where there is one: a convolution, or a matmul that is not small."""
+    return node.category is Category.CONVOLUTION or is_large_matmul(node)
 
 
 def needs_library(node: Node, libraries: Sequence[Library]) -> bool:
@@ -280,7 +285,7 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
     wanted = frozenset(live_out(graph))
     skip = (Category.SOURCE, Category.EFFECT)
     return [n for n in graph.nodes() if (n.category not in skip and n not in free)
-            or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE) and view_of(n).kind is not OpKind.DOT)]
+            or (n in wanted and n.kind not in (OpKind.INPUT, OpKind.VARIABLE) and view_of(n).category not in CALLED)]
 
 
 def live_out(graph: TensorGraph) -> list[Node]:
@@ -289,5 +294,5 @@ def live_out(graph: TensorGraph) -> list[Node]:
     ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
     nodes = graph.nodes()
     free = free_nodes(nodes)
-    read = (view_of(operand) for node in nodes if node.kind is OpKind.DOT for operand in node.operands)
+    read = (view_of(operand) for node in nodes if node.category in CALLED for operand in node.operands)
     return list(dict.fromkeys([*ends, *(node for node in read if node in free and node.kind is not OpKind.TRANSPOSE)]))

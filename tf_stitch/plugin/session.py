@@ -30,6 +30,7 @@ from tf_stitch.errors import (
 )
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
+from tf_stitch.frontend.tensorflow.registry import is_convolution
 from tf_stitch.graph.clustering.py_function import py_function_node
 from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key, variable_key
 from tf_stitch.graph.clustering.stitch_node import stitch_node
@@ -121,8 +122,9 @@ class Session:
         instrument = Instrument[GraphState]()
         try:
             self._may_rewrite(item)
+            convolutions = any(is_convolution(node.op) for node in item.graph_def.node)
             state = GraphState(item.graph_def, item.output_types, item.preserved,
-                               self._libraries.devices(item.device_type), item.feeds, item.device_type)
+                               self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
                                       profiles(self._config.cache_dir), self._controls)
             found = find_regions(state, options, instrument)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.families.registry import family_of
 from tf_stitch.ir.graph import Node, TensorGraph, view_of
 from tf_stitch.ir.op_attrs import AssignAttrs, InputAttrs, VariableAttrs
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
@@ -115,7 +115,7 @@ def _copied_variables(graph: TensorGraph) -> set[str]:
 
 
 def _store_live_out(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], node: Node, target: BufferRef) -> None:
-    if view_of(node).kind is OpKind.DOT:
+    if view_of(node).category in CALLED:
         node = view_of(node)
     if node in plan.place or node.kind in (OpKind.INPUT, OpKind.VARIABLE):
         copies.append((target, node))

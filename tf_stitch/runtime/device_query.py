@@ -37,10 +37,18 @@ def compute_capability(ordinal: int) -> str:
 
 def cublas_lt_files() -> list[str]:
     """Where cuBLASLt may be: in NVIDIA's wheels, then wherever the loader looks."""
+    return [*_in_wheels("libcublasLt.so.1?"), "libcublasLt.so.12", "libcublasLt.so.13"]
+
+
+def cudnn_files() -> list[str]:
+    """Where cuDNN may be, as cublas_lt_files."""
+    return [*_in_wheels("libcudnn.so.9"), "libcudnn.so.9"]
+
+
+def _in_wheels(name: str) -> list[str]:
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None
-    found = [str(path) for folder in folders or () for path in sorted(Path(folder).glob("*/lib/libcublasLt.so.1?"))]
-    return [*found, "libcublasLt.so.12", "libcublasLt.so.13"]
+    return [str(path) for folder in folders or () for path in sorted(Path(folder).glob(f"*/lib/{name}"))]
 
 
 @lru_cache(maxsize=16)

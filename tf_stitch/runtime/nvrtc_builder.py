@@ -48,6 +48,23 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
     return cache.put(key, ".cubin", cubin)
 
 
+def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
+    """PTX of the source, for the driver of a later device to compile; it ends with a NUL.
+
+    Args:
+        architecture: compute capability that it needs at least, as "90".
+
+    Raises:
+        BuildError, BuildInterruptedError: as build_cuda.
+    """
+    nvrtc = _nvrtc()
+    version = ".".join(map(str, nvrtc.getVersion()))
+    options = tuple(option for option in OPTIONS if not option.startswith("--ptxas"))
+    key = cache_key(code_of(source), "ptx", architecture, options, f"nvrtc {version}", "")
+    return cache.get(key, ".ptx") or cache.put(key, ".ptx", run_foreign(
+        lambda: _compile_ptx(nvrtc, source, architecture, options)))
+
+
 def resources_of(cubin: Path) -> dict[str, KernelResources]:
     """What the launches of a cubin that `build_cuda` made take, by symbol."""
     return kernel_resources.read(cubin.with_name(_resources_key(cubin.stem) + ".json"))
@@ -64,6 +81,19 @@ def _nvrtc() -> Any:
     except (ImportError, RuntimeError, OSError) as error:
         raise BuildError(f"NVRTC is not available ({error}); install cupy-cuda12x or cupy-cuda13x") from None
     return nvrtc
+
+
+def _compile_ptx(nvrtc: Any, source: str, architecture: str, options: Sequence[str]) -> bytes:
+    program = nvrtc.createProgram(source, "tf_stitch.cu", [], [])
+    try:
+        nvrtc.compileProgram(program, [f"-arch=compute_{architecture}", *options])
+        made = nvrtc.getPTX(program)
+        return (made.encode() if isinstance(made, str) else bytes(made)).rstrip(b"\0") + b"\0"
+    except nvrtc.NVRTCError as error:
+        raise BuildError(f"NVRTC made no PTX of a generated kernel ({error}): "
+                         f"{nvrtc.getProgramLog(program).strip()[:2000]}") from None
+    finally:
+        nvrtc.destroyProgram(program)
 
 
 def _compile(nvrtc: Any, source: str, architecture: str, options: Sequence[str]

@@ -12,9 +12,10 @@ from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
+from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
-from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large_matmul
+from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
 from tf_stitch.runtime.device_run import time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
@@ -22,6 +23,7 @@ from tf_stitch.runtime.timed_kernel import TimedKernel
 from tf_stitch.targets.passes import SIMPLIFYING, Splitting
 from tf_stitch.targets.target import LARGE, Emission, PassOptions, Target
 from tf_stitch.transforms.batch_row_matmuls import BatchRowMatmuls
+from tf_stitch.transforms.convolutions_to_matmuls import ConvolutionsToMatmuls
 from tf_stitch.transforms.copy_outputs import CopyOutputs
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
@@ -37,6 +39,7 @@ _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
     return (
         *SIMPLIFYING,
+        ConvolutionsToMatmuls(),  # before matmuls are joined
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),
         _SPLITTING.two_stages(device, options.reuse),
@@ -46,7 +49,7 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
-        Recompute(is_large_matmul),  # last, or equal nodes would become one again
+        Recompute(is_large),  # last, or equal nodes would become one again
         CopyOutputs(),  # each would be a copy in the queue
     )
 
@@ -60,5 +63,5 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
-CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM,), _passes,
+CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN), _passes,
                      Emission(emit_cuda, _render, join_cuda), build_cuda, resources_of, _times)

@@ -9,6 +9,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.pass_manager import Pass
 from tf_stitch.schedule.reuse import Reuse
 from tf_stitch.schedule.shared_rows import shared_rows
+from tf_stitch.transforms.channels_last import ChannelsLast
 from tf_stitch.transforms.fold_constants import FoldConstants
 from tf_stitch.transforms.simplify_algebra import SimplifyAlgebra
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
@@ -18,6 +19,7 @@ from tf_stitch.transforms.two_stage_reductions import TwoStageReductions
 SIMPLIFYING: tuple[Pass[TensorGraph], ...] = (
     FoldConstants(),  # sizes become numbers, which the rest relies on
     SimplifyMovement(),
+    ChannelsLast(),  # before sums of columns are looked for
     SimplifyAlgebra(),  # before sums are split, which would hide what they are of
     SinglePassVariance(),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node, TensorGraph, make_node, view_of
 from tf_stitch.ir.op_attrs import CastAttrs
-from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.pass_manager import PassResult
 
 
@@ -23,7 +23,7 @@ class CopyOutputs:
         live_out: set[Node] = set()
         modified = False
         for key, node in graph.outputs:
-            value = view_of(node) if view_of(node).kind is OpKind.DOT else node  # as a matmul's result is live-out
+            value = view_of(node) if view_of(node).category in CALLED else node  # as a call's result is live-out
             if node.kind is OpKind.INPUT or value in live_out:
                 node, modified = make_node(OpKind.CAST, (node,), CastAttrs(node.type.dtype), node.loc), True
             elif node.kind is not OpKind.ASSIGN:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 import tensorflow as tf
@@ -24,10 +25,16 @@ from tf_stitch.ir.graph import Node, TensorGraph, key_of
 from tf_stitch.ir.interpreter import interpret
 from tf_stitch.ir.op_attrs import AssignAttrs
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.libraries.cudnn import CUDNN
+from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.runtime.host_builder import build_host
 from tf_stitch.runtime.host_run import HostExecutable
+from tf_stitch.targets import registry
+from tf_stitch.targets.cpu import CPU_TARGET
 
 tf1 = tf.compat.v1
+_WITH_CONVOLUTIONS = (replace(CPU_TARGET, libraries=(GEMM, CUDNN)),)
+"""CPUs as if they had a library of convolutions, whose calls NumPy computes."""
 T = TypeVar("T")
 
 
@@ -115,7 +122,8 @@ def _imported(graph: Any, device_of: Mapping[str, str]) -> ImportedGraph:
     graph_def = graph.as_graph_def()
     for node in graph_def.node:
         node.device = device_of.get(node.name.partition("/")[0], "")
-    return import_graph(graph_def, types_of_graph(graph), library_on={"CPU": Matmuls.ALL, "GPU": Matmuls.ALL})
+    library_on = dict.fromkeys(("CPU", "GPU"), Matmuls.ALL_AND_CONVOLUTIONS)
+    return import_graph(graph_def, types_of_graph(graph), library_on=library_on)
 
 
 def _before(traced: Sequence[Traced]) -> dict[str, Array]:
@@ -170,7 +178,7 @@ def _static(op: str, nodes: Sequence[Node], given: Mapping[str, Array]) -> Tenso
 
 def _run_regions(regions: Mapping[str, Sequence[tuple[Result, Node]]], given: Mapping[str, Array]) -> None:
     static = [_static(op, [node for _, node in found], given) for op, found in regions.items()]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, patch.object(registry, "TARGETS", _WITH_CONVOLUTIONS):
         futures = []
         for region in static:
             built = compiled(region, CPU, solver="greedy")

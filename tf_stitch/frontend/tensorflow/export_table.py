@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from tf_stitch.frontend.tensorflow import export_convolutions
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
@@ -237,4 +238,7 @@ EXPORTS: dict[K, Export] = {
     K.ARGMIN: _arg_reduction(_raw.ArgMin),
     K.CUMSUM: _cumsum,
     K.DOT: _dot,
+    K.CONVOLUTION: export_convolutions.convolution,
+    K.CONVOLUTION_INPUT_GRAD: export_convolutions.input_grad,
+    K.CONVOLUTION_FILTER_GRAD: export_convolutions.filter_grad,
 }

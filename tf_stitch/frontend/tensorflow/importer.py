@@ -62,7 +62,7 @@ def import_graph(graph_def: Any, types_of: TypesOf, library_on: Scope = NO_MATMU
 
     Args:
         types_of: types of every node's outputs.
-        library_on: on which device types which matmuls become IR too.
+        library_on: on which device types which matmuls become IR too, and convolutions.
         own: how ops become IR that this graph alone has.
         equal: other names of sizes.
 
@@ -217,7 +217,7 @@ class _Importer:
             return BARRIERS[node.op]
         if node.op not in self._legalizations:
             return f"{node.op} has no legalisation"
-        if self._is_library(node) and self._matmuls(node) is None:
+        if not self._has_library(node):
             return f"{node.op} is a library call"
         if device_type(node.device) not in ("", "CPU", "GPU"):
             return f"placed on {node.device}"
@@ -235,6 +235,12 @@ class _Importer:
 
     def _is_library(self, node: Any) -> bool:
         return node.op in self._legalizations and self._legalizations[node.op].library
+
+    def _has_library(self, node: Any) -> bool:
+        """Whether regions at this place may hold the call of a node; True of one that is no call."""
+        if self._legalizations[node.op].convolution:
+            return self._matmuls(node) is Matmuls.ALL_AND_CONVOLUTIONS
+        return not self._is_library(node) or self._matmuls(node) is not None
 
     def _matmuls(self, node: Any) -> Matmuls | None:
         return self._library_on.get(device_type(node.device) or "CPU")

@@ -1,4 +1,4 @@
-"""Which matmuls become IR, so that regions may hold them as library calls."""
+"""Which matmuls and convolutions become IR, so that regions may hold them as library calls."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ four times as many elements 0.8 to 1."""
 
 
 class Matmuls(Enum):
-    """Which matmuls of a device."""
+    """Which matmuls of a device, and whether convolutions too."""
 
     SMALL = "small"
     ALL = "all"
+    ALL_AND_CONVOLUTIONS = "all and convolutions"
 
 
 Scope = Mapping[str, Matmuls]

@@ -22,11 +22,13 @@ class Legalization:
             UnsupportedError or TypeRuleError when this node has to stay a TensorFlow op.
         weight: 1 if the op touches memory, 0 if it costs nothing.
         library: a region runs it by a library call; it stays a TensorFlow op where regions hold none.
+        convolution: of a library that has convolutions.
     """
 
     function: Legalizer
     weight: int = 1
     library: bool = False
+    convolution: bool = False
 
 
 LEGALIZATIONS: dict[str, Legalization] = {}
@@ -35,16 +37,22 @@ LEGALIZATIONS: dict[str, Legalization] = {}
 BARRIERS: dict[str, str] = {}
 
 
-def legalize(*ops: str, weight: int = 1, library: bool = False) -> Callable[[Legalizer], Legalizer]:
+def legalize(*ops: str, weight: int = 1, library: bool = False, convolution: bool = False
+             ) -> Callable[[Legalizer], Legalizer]:
     """Registers a function as the legalisation of `ops`."""
 
     def register(function: Legalizer) -> Legalizer:
         for op in ops:
             assert op not in LEGALIZATIONS, f"{op} has two legalisations"
-            LEGALIZATIONS[op] = Legalization(function, weight, library)
+            LEGALIZATIONS[op] = Legalization(function, weight, library, convolution)
         return function
 
     return register
+
+
+def is_convolution(op: str) -> bool:
+    """Whether a region computes an op by a library that has convolutions."""
+    return op in LEGALIZATIONS and LEGALIZATIONS[op].convolution
 
 
 def barrier(reason: str, *ops: str) -> None:

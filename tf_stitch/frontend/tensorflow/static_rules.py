@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_stitch.frontend.tensorflow.constant_arrays import constant_array
+from tf_stitch.frontend.tensorflow.data_formats import other_axes, other_order
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, StaticValue, is_fixed
 from tf_stitch.frontend.tensorflow.static_values import (
     MAX_ELEMENTS,
@@ -169,6 +170,16 @@ def _dynamic_stitch(ctx: NodeContext) -> list[StaticValue | None]:
 @static_rule("InvertPermutation")
 def _invert_permutation(ctx: NodeContext) -> list[StaticValue | None]:
     return [as_static(np.argsort(ctx.ints(0, "the permutation")))]
+
+
+@static_rule("DataFormatDimMap")
+def _data_format_dim_map(ctx: NodeContext) -> list[StaticValue | None]:
+    return [as_static(other_axes(ctx))]
+
+
+@static_rule("DataFormatVecPermute")
+def _data_format_vec_permute(ctx: NodeContext) -> list[StaticValue | None]:
+    return [required(ctx, 0)[other_order(ctx)]]
 
 
 @static_rule("Prod")

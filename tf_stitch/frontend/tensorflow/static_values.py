@@ -22,7 +22,7 @@ MAX_ELEMENTS = 4096
 STATIC_RULES: dict[str, Rule] = {}
 # Ops whose results describe shapes and nothing else: never worth a kernel.
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Rank", "BroadcastGradientArgs", "BroadcastArgs", "ConcatOffset",
-                       "VariableShape"})
+                       "VariableShape", "DataFormatDimMap", "DataFormatVecPermute"})
 
 
 def evaluate(ctx: NodeContext) -> list[StaticValue | None]:

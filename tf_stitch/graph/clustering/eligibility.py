@@ -88,5 +88,5 @@ class Eligibility:
 
     def reads_constant(self, node: ImportedNode) -> bool:
         """Whether a read is of a variable that nobody writes, which a region of all matmuls takes."""
-        return self._library_on.get(device_type(node.device) or "CPU") is Matmuls.ALL and \
+        return self._library_on.get(device_type(node.device) or "CPU", Matmuls.SMALL) is not Matmuls.SMALL and \
             all(h in self._imported.constant_handles for h in node.reads)

@@ -4,39 +4,62 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
+from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.state import GraphState
 from tf_stitch.pass_manager import PassResult
+
+_AS_CONSTANT = ("DataFormatDimMap", "DataFormatVecPermute")
+"""What the layout optimizer makes of constants."""
+_SHAPES = ("Shape", "ShapeN", "Rank", "Size")
 
 
 @dataclass(frozen=True)
 class RelaxConstants:
     """Moves the control inputs of constants to those who use them: constant folding leaves them there, and they keep
-    regions apart that read a constant alike. What came after what still does. Graphs with branches or loops, where
-    control inputs tell a constant when it is dead, are left alone.
+    regions apart that read a constant alike. Who waits for a shape waits for the tensor instead, as no region holds the
+    shape. What came after what still does. Graphs with branches or loops, where control inputs tell a constant when it
+    is dead, are left alone.
     """
 
     name: str = "relax_constants"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
-        waits = {node.name: list(node.input) for node in state.graph_def.node if node.op == "Const" and node.input}
-        if not waits or any(node.op in BRANCHES_OR_LOOPS for node in state.graph_def.node):
+        nodes = state.graph_def.node
+        waits = _waits(state.graph_def)
+        shapes = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
+                  if node.op in _SHAPES}
+        for_shapes = any(s.startswith("^") and s[1:] in shapes for node in nodes for s in node.input)
+        if not (waits or for_shapes) or any(node.op in BRANCHES_OR_LOOPS for node in nodes):
             return PassResult(state, False)
 
         def behind(control: str) -> list[str]:
-            """What a wait for a node means: for a constant, what that waits for."""
-            return [b for c in waits[control[1:]] for b in behind(c)] if control[1:] in waits else [control]
+            """What a wait for a node means: for a constant, what that waits for; for a shape, what it is of."""
+            inner = waits.get(control[1:], shapes.get(control[1:]))
+            return [control] if inner is None else [b for c in inner for b in behind(c)]
 
         graph_def = state.copy_graph()
         for node in graph_def.node:
-            if node.op == "Const":
-                del node.input[:]
+            if node.op == "Const" or (node.op in _AS_CONSTANT and node.name in waits):
+                node.input[:] = [source for source in node.input if not source.startswith("^")]
                 continue
-            present = set(node.input)
-            for source in list(node.input):
-                name = source.lstrip("^").partition(":")[0]
-                for control in behind(f"^{name}") if name in waits else ():
-                    if control not in present:
-                        present.add(control)
-                        node.input.append(control)
+            kept = [source for source in node.input if not (source.startswith("^") and source[1:] in shapes)]
+            moved = [control for source in node.input
+                     if (name := producer_of(source)) in waits or (source.startswith("^") and name in shapes)
+                     for control in behind(f"^{name}")]
+            present = set(kept)
+            node.input[:] = [*kept, *(c for c in dict.fromkeys(moved) if c not in present)]
         return PassResult(state.with_graph(graph_def), True)
+
+
+def _waits(graph_def: GraphDef) -> dict[str, list[str]]:
+    """Control inputs of constants, and of what is as good as one: what such a node waits for."""
+    waits = {node.name: list(node.input) for node in graph_def.node if node.op == "Const"}
+    for node in graph_def.node:
+        data = [producer_of(source) for source in node.input if not source.startswith("^")]
+        if node.op in _AS_CONSTANT and all(name in waits for name in data):
+            controls = [source for source in node.input if source.startswith("^")]
+            waits[node.name] = [*(f"^{name}" for name in data if waits[name]), *controls]
+    return {name: inputs for name, inputs in waits.items() if inputs}

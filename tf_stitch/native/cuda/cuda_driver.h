@@ -53,6 +53,7 @@ constexpr CUresult kCudaNotReady = 600;
 constexpr int kDeviceMultiprocessorCount = 16;
 constexpr int kDeviceCacheBytes = 38;  // of the second level
 constexpr int kDeviceCooperativeLaunch = 95;
+constexpr int kDeviceMajor = 75, kDeviceMinor = 76;  // of its compute capability
 constexpr int kFunctionStaticSharedBytes = 1;
 constexpr int kFunctionPtxVersion = 5;  // 90: made for compute capability 9.0
 constexpr int kFunctionMaxDynamicSharedBytes = 8;

@@ -7,6 +7,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     bias,
     binary,
     constants,
+    convolutions,
     dynamic_slices,
     indexing,
     losses,
@@ -22,5 +23,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
     variables,
 )
 
-FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, dynamic_slices, indexing, losses,
-            matmuls, movement, optimizers, random, reductions, reverse, shapes, top_k, unary, variables)
+FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, convolutions, dynamic_slices, indexing,
+            losses, matmuls, movement, optimizers, random, reductions, reverse, shapes, top_k, unary, variables)

@@ -3,11 +3,11 @@
 from tf_stitch.frontend.tensorflow.registry import barrier
 
 barrier("{op} is a library call",
-        "SparseMatMul", "_MklMatMul", "Conv2D", "Conv3D", "_FusedConv2D", "_FusedConv3D", "DepthwiseConv2dNative",
-        "_FusedDepthwiseConv2dNative", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInputV2",
-        "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
-        "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3",
-        "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky", "MatrixInverse", "Svd", "Qr", "Unique")
+        "SparseMatMul", "_MklMatMul", "Conv3D", "_FusedConv3D", "DepthwiseConv2dNative", "_FusedDepthwiseConv2dNative",
+        "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter", "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop",
+        "CudnnRNNBackpropV2", "CudnnRNNBackpropV3", "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky",
+        "MatrixInverse", "Svd", "Qr", "Unique")
 barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormEx",
         "_FusedBatchNormGradEx")
 barrier("{op} is a pooling library call",

@@ -1,0 +1,163 @@
+"""Stitched programs with convolutions on a GPU. Each case is a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tests.end_to_end.test_gpu import run
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
+
+ALONE = {"TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": "region"}
+VARIANTS = """
+import numpy as np, tensorflow as tf
+tf.config.experimental.enable_tensor_float_32_execution(False)
+dtype = tf.as_dtype("DTYPE")
+random = np.random.default_rng(SEED)
+for case in range(6):
+    groups = int(random.choice([1, 1, 2, 4]))
+    each, kept = (int(random.choice([3, 4, 8, 16])) for _ in range(2))
+    n, h, w = (int(random.integers(low, high)) for low, high in ((1, 5), (9, 20), (9, 20)))
+    r, s = map(int, random.integers(1, 5, 2))
+    strides, dilations = [int(d) for d in random.integers(1, 4, 2)], [1, 1]
+    if case % 3 == 2: strides, dilations = [1, 1], [int(d) for d in random.integers(1, 3, 2)]
+    padding = ["SAME", "VALID", "EXPLICIT"][int(random.integers(3))]
+    first = case % 2 == 1  # channels
+    def axes(values, one=1): return [one, one, *values] if first else [one, *values, one]
+    pads = [int(p) for p in random.integers(0, 3, 4)]
+    explicit = ([0] * 4 + pads if first else [0, 0, *pads, 0, 0]) if padding == "EXPLICIT" else []
+    x = tf.cast(random.standard_normal([n, groups * each, h, w] if first else [n, h, w, groups * each]) / 4, dtype)
+    filters = tf.cast(random.standard_normal([r, s, each, groups * kept]) / 4, dtype)
+    def step(x, filters):
+        with tf.GradientTape() as tape:
+            tape.watch((x, filters))
+            y = tf.raw_ops.Conv2D(input=tf.nn.relu(x), filter=filters, strides=axes(strides), padding=padding,
+                                  explicit_paddings=explicit, data_format="NCHW" if first else "NHWC",
+                                  dilations=axes(dilations))
+            loss = tf.reduce_sum(tf.sin(y) * y)
+        return [y + 1, *tape.gradient(loss, (x, filters))]
+    stitched = tf.function(step)
+    title = f"{case} {x.shape} {filters.shape} {strides} {dilations} {padding} {explicit}"
+    want = step(x, filters)  # op by op
+    for call in range(6):  # as a CUDA graph from the fourth
+        for name, a, b in zip("y dx dw".split(), stitched(x, filters), want):
+            a, b = tf.cast(a, tf.float64).numpy(), tf.cast(b, tf.float64).numpy()
+            allowed = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}[dtype.name] * max(1.0, np.abs(b).max())
+            np.testing.assert_allclose(a, b, rtol=0, atol=allowed, err_msg=f"{title} {name} {call}")
+"""
+
+RESNET = """
+import keras, numpy as np, tensorflow as tf
+from keras import layers
+tf.config.experimental.enable_tensor_float_32_execution(False)
+keras.mixed_precision.set_global_policy("POLICY")
+def block(x, channels, stride):
+    shortcut = x
+    if stride > 1 or x.shape[-1] != channels:
+        shortcut = layers.BatchNormalization()(layers.Conv2D(channels, 1, stride, use_bias=False)(x))
+    y = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(channels, 3, stride, "same", use_bias=False)(x)))
+    y = layers.BatchNormalization()(layers.Conv2D(channels, 3, 1, "same", use_bias=False)(y))
+    return layers.ReLU()(layers.Add()([y, shortcut]))
+def network():
+    keras.utils.set_random_seed(0)
+    x = inputs = keras.Input((32, 32, 3))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 7, 2, "same")(x)))
+    for channels, stride in ((16, 1), (32, 2), (64, 2)): x = block(x, channels, stride)
+    x = layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, x)
+def trained(function):
+    model = network()
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            logits = model(x, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+        weights = [v.value for v in model.trainable_variables]
+        for v, g in zip(weights, tape.gradient(loss, weights)):
+            v.assign_sub(0.01 * tf.cast(g, v.dtype))
+        return loss
+    step = function(step)
+    random = np.random.default_rng(0)
+    losses = []
+    for _ in range(STEPS):
+        x, y = random.standard_normal((16, 32, 32, 3)).astype(np.float32), random.integers(0, 10, 16)
+        losses.append(float(step(tf.constant(x), tf.constant(y))))
+    return losses, [v.numpy() for v in model.variables], model(x, training=False).numpy()
+got, want = trained(tf.function), trained(lambda f: f)
+tolerance = 2e-3 if "POLICY" == "float32" else 5e-2
+np.testing.assert_allclose(got[0], want[0], rtol=tolerance)
+for a, b in zip(got[1], want[1]):
+    if a.dtype.kind == "f": np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+np.testing.assert_allclose(got[2], want[2], rtol=10 * tolerance, atol=10 * tolerance)
+"""
+
+DETERMINISTIC = """
+import numpy as np, tensorflow as tf
+tf.random.set_seed(1)
+tf.config.experimental.enable_op_determinism()
+random = np.random.default_rng(0)
+w = tf.Variable(random.standard_normal((3, 3, 32, 32)).astype(np.float32) * 0.05)
+@tf.function
+def f(x):
+    with tf.GradientTape() as tape:
+        y = tf.nn.relu(tf.nn.conv2d(tf.nn.relu(tf.nn.conv2d(x, w, 1, "SAME")), w, 2, "SAME"))
+        loss = tf.reduce_sum(y * y)
+    return loss, tape.gradient(loss, w)
+x = tf.constant(random.standard_normal((16, 28, 28, 32)).astype(np.float32))
+results = {b"".join(value.numpy().tobytes() for value in f(x)) for _ in range(20)}
+assert len(results) == 1, len(results)
+"""
+
+RESNET50 = """
+import keras, numpy as np, tensorflow as tf
+model = keras.applications.ResNet50(weights=None)
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        p = model(x, training=True)
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, p))
+    weights = [v.value for v in model.trainable_variables]
+    for v, g in zip(weights, tape.gradient(loss, weights)): v.assign_sub(0.01 * g)
+    return loss
+x, y = tf.random.normal((8, 224, 224, 3)), tf.constant(np.arange(8))
+losses = [float(step(x, y)) for _ in range(8)]
+assert np.isfinite(losses).all() and losses[-1] < losses[0], losses
+"""
+
+
+def left_out(report: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for graph in report["graphs"]:
+        for reason, count in graph["left_out"].items():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_variants(dtype: str, seed: int, tmp_path: Path) -> None:
+    report = run(VARIANTS.replace("DTYPE", dtype).replace("SEED", str(seed)), tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert not [reason for reason in left_out(report) if "Conv2D" in reason]
+
+
+@pytest.mark.parametrize(("policy", "steps"), [("float32", 3), ("mixed_bfloat16", 3), ("float32", 8)])
+def test_a_small_resnet_trains_as_in_tensorflow(policy: str, steps: int, tmp_path: Path) -> None:
+    report = run(RESNET.replace("POLICY", policy).replace("STEPS", str(steps)), tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert not [reason for reason in left_out(report) if "Conv2D" in reason]
+
+
+def test_deterministic(tmp_path: Path) -> None:
+    report = run(DETERMINISTIC, tmp_path, **ALONE)
+    assert not report["fallbacks"]
+
+
+def test_resnet50_is_few_regions(tmp_path: Path) -> None:
+    report = run(RESNET50, tmp_path, **ALONE)
+    assert not report["fallbacks"]
+    assert len(report["regions"]) <= 8, len(report["regions"])
+    assert not [reason for reason in left_out(report) if "Conv2D" in reason]

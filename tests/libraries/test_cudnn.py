@@ -1,0 +1,95 @@
+"""Convolutions by a library: the call of a node, its words, its place in a plan, and what it computes by NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.differential.runner import compare, compiled, random_values, reference, region, run_kernel_ir
+from tf_stitch.device.spec import CPU, H200
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.convolutions import ConvolutionSizes
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ConvolutionAttrs
+from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.libraries.cudnn import CUDNN, Convolution, ConvolutionPass
+from tf_stitch.libraries.registry import LIBRARIES, code_of, library_of
+
+B = Builder()
+ATTRS = ConvolutionAttrs((2, 1), (1, 1), (1, 0), 2)
+SIZES = ConvolutionSizes(n=2, h=9, w=8, c=4, k=6, r=3, s=2, p=5, q=7)
+KINDS = {ConvolutionPass.FORWARD: K.CONVOLUTION, ConvolutionPass.INPUT_GRADIENT: K.CONVOLUTION_INPUT_GRAD,
+         ConvolutionPass.FILTER_GRADIENT: K.CONVOLUTION_FILTER_GRAD}
+IMAGES, FILTERS, RESULTS = (2, 9, 8, 4), (6, 3, 2, 2), (2, 5, 7, 6)
+
+
+def node_of(which: ConvolutionPass, dtype: DType = DType.F32) -> Node:
+    x, w, y = (B.input(f"{name}:0", dtype, shape) for name, shape in
+               (("x", IMAGES), ("w", FILTERS), ("y", RESULTS)))
+    operands, size = {ConvolutionPass.FORWARD: ((x, w), ()), ConvolutionPass.INPUT_GRADIENT: ((y, w), IMAGES[1:3]),
+                      ConvolutionPass.FILTER_GRADIENT: ((x, y), FILTERS[1:3])}[which]
+    return B.convolution(KINDS[which], *operands, replace(ATTRS, size=size))
+
+
+@pytest.mark.parametrize("which", ConvolutionPass)
+def test_it_takes_convolutions_alone(which: ConvolutionPass) -> None:
+    node = node_of(which)
+    assert library_of(node, LIBRARIES) is CUDNN
+    assert library_of(B.exp(node), LIBRARIES) is None
+    assert CUDNN.match([node, B.exp(node)]) is None
+
+
+@pytest.mark.parametrize("which", ConvolutionPass)
+def test_words(which: ConvolutionPass) -> None:
+    node = node_of(which, DType.F16)
+    fused = CUDNN.match([node])
+    assert fused is not None
+    bound = CUDNN.bind(fused, ())
+    assert [argument for argument, _ in bound.arguments] == [*node.operands, node]
+    call = bound.call
+    assert call == Convolution(which, DType.F16, SIZES, node.attrs)  # type: ignore[arg-type]
+    assert LIBRARIES[code_of(call)] is CUDNN
+    assert call.record.words(**call.members()) == [int(which), 19, 2, 9, 8, 4, 6, 3, 2, 5, 7, 2, 2, 1, 1, 1, 1, 0]
+    assert call.operand_bytes() == [2 * t.numel for t in (*(o.type for o in node.operands), node.type)]
+    assert call.domain == (node.type.numel // node.type.dims[-1], node.type.dims[-1])
+    assert call.at_hand() == call
+
+
+@pytest.mark.parametrize("which", ConvolutionPass)
+def test_reference(which: ConvolutionPass) -> None:
+    node = node_of(which)
+    rng = np.random.default_rng(0)
+    operands = [rng.standard_normal(o.type.dims).astype(np.float32) for o in node.operands]
+    out = np.empty(node.type.dims, np.float32)
+    call = Convolution(which, DType.F32, SIZES, node.attrs)  # type: ignore[arg-type]
+    call.reference([x.reshape(-1).view(np.uint8) for x in (*operands, out)])
+    np.testing.assert_allclose(out, node.info.reference(node.attrs, *operands), rtol=1e-5, atol=1e-5)
+
+
+def test_a_tensor_beyond_32_bits_is_too_large() -> None:
+    call = Convolution(ConvolutionPass.FORWARD, DType.F32, SIZES, ATTRS)
+    assert call.too_large() == ""
+    assert "more elements than" in replace(call, sizes=replace(SIZES, n=1 << 30)).too_large()
+
+
+def test_a_region_of_convolutions_between_kernels() -> None:
+    """What comes before and after is in kernels; reshapes beside a call are none."""
+    x, w = B.input("x:0", DType.F32, (2, 72, 4)), B.input("w:0", DType.F32, (3, 2, 2, 6))
+    filters = B.transpose(w, (3, 0, 1, 2))
+    y = B.convolution(K.CONVOLUTION, B.reshape(B.exp(x), IMAGES), filters, ATTRS)
+    graph = region("g", [B.exp(B.reshape(y, (10, 42))), B.reshape(y, (420,))])
+    built = compiled(graph, H200)
+    assert [str(call.call) for call in built.calls] == [
+        "convolution forward float32 [2,9,8,4]x[6,3,2] groups 2 strides 2x1 padding 1x0"]
+    assert len(built.kernels) == 3
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
+
+
+def test_a_cpu_has_none() -> None:
+    with pytest.raises(ScheduleError, match="no kernel family and no library takes convolution"):
+        compiled(region("g", [node_of(ConvolutionPass.FORWARD)]), CPU)

@@ -1,0 +1,146 @@
+// Prints what convolutions ask of a cuDNN that only keeps books (its file is the argument), and what they leave in it.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cuda/cudnn.h"
+#include "tensorflow/core/framework/types.h"
+
+bool deterministic = true;  // no proposal is tried
+bool tf32 = true;
+
+namespace tsl {
+bool tensor_float_32_execution_enabled() { return tf32; }
+bool OpDeterminismRequired() { return deterministic; }
+}  // namespace tsl
+
+namespace tensorflow {
+int DataTypeSize(DataType type) { return type == DT_HALF ? 2 : 4; }
+}  // namespace tensorflow
+
+namespace tf_stitch {
+namespace {
+
+constexpr std::size_t kRoom = 1000;
+void* const kStream = reinterpret_cast<void*>(7);
+
+// Images [n, 9, 10, 8], filters [16, 3, 2, 4], results [n, 5, 9, 16].
+ConvolutionSpec Spec(std::int64_t n, ConvolutionPass pass, int type = tensorflow::DT_FLOAT) {
+  return {pass, type, n, 9, 10, 8, 16, 3, 2, 5, 9, 2, 2, 1, 1, 1, 1, 0};
+}
+
+std::shared_ptr<DeviceCall> Find(const ConvolutionSpec& spec, unsigned unaligned = 0) {
+  std::shared_ptr<DeviceCall> call;
+  const std::string error = FindConvolution(nullptr, spec, {0, unaligned, kRoom}, &call);
+  if (!error.empty()) std::printf("%s\n", error.c_str());
+  return call;
+}
+
+void Run(const char* library) {
+  std::printf("loaded: %s\n", LoadCudnn({library}).c_str());
+  void* fake = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  const auto live = reinterpret_cast<int (*)()>(dlsym(fake, "fake_live"));
+  const auto executed = reinterpret_cast<int (*)()>(dlsym(fake, "fake_executed"));
+  const auto executions = reinterpret_cast<int (*)()>(dlsym(fake, "fake_executions"));
+  const auto stream = reinterpret_cast<void* (*)()>(dlsym(fake, "fake_stream"));
+  const auto refuse = reinterpret_cast<void (*)(int)>(dlsym(fake, "fake_refuse"));
+  const auto note = reinterpret_cast<void (*)(int, int)>(dlsym(fake, "fake_note"));
+  const auto forget_notes = reinterpret_cast<void (*)()>(dlsym(fake, "fake_forget_notes"));
+  const auto needs = reinterpret_cast<void (*)(int, std::int64_t)>(dlsym(fake, "fake_workspace"));
+  const auto pointer = reinterpret_cast<void* (*)(int)>(dlsym(fake, "fake_pointer"));
+  const auto tensor = reinterpret_cast<std::int64_t (*)(int, int, int)>(dlsym(fake, "fake_tensor"));
+  char memory[3];
+  void* arguments[] = {&memory[0], &memory[1], &memory[2]};
+
+  const char* const roles[] = {"image", "filter", "result"};
+  Find(Spec(4, ConvolutionPass::kFilterGradient), /*unaligned=*/2);
+  for (int role = 0; role < 3; ++role) {
+    std::printf("%s:", roles[role]);
+    for (int i = 0; i < 4; ++i) std::printf(" %d", static_cast<int>(tensor(role, 902, i)));
+    std::printf(" at");
+    for (int i = 0; i < 4; ++i) std::printf(" %d", static_cast<int>(tensor(role, 903, i)));
+    std::printf(", aligned to %d\n", static_cast<int>(tensor(role, 900, 0)));
+  }
+  for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
+                          ConvolutionPass::kFilterGradient}) {
+    Find(Spec(4, pass))->Run(reinterpret_cast<CUstream>(kStream), arguments, nullptr, false);
+    std::printf("arguments of pass %d:", static_cast<int>(pass));
+    for (int role = 0; role < 3; ++role) std::printf(" %d", static_cast<int>(static_cast<char*>(pointer(role)) - memory));
+    std::printf("%s\n", stream() == kStream ? "" : ", in another stream");
+  }
+
+  const auto chosen = [&](const char* title, std::int64_t n, int type) {
+    const std::shared_ptr<DeviceCall> call = Find(Spec(n, ConvolutionPass::kForward, type));
+    if (call == nullptr) return;
+    call->Run(nullptr, arguments, nullptr, false);
+    std::printf("%s: %d with %zu bytes\n", title, executed(), call->workspace_bytes());
+  };
+  chosen("the first one with a kernel", 10, tensorflow::DT_FLOAT);
+  note(1, 4);
+  chosen("the first deterministic one", 11, tensorflow::DT_FLOAT);
+  note(2, 1);
+  chosen("not one of fewer bits", 12, tensorflow::DT_FLOAT);
+  chosen("which halves do not mind", 12, tensorflow::DT_HALF);
+  note(3, 0);
+  chosen("one that takes TF32", 13, tensorflow::DT_FLOAT);
+  tf32 = false;
+  chosen("none of that", 13, tensorflow::DT_FLOAT);
+  tf32 = true;
+  forget_notes();
+  for (int i = 1; i < 5; ++i) needs(i, 5000 - 1000 * (i % 4));
+  chosen("where all need more than there is, the least", 14, tensorflow::DT_FLOAT);
+  needs(2, kRoom);
+  chosen("one that fits", 15, tensorflow::DT_FLOAT);
+  for (int i = 1; i < 5; ++i) note(i, 4);
+  chosen("none", 16, tensorflow::DT_FLOAT);
+  forget_notes();
+  chosen("a type that there is none of", 16, tensorflow::DT_INT32);
+  for (int i = 1; i < 5; ++i) needs(i, 100 * i);
+
+  const int before = live();
+  const std::shared_ptr<DeviceCall> first = Find(Spec(17, ConvolutionPass::kForward));
+  const int each = live() - before;
+  for (int i = 0; i < 3; ++i) first->Run(nullptr, arguments, nullptr, true);
+  std::printf("runs: %d more live\n", live() - before - each);
+  std::printf("found again: %d\n", first == Find(Spec(17, ConvolutionPass::kForward)));
+  for (int n = 100; n < 1000; ++n) Find(Spec(n, ConvolutionPass::kForward));
+  const int many = live();
+  for (int n = 1000; n < 2000; ++n) Find(Spec(n, ConvolutionPass::kForward));
+  std::printf("of many batches: %s, then %d more\n", many > 400 * each ? "some" : "none", live() - many);
+  std::printf("one that is held runs: \"%s\"\n", first->Run(nullptr, arguments, nullptr, true).c_str());
+
+  deterministic = false;
+  const std::shared_ptr<DeviceCall> tried = Find(Spec(18, ConvolutionPass::kForward));
+  std::printf("until it is settled: %zu bytes\n", tried->workspace_bytes());
+  for (const int count : {1, 4}) {
+    refuse(count);
+    std::printf("%d refused: \"%s\"\n", count, tried->Run(nullptr, arguments, nullptr, false).c_str());
+  }
+  for (const bool trial : {false, true, true}) {
+    const int so_far = executions();
+    tried->Run(nullptr, arguments, nullptr, trial);
+    std::printf("%s: %s, %s\n", trial ? "a trial" : "no trial", executions() - so_far > 1 ? "many" : "one",
+                tried->settled() ? "settled" : "open");
+  }
+}
+
+}  // namespace
+
+const CudaDriver& Cuda() {
+  static const CudaDriver driver = [] {
+    CudaDriver made{};
+    made.CtxGetDevice = [](CUdevice*) { return 1; };
+    made.EventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(1), 0; };
+    made.EventRecord = [](CUevent, CUstream) { return 0; };
+    made.EventSynchronize = [](CUevent) { return 0; };
+    made.EventElapsedTime = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = 1, 0; };
+    made.EventDestroy = [](CUevent) { return 0; };
+    return made;
+  }();
+  return driver;
+}
+
+}  // namespace tf_stitch
+
+int main(int, char** arguments) { tf_stitch::Run(arguments[1]); }

@@ -1,0 +1,43 @@
+"""Static convolutions of images and their gradients: sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ConvolutionAttrs
+from tf_stitch.ir.op_kinds import OpKind
+
+
+@dataclass(frozen=True)
+class ConvolutionSizes:
+    """Of a convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k]."""
+
+    n: int
+    h: int
+    w: int
+    c: int
+    k: int
+    r: int
+    s: int
+    p: int
+    q: int
+
+
+def sizes_of(node: Node) -> ConvolutionSizes:
+    """Of a static convolution, or of the one that a node is a gradient of."""
+    assert isinstance(node.attrs, ConvolutionAttrs)
+    first, second, result = node.operands[0].type.dims, node.operands[1].type.dims, node.type.dims
+    image, filters, out = {OpKind.CONVOLUTION: (first, second, result),
+                           OpKind.CONVOLUTION_INPUT_GRAD: (result, second, first),
+                           OpKind.CONVOLUTION_FILTER_GRAD: (first, result, second)}[node.kind]
+    return ConvolutionSizes(*image, *filters[:3], *out[1:3])
+
+
+def terms_of(node: Node) -> int:
+    """How many terms a static convolution, or a gradient of one, sums for each element; of an input gradient, on
+    average."""
+    assert isinstance(node.attrs, ConvolutionAttrs)
+    z = sizes_of(node)
+    multiplications = z.n * z.p * z.q * z.k * z.r * z.s * (z.c // node.attrs.groups)
+    return max(1, multiplications // max(1, node.type.numel))

@@ -1,0 +1,147 @@
+"""Convolutions of images and their gradients by cuDNN (native/cuda/cudnn.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.device.profile import DeviceProfile
+from tf_stitch.ir import convolution_reference as reference
+from tf_stitch.ir.convolutions import ConvolutionSizes, sizes_of
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import ConvolutionAttrs
+from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.kernel_ir.nodes import Mode
+from tf_stitch.libraries.call import BoundCall, FusedNodes, Library, LibraryCall, in_memory
+from tf_stitch.runtime.words import MOST_INT32, Choice, Number, Record
+
+TYPES = {DType.F32: 1, DType.F64: 2, DType.BF16: 14, DType.F16: 19}
+"""Element types of convolutions, as tensorflow.DataType numbers them."""
+
+
+class ConvolutionPass(IntEnum):
+    """A convolution, or which gradient of it."""
+
+    FORWARD = 0
+    INPUT_GRADIENT = 1
+    FILTER_GRADIENT = 2
+
+
+_PASSES = {OpKind.CONVOLUTION: ConvolutionPass.FORWARD, OpKind.CONVOLUTION_INPUT_GRAD: ConvolutionPass.INPUT_GRADIENT,
+           OpKind.CONVOLUTION_FILTER_GRAD: ConvolutionPass.FILTER_GRADIENT}
+_REFERENCES = {ConvolutionPass.FORWARD: reference.convolution, ConvolutionPass.INPUT_GRADIENT: reference.input_grad,
+               ConvolutionPass.FILTER_GRADIENT: reference.filter_grad}
+
+WORDS = Record("ConvolutionSpec", """\
+A convolution of images [n, h, w, c] by filters [k, r, s, c / groups] to results [n, p, q, k], or a gradient of it. All
+are contiguous. Arguments are images, filters, results; gradient of results, filters, gradient of images; or images,
+gradient of results, gradient of filters.""", (
+    Choice("pass", "", ConvolutionPass), Number("type", "tensorflow::DataType", 1, 1000, "int"),
+    *(Number(field.name, "", 1, MOST_INT32) for field in fields(ConvolutionSizes)),
+    Number("groups", "", 1, MOST_INT32),
+    *(Number(f"{name}_{axis}", "", least, MOST_INT32) for name, least in (("stride", 1), ("dilation", 1), ("pad", 0))
+      for axis in "hw")), ordered=True)
+
+
+@dataclass(frozen=True)
+class Convolution(LibraryCall):
+    """As WORDS says."""
+
+    record = WORDS
+
+    kind: ConvolutionPass
+    dtype: DType
+    sizes: ConvolutionSizes
+    attrs: ConvolutionAttrs
+
+    def operand_bytes(self) -> list[int]:
+        return [self.dtype.size * int(np.prod(shape, dtype=np.int64)) for shape in self._shapes()]
+
+    def _shapes(self) -> Sequence[tuple[int, ...]]:
+        z = self.sizes
+        image, filters, result = (z.n, z.h, z.w, z.c), (z.k, z.r, z.s, z.c // self.attrs.groups), (z.n, z.p, z.q, z.k)
+        return {ConvolutionPass.FORWARD: (image, filters, result),
+                ConvolutionPass.INPUT_GRADIENT: (result, filters, image),
+                ConvolutionPass.FILTER_GRADIENT: (image, result, filters)}[self.kind]
+
+    def at_hand(self) -> Convolution:
+        return replace(self, sizes=ConvolutionSizes(*(int(getattr(self.sizes, f.name)) for f in fields(self.sizes))))
+
+    def too_large(self) -> str:
+        largest = max(self.operand_bytes()) // self.dtype.size
+        return "" if largest <= MOST_INT32 else f"{self} has a tensor of more elements than cuDNN's kernels count"
+
+    def members(self) -> Mapping[str, Any]:
+        sizes = {field.name: getattr(self.sizes, field.name) for field in fields(self.sizes)}
+        pairs = (("stride", self.attrs.strides), ("dilation", self.attrs.dilations), ("pad", self.attrs.padding))
+        axes = {f"{name}_{axis}": value for name, pair in pairs for axis, value in zip("hw", pair, strict=True)}
+        return {"pass": self.kind, "type": TYPES[self.dtype], "groups": self.attrs.groups, **sizes, **axes}
+
+    def reference(self, arguments: Sequence[NDArray[np.uint8]]) -> None:
+        wide = self.dtype.compute.numpy
+        one, other, out = (memory.view(self.dtype.numpy).reshape(shape)
+                           for memory, shape in zip(arguments, self._shapes(), strict=True))
+        out[...] = _REFERENCES[self.kind](self.attrs, one.astype(wide), other.astype(wide))
+
+    @property
+    def domain(self) -> tuple[int, int]:
+        shape = self._shapes()[-1]
+        return int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
+
+    def __str__(self) -> str:
+        z, a = self.sizes, self.attrs
+        text = f"{self.kind.name.lower()} {self.dtype.value} [{z.n},{z.h},{z.w},{z.c}]x[{z.k},{z.r},{z.s}]"
+        text += f" groups {a.groups}" if a.groups > 1 else ""
+        pairs = (("strides", a.strides, (1, 1)), ("dilations", a.dilations, (1, 1)), ("padding", a.padding, (0, 0)))
+        return "convolution " + text + "".join(f" {n} {p[0]}x{p[1]}" for n, p, usual in pairs if p != usual)
+
+
+@dataclass(frozen=True)
+class OneConvolution:
+    """A convolution with nothing fused to it."""
+
+    result: Node
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.result,)
+
+    @property
+    def added(self) -> tuple[Node, ...]:
+        return ()
+
+
+class ConvolutionLibrary(Library):
+    """Convolutions of images and their gradients."""
+
+    name = "convolution"
+    record = WORDS
+    sources = ("cuda/cudnn.cc", "cuda/cudnn_library.cc")
+
+    def is_root(self, node: Node) -> bool:
+        return node.category is Category.CONVOLUTION
+
+    def extensions(self, root: Node, users: dict[Node, list[Node]], wanted: frozenset[Node]) -> Iterator[FusedNodes]:
+        return iter(())  # nothing that follows is computed by the call
+
+    def match(self, nodes: Sequence[Node]) -> OneConvolution | None:
+        return OneConvolution(nodes[0]) if len(nodes) == 1 else None
+
+    def bind(self, fused: OneConvolution, stored: Collection[Node]) -> BoundCall:
+        node = fused.result
+        assert isinstance(node.attrs, ConvolutionAttrs)
+        operands = [in_memory(operand, stored) for operand in node.operands]
+        call = Convolution(_PASSES[node.kind], node.type.dtype, sizes_of(node), node.attrs)
+        return BoundCall(call, fused.nodes, (*((o, Mode.READ) for o in operands), (node, Mode.WRITE)))
+
+    def measured_us(self, root: Node, profile: DeviceProfile) -> float | None:
+        return None  # by its bytes and operations
+
+
+CUDNN = ConvolutionLibrary()

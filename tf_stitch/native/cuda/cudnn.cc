@@ -1,0 +1,357 @@
+// Convolutions through operation graphs of cuDNN 9.
+#include "cuda/cudnn.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "cuda/cudnn_descriptor.h"
+#include "cuda/gpu_timer.h"
+#include "op/recently_used.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/platform/tensor_float_32_utils.h"
+#include "tensorflow/core/util/determinism.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr std::size_t kProposals = 6;  // that are tried against each other
+constexpr std::int64_t kMostConfigs = 64;
+// Convolutions that are shared, of some hundred kB each. Executables hold theirs: one that is dropped here is settled
+// anew by the next executable that wants it.
+constexpr std::size_t kMostConvolutions = 512;
+
+// A handle enqueues into one stream at a time.
+struct SharedHandle {
+  std::mutex mutex;
+  DnnHandle handle = nullptr;
+};
+
+struct State {
+  using Key = std::tuple<CUcontext, ConvolutionSpec, unsigned, unsigned, std::size_t, bool, bool>;
+
+  std::mutex mutex;
+  DnnLibrary library;
+  std::map<CUcontext, SharedHandle> handles;
+  RecentlyUsed<Key, std::shared_ptr<DeviceCall>> convolutions{kMostConvolutions};
+};
+
+State& Global() {
+  static auto* state = new State;  // contexts die before static destructors run
+  return *state;
+}
+
+std::string Words(const ConvolutionSpec& spec) {
+  const char* const kinds[] = {"a convolution", "an input gradient of a convolution",
+                               "a filter gradient of a convolution"};
+  return std::string(kinds[static_cast<int>(spec.pass)]) + " of " + std::to_string(spec.n) + " x " +
+         std::to_string(spec.h) + " x " + std::to_string(spec.w) + " x " + std::to_string(spec.c) + " by " +
+         std::to_string(spec.k) + " filters of " + std::to_string(spec.r) + " x " + std::to_string(spec.s);
+}
+
+int DataType(int type) {
+  switch (type) {
+    case tensorflow::DT_FLOAT:
+      return kDnnFloat;
+    case tensorflow::DT_DOUBLE:
+      return kDnnDouble;
+    case tensorflow::DT_HALF:
+      return kDnnHalf;
+    case tensorflow::DT_BFLOAT16:
+      return kDnnBfloat16;
+    default:
+      return -1;
+  }
+}
+
+enum Role { kImage, kFilter, kResult };  // of a tensor in the convolution; of a gradient too
+
+// The role of each argument.
+constexpr Role kRoles[3][3] = {
+    {kImage, kFilter, kResult}, {kResult, kFilter, kImage}, {kImage, kResult, kFilter}};
+constexpr int kOperations[] = {kDnnForward, kDnnInputGrad, kDnnFilterGrad};
+constexpr int kAlphas[] = {kDnnForwardAlpha, kDnnInputGradAlpha, kDnnFilterGradAlpha};
+// What follows alpha among an operation's attributes.
+enum { kBeta = 1, kTheConvolution = 2, kTheFilter = 3, kTheImage = 4, kTheResult = 5 };
+
+struct Plan {
+  Descriptor made;
+  std::size_t workspace;
+};
+
+class Convolution final : public DeviceCall {
+ public:
+  Convolution(const DnnLibrary& dnn, SharedHandle* handle, const ConvolutionSpec& spec, const CallSite& site, bool tf32,
+              bool deterministic)
+      : dnn_(dnn), handle_(*handle), spec_(spec), site_(site), tf32_(tf32), deterministic_(deterministic),
+        settled_(deterministic) {}
+
+  std::string Prepare() {
+    if (DataType(spec_.type) < 0) return "cuDNN has no convolutions of this type";
+    std::lock_guard<std::mutex> lock(handle_.mutex);
+    const Descriptor graph = Graph();
+    if (!graph.error().empty()) return graph.error();
+    for (const int mode : {kDnnModeA, kDnnModeFallback}) {
+      if (plans_.empty()) Propose(graph, mode);
+    }
+    return plans_.empty() ? "cuDNN has no kernel for " + Words(spec_) : "";
+  }
+
+  bool settled() const override { return settled_.load(std::memory_order_acquire); }
+
+  std::size_t workspace_bytes() const override {
+    if (settled()) return plans_[chosen_].workspace;
+    std::size_t most = 0;  // a run may try them all
+    for (const Plan& plan : plans_) most = std::max(most, plan.workspace);
+    return most;
+  }
+
+  std::string Run(CUstream stream, void* const* arguments, void* workspace, bool trial) override {
+    if (trial && !settled()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!settled()) {
+        Tune(stream, arguments, workspace);
+        settled_.store(true, std::memory_order_release);
+      }
+    }
+    if (settled()) return Launch(plans_[chosen_], stream, arguments, workspace);
+    std::string error;
+    for (const Plan& plan : plans_) {  // the first one that the library does not refuse
+      error = Launch(plan, stream, arguments, workspace);
+      if (error.empty()) break;
+    }
+    return error;
+  }
+
+ private:
+  int pass() const { return static_cast<int>(spec_.pass); }
+  bool wide() const { return spec_.type == tensorflow::DT_DOUBLE; }
+
+  // Sizes of a tensor as [batch, height, width, channels] lie in memory; of a filter [k, r, s, c / groups].
+  std::array<std::int64_t, 4> Sizes(Role role) const {
+    switch (role) {
+      case kImage:
+        return {spec_.n, spec_.h, spec_.w, spec_.c};
+      case kFilter:
+        return {spec_.k, spec_.r, spec_.s, spec_.c / spec_.groups};
+      case kResult:
+        break;
+    }
+    return {spec_.n, spec_.p, spec_.q, spec_.k};
+  }
+
+  std::size_t Bytes(Role role) const {
+    const auto [a, b, c, d] = Sizes(role);
+    return static_cast<std::size_t>(a * b * c * d) * ItemBytes();
+  }
+
+  std::size_t ItemBytes() const {
+    return tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
+  }
+
+  // cuDNN names channels before height and width, wherever they lie. A tensor's number is its role.
+  Descriptor Tensor(Role role) const {
+    const auto [n, h, w, c] = Sizes(role);
+    const auto at = std::find(std::begin(kRoles[pass()]), std::end(kRoles[pass()]), role) - std::begin(kRoles[pass()]);
+    const std::int64_t number = role;
+    const std::int64_t aligned = (site_.unaligned >> at & 1) == 0 ? kCallAlignment : ItemBytes();
+    const int type = DataType(spec_.type);
+    Descriptor tensor(dnn_, kDnnTensor);
+    tensor.Set(kDnnTensorDataType, kDnnIsDataType, type).Set(kDnnTensorDims, {n, c, h, w});
+    tensor.Set(kDnnTensorStrides, {h * w * c, 1, w * c, c}).Set(kDnnTensorId, kDnnIsInt64, number);
+    tensor.Set(kDnnTensorAlignment, kDnnIsInt64, aligned).Finalize();
+    return tensor;
+  }
+
+  Descriptor Graph() const {
+    Descriptor convolution(dnn_, kDnnConvolution);
+    const std::int64_t axes = 2;
+    const int compute = wide() ? kDnnDouble : kDnnFloat, mode = kDnnCrossCorrelation;
+    const std::vector<std::int64_t> padding{spec_.pad_h, spec_.pad_w};
+    convolution.Set(kDnnConvolutionSpatialDims, kDnnIsInt64, axes)
+        .Set(kDnnConvolutionComputeType, kDnnIsDataType, compute)
+        .Set(kDnnConvolutionMode, kDnnIsConvolutionMode, mode)
+        .Set(kDnnConvolutionPrePaddings, padding)
+        .Set(kDnnConvolutionPostPaddings, padding)
+        .Set(kDnnConvolutionStrides, {spec_.stride_h, spec_.stride_w})
+        .Set(kDnnConvolutionDilations, {spec_.dilation_h, spec_.dilation_w})
+        .Finalize();
+    const Descriptor image = Tensor(kImage), filter = Tensor(kFilter), result = Tensor(kResult);
+    Descriptor operation(dnn_, kOperations[pass()]);
+    const int alpha = kAlphas[pass()];
+    if (wide()) {
+      const double one = 1, zero = 0;
+      operation.Set(alpha, kDnnIsDouble, one).Set(alpha + kBeta, kDnnIsDouble, zero);
+    } else {
+      const float one = 1, zero = 0;
+      operation.Set(alpha, kDnnIsFloat, one).Set(alpha + kBeta, kDnnIsFloat, zero);
+    }
+    operation.Set(alpha + kTheConvolution, convolution).Set(alpha + kTheFilter, filter);
+    operation.Set(alpha + kTheImage, image).Set(alpha + kTheResult, result).Finalize();
+    Descriptor graph(dnn_, kDnnGraph);
+    graph.Set(kDnnGraphHandle, kDnnIsHandle, handle_.handle).Set(kDnnGraphOperations, operation).Finalize();
+    return graph;
+  }
+
+  // Adds plans of the configurations that a heuristic names, the fastest by its judgement first: as many as are tried,
+  // of those that fit the scratch memory; or the one that needs least.
+  void Propose(const Descriptor& graph, int mode) {
+    Descriptor heuristics(dnn_, kDnnHeuristics);
+    heuristics.Set(kDnnHeuristicsGraph, graph).Set(kDnnHeuristicsMode, kDnnIsHeuristicMode, mode).Finalize();
+    std::vector<Descriptor> configs;
+    std::vector<DnnDescriptor> room;
+    for (std::int64_t i = 0; i < kMostConfigs; ++i) {
+      configs.emplace_back(dnn_, kDnnEngineConfig);
+      room.push_back(configs.back().get());
+    }
+    const std::int64_t found = heuristics.Get(kDnnHeuristicsResults, kDnnIsDescriptor, room.data(), kMostConfigs);
+    const std::size_t wanted = deterministic_ ? 1 : kProposals;
+    std::vector<Plan> smallest;
+    for (std::int64_t i = 0; i < std::min(found, kMostConfigs) && plans_.size() < wanted; ++i) {
+      if (!IsAllowed(configs[i])) continue;
+      Descriptor made(dnn_, kDnnPlan);
+      made.Set(kDnnPlanHandle, kDnnIsHandle, handle_.handle).Set(kDnnPlanConfig, configs[i]).Finalize();
+      std::int64_t workspace = 0;
+      if (made.Get(kDnnPlanWorkspace, kDnnIsInt64, &workspace, 1) != 1) continue;  // no kernel for this device
+      Plan plan{std::move(made), static_cast<std::size_t>(workspace)};
+      if (plan.workspace <= site_.workspace) {
+        plans_.push_back(std::move(plan));
+      } else if (smallest.empty() || plan.workspace < smallest.front().workspace) {
+        smallest.clear();
+        smallest.push_back(std::move(plan));
+      }
+    }
+    if (plans_.empty()) plans_.swap(smallest);
+  }
+
+  // Whether an engine computes as exactly as TensorFlow asks, the same in each run if it asks for that, and does not
+  // have to be compiled first.
+  bool IsAllowed(const Descriptor& config) const {
+    Descriptor engine(dnn_, kDnnEngine);
+    DnnDescriptor room = engine.get();
+    if (config.Get(kDnnConfigEngine, kDnnIsDescriptor, &room, 1) != 1) return false;
+    const auto has = [&](int name, int type, int most, int wanted) {
+      std::vector<int> notes(most);
+      const std::int64_t count = engine.Get(name, type, notes.data(), most);
+      const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, most);
+      return std::find(notes.begin(), end, wanted) != end;
+    };
+    const auto noted = [&](int note) {
+      return has(kDnnEngineNumericalNotes, kDnnIsNumericalNote, kDnnNumericalNotes, note);
+    };
+    if (has(kDnnEngineBehaviorNotes, kDnnIsBehaviorNote, kDnnBehaviorNotes, kDnnCompiledAtRunTime)) return false;
+    if (deterministic_ && noted(kDnnNondeterministic)) return false;
+    if (spec_.type != tensorflow::DT_FLOAT) return true;
+    return !noted(kDnnDownConvertsInputs) && (tf32_ || !noted(kDnnTensorCore));
+  }
+
+  // Keeps the plan that runs fastest; the library's first one where none can be tried.
+  void Tune(CUstream stream, void* const* arguments, void* workspace) {
+    if (plans_.size() < 2) return;
+    std::vector<GpuTimer::Memory> hot;
+    for (int i = 0; i < 2; ++i) {
+      if ((site_.cold >> i & 1) == 0) hot.emplace_back(arguments[i], Bytes(kRoles[pass()][i]));
+    }
+    const GpuTimer timer(stream, std::move(hot));
+    float best = std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      const float time = timer.Time([&] { return Launch(plans_[i], stream, arguments, workspace).empty(); });
+      if (time < best) {
+        best = time;
+        chosen_ = i;
+      }
+    }
+  }
+
+  std::string Launch(const Plan& plan, CUstream stream, void* const* arguments, void* workspace) const {
+    void* pointers[3];
+    std::vector<std::int64_t> numbers;
+    for (int i = 0; i < 3; ++i) {
+      numbers.push_back(kRoles[pass()][i]);
+      pointers[i] = arguments[i];
+    }
+    Descriptor pack(dnn_, kDnnVariantPack);
+    pack.Set(kDnnVariantIds, numbers).Set(kDnnVariantPointers, kDnnIsPointer, pointers, 3);
+    pack.Set(kDnnVariantWorkspace, kDnnIsPointer, workspace).Finalize();
+    if (!pack.error().empty()) return pack.error();
+    std::lock_guard<std::mutex> lock(handle_.mutex);
+    const std::string error = DnnFailed("cudnnSetStream", dnn_.SetStream(handle_.handle, stream));
+    if (!error.empty()) return error;
+    return DnnFailed("cudnnBackendExecute", dnn_.Execute(handle_.handle, plan.made.get(), pack.get()));
+  }
+
+  const DnnLibrary& dnn_;
+  SharedHandle& handle_;
+  const ConvolutionSpec spec_;
+  const CallSite site_;
+  const bool tf32_, deterministic_;
+  std::atomic<bool> settled_;
+  std::vector<Plan> plans_;
+  std::size_t chosen_ = 0;
+  std::mutex mutex_;
+};
+
+class ConvolutionCall final : public LibraryCall {
+ public:
+  explicit ConvolutionCall(const ConvolutionSpec& spec) : spec_(spec) {}
+
+  int arguments() const override { return 3; }
+
+  std::string RunOnHost(void* const*, tsl::thread::ThreadPool*) const override {
+    return "convolutions on a CPU are no library's";
+  }
+
+  std::string Prepare(CUcontext context, const CallSite& site, std::shared_ptr<DeviceCall>* call) const override {
+    return FindConvolution(context, spec_, site, call);
+  }
+
+ private:
+  const ConvolutionSpec spec_;
+};
+
+}  // namespace
+
+std::shared_ptr<const LibraryCall> MakeCall(const ConvolutionSpec& spec) {
+  if (spec.c % spec.groups != 0 || spec.k % spec.groups != 0) {
+    throw std::invalid_argument("channels of a convolution do not fall into its groups");
+  }
+  return std::make_shared<ConvolutionCall>(spec);
+}
+
+std::string LoadCudnn(const std::vector<std::string>& candidates) {
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (!state.library.error.empty()) state.library = LoadDnnLibrary(candidates);
+  return state.library.error;
+}
+
+std::string FindConvolution(CUcontext context, const ConvolutionSpec& spec, const CallSite& site,
+                            std::shared_ptr<DeviceCall>* call) {
+  const std::string missing = LoadCudnn({});
+  if (!missing.empty()) return missing;
+  State& state = Global();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const bool tf32 = tsl::tensor_float_32_execution_enabled(), deterministic = tensorflow::OpDeterminismRequired();
+  const State::Key key{context, spec, site.cold, site.unaligned, site.workspace, tf32, deterministic};
+  if (const std::shared_ptr<DeviceCall>* known = state.convolutions.Find(key)) {
+    *call = *known;
+    return "";
+  }
+  SharedHandle& handle = state.handles[context];
+  if (handle.handle == nullptr) {
+    const std::string error = DnnFailed("cudnnCreate", state.library.Create(&handle.handle));
+    if (!error.empty()) return error;
+  }
+  auto made = std::make_shared<Convolution>(state.library, &handle, spec, site, tf32, deterministic);
+  const std::string error = made->Prepare();
+  if (!error.empty()) return error;
+  state.convolutions.Keep(key, made);
+  *call = std::move(made);
+  return "";
+}
+
+}  // namespace tf_stitch

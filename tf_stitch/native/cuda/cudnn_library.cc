@@ -1,0 +1,46 @@
+#include "cuda/cudnn_library.h"
+
+#include <dlfcn.h>
+
+namespace tf_stitch {
+namespace {
+
+constexpr std::size_t kOldest = 90000, kNext = 100000;  // versions whose numbers the header has
+
+void* Open(const std::vector<std::string>& candidates) {
+  if (void* library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD)) return library;
+  for (const std::string& name : candidates) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+DnnLibrary LoadDnnLibrary(const std::vector<std::string>& candidates) {
+  DnnLibrary dnn{};
+  void* library = Open(candidates);
+  if (library == nullptr) {
+    dnn.error = "no cuDNN 9 library";
+    return dnn;
+  }
+  const auto resolve = [&](const char* name, auto* function) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+    return *function != nullptr;
+  };
+  const bool whole = resolve("cudnnGetVersion", &dnn.GetVersion) && resolve("cudnnCreate", &dnn.Create) &&
+                     resolve("cudnnSetStream", &dnn.SetStream) &&
+                     resolve("cudnnBackendCreateDescriptor", &dnn.CreateDescriptor) &&
+                     resolve("cudnnBackendDestroyDescriptor", &dnn.DestroyDescriptor) &&
+                     resolve("cudnnBackendFinalize", &dnn.Finalize) &&
+                     resolve("cudnnBackendSetAttribute", &dnn.SetAttribute) &&
+                     resolve("cudnnBackendGetAttribute", &dnn.GetAttribute) &&
+                     resolve("cudnnBackendExecute", &dnn.Execute);
+  dnn.error = whole ? "" : "this cuDNN lacks functions";
+  if (whole && (dnn.GetVersion() < kOldest || dnn.GetVersion() >= kNext)) {
+    dnn.error = "this cuDNN has version " + std::to_string(dnn.GetVersion()) + ", not 9";
+  }
+  return dnn;
+}
+
+}  // namespace tf_stitch

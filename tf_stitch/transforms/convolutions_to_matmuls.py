@@ -1,0 +1,58 @@
+"""Convolutions of single elements are matmuls of images by filters, which a library computes with what follows, and for
+which no filter is transposed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.convolutions import sizes_of
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_attrs import ConvolutionAttrs, DotAttrs, TransposeAttrs
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.pass_manager import PassResult
+from tf_stitch.transforms.rewriter import rewrite
+
+
+@dataclass(frozen=True)
+class ConvolutionsToMatmuls:
+    """Those by filters of 1 x 1 that read every element of an image, and their gradients."""
+
+    name: str = "convolutions_to_matmuls"
+
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
+        return rewrite(graph, (_matmul, _transposed_product))
+
+
+def _matmul(node: Node) -> Node | None:
+    attrs = node.attrs
+    if not isinstance(attrs, ConvolutionAttrs) or attrs.groups > 1 or attrs.strides != (1, 1) or any(attrs.padding):
+        return None
+    z = sizes_of(node)
+    if (z.r, z.s) != (1, 1):
+        return None
+    b, rows = Builder(node.loc), z.n * z.h * z.w
+    one, other = node.operands
+    if node.kind is OpKind.CONVOLUTION_FILTER_GRAD:
+        product = b.dot(b.reshape(other, (rows, z.k)), b.reshape(one, (rows, z.c)), transpose_a=True)
+        return b.reshape(product, node.type.shape)
+    images = b.reshape(one, (rows, one.type.dims[3]))
+    forward = node.kind is OpKind.CONVOLUTION
+    if isinstance(other.attrs, TransposeAttrs) and other.attrs.perm == (3, 0, 1, 2):
+        product = b.dot(images, b.reshape(other.operands[0], (z.c, z.k)), transpose_b=not forward)
+    else:
+        product = b.dot(images, b.reshape(other, (z.k, z.c)), transpose_b=forward)
+    return b.reshape(product, node.type.shape)
+
+
+def _transposed_product(node: Node) -> Node | None:
+    """A gradient [k, 1, 1, c] of filters that is turned to [1, 1, c, k]: the product of the exchanged matrices."""
+    if not isinstance(node.attrs, TransposeAttrs) or node.attrs.perm != (1, 2, 3, 0):
+        return None
+    view = node.operands[0]
+    product = view.operands[0] if view.kind is OpKind.RESHAPE else view
+    if not isinstance(product.attrs, DotAttrs) or product.attrs != DotAttrs(transpose_a=True) \
+            or view.type.dims != (product.type.dims[0], 1, 1, *product.type.dims[1:]):
+        return None
+    b, (left, right) = Builder(node.loc), product.operands
+    return b.reshape(b.dot(right, left, transpose_a=True), node.type.shape)
