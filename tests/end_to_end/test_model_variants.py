@@ -18,8 +18,9 @@ CASES = [
     *(Case(model, unroll=True) for model in ("dyn-rnn", "nmt")),  # loops of known length, and of one that is a size
     # A region rounds to half precision where it hands on a value, TensorFlow after every op.
     Case("bert", dtype="mixed_float16", losses=5e-3, outputs=3e-2),
-    Case("bert", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
-    Case("transformer", dtype="mixed_bfloat16", losses=5e-3, outputs=3e-2),
+    # TensorFlow's own outputs of bert in bfloat16 are 0.04 apart with oneDNN and without it, and 0.25 from float32's.
+    Case("bert", dtype="mixed_bfloat16", losses=5e-3, outputs=8e-2),
+    Case("transformer", dtype="mixed_bfloat16", losses=5e-3, outputs=8e-2),
     Case("dien", dtype="mixed_float16", losses=2e-3, outputs=1e-2),
 ]
 
