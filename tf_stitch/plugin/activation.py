@@ -46,7 +46,7 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_jit.resolve_auto_to_false()
         partial_runs.leave_alone()
         if config.short_calls:
-            function_calls.shorten(native is not None)
+            function_calls.shorten(native is not None and native.callers_executor)
 
 
 def current_session() -> Session | None:
