@@ -10,6 +10,7 @@ from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_jit, partial_runs
+from tf_stitch.plugin.installed_tensorflow import check_version
 from tf_stitch.plugin.session import Session
 
 _lock = threading.Lock()
@@ -24,13 +25,17 @@ def enable(config: StitchConfig | None = None) -> None:
 
     Raises:
         ConfigError: a TF_STITCH_* variable that is not allowed.
+        TensorFlowError: this TensorFlow is too old.
         NativeError: the graph hook cannot be built, or the op cannot and TF_STITCH_WRAP=native or strict asks for it.
     """
     global _session
+    import tensorflow as tf
+
     config = config or load_config()
     with _lock:
         if not config.enabled or _session is not None:
             return
+        check_version(tf.version.VERSION)
         native = _load_native(config)
         session = Session(config, native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
