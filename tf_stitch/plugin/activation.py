@@ -9,6 +9,7 @@ from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.native.failed_builds import first_line
 from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_jit, partial_runs
 from tf_stitch.plugin.installed_tensorflow import check_version
 from tf_stitch.plugin.session import Session
@@ -36,8 +37,8 @@ def enable(config: StitchConfig | None = None) -> None:
         if not config.enabled or _session is not None:
             return
         check_version(tf.version.VERSION)
-        native = _load_native(config)
-        session = Session(config, native)
+        native, no_native = _load_native(config)
+        session = Session(config, native, no_native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
@@ -64,14 +65,14 @@ def _close() -> None:
         _session.close()
 
 
-def _load_native(config: StitchConfig) -> OpLibrary | None:
-    """The native op, or None when regions are to run as Python."""
+def _load_native(config: StitchConfig) -> tuple[OpLibrary | None, str]:
+    """The native op, or None when regions are to run as Python; and why, in a line, if nobody asked for that."""
     if config.wrap == "py_function":
-        return None
+        return None, ""
     try:
-        return load_op(config.cache_dir)
+        return load_op(config.cache_dir), ""
     except NativeError as error:
         if config.strict or config.wrap == "native":
             raise
         print(f"[tf_stitch] no native op, regions run in Python (slow): {error}", file=sys.stderr)
-        return None
+        return None, first_line(str(error))

@@ -85,11 +85,12 @@ class Session:
 
     Args:
         native: the op library; None wraps regions in py_function.
+        no_native: why there is none, unless the user asked for that.
     """
 
-    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+    def __init__(self, config: StitchConfig, native: OpLibrary | None, no_native: str = "") -> None:
         self._config, self._native = config, native
-        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
+        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
