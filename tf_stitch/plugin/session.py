@@ -368,21 +368,24 @@ class Session:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""
         self.report.fallback("rewrite", "a graph", _reason(exc))
 
-    def close(self) -> None:
-        """Says what was done, and writes the report."""
-        self.registry.close()
+    def document(self) -> dict[str, Any]:
+        """report.json as a dict."""
         for entry in self.report.regions:
             self._count(entry)
         native = self._native
-        if native is not None:
-            self._record_native(native)
-        counts = None if native is None else (
+        return self.report.document(None if native is None else (
             lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r),
-                       native.region_shadows(r)))
+                       native.region_shadows(r))))
+
+    def close(self) -> None:
+        """Says what was done, and writes the report."""
+        self.registry.close()
+        if self._native is not None:
+            self._record_native(self._native)
         line = self.report.status_line(self._config.report_dir is not None)
         if self._config.report_dir is not None:
             try:
-                document, sources = self.report.document(counts), self.report.sources()
+                document, sources = self.document(), self.report.sources()
                 line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"

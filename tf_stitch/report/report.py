@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
+from tf_stitch.version import __version__
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
