@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 
+_MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
 _lock = threading.Lock()
 _running: set[subprocess.Popen[str]] = set()
 
@@ -41,6 +43,11 @@ def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[st
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+def may_pass(run: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a compiler failed because it, or a program that it runs, lacked something or was killed."""
+    return run.returncode < 0 or (run.returncode != 0 and _MAY_PASS.search(run.stderr) is not None)
 
 
 def end_compilers() -> None:

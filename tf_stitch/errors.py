@@ -116,6 +116,10 @@ class BuildInterruptedError(BuildError):
     """A build did not end for a reason that may pass: no memory, a full disk, a compiler that was killed."""
 
 
+class TensorFlowError(StitchError):
+    """There is no TensorFlow, or one that is too old; the message says what to install."""
+
+
 class NativeError(StitchError):
     """The native op or the graph hook could not be built or loaded."""
 

@@ -1,4 +1,4 @@
-# Sourced by the other scripts: `prepare EXTRA` leaves a virtual environment with tf_stitch installed.
+# Sourced by the other scripts: `prepare EXTRA` leaves a virtual environment with TensorFlow and tf_stitch installed.
 # VENV names another folder for it than .venv in the clone.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,8 +12,8 @@ fail() {
 # The first Python that TensorFlow has wheels for here.
 find_python() {
   local candidate
-  for candidate in python3 python3.12 python3.11 python3.10; do
-    if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))' 2>/dev/null; then
+  for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
       command -v "$candidate"
       return
     fi
@@ -27,15 +27,15 @@ prepare() {
   stamp="$venv/.tf_stitch-$extra-$(cat "$root/pyproject.toml" "$root/setup.py" | sha256sum | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
     if [ ! -x "$venv/bin/python" ]; then
-      python=$(find_python) || fail "no Python 3.10, 3.11 or 3.12 found (python3 is $(python3 --version 2>&1)): TensorFlow needs one"
+      python=$(find_python) || fail "no Python 3.10 to 3.13 found (python3 is $(python3 --version 2>&1)): TensorFlow needs one"
       "$python" -c 'import ensurepip, venv' 2>/dev/null \
         || fail "$python cannot make virtual environments: apt-get install python3-venv"
       echo "Making a virtual environment in $venv" >&2
       "$python" -m venv "$venv" || fail "no virtual environment could be made in $venv"
     fi
     echo "Installing tf_stitch and what it needs into $venv (TensorFlow is about 600 MB)" >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root[$extra]" \
-      || fail "pip could not install tf_stitch[$extra]; its message is above"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root[tensorflow,$extra]" \
+      || fail "pip could not install tf_stitch[tensorflow,$extra]; its message is above"
     touch "$stamp"
   fi
 }

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -129,6 +130,67 @@ def test_a_rejected_source_ends_the_others(source: Path, tmp_path: Path, monkeyp
     with pytest.raises(NativeError, match=r"(?s)could not build two.*nothing_here"):
         build_library(Library("two", ("other.cc", "tiny.cc"), links_tensorflow=False), tmp_path)
     assert time.monotonic() - start < 60
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sources that were compiled."""
+    compiled, run_compiler = [], build.run_compiler
+
+    def counted(command: list[str], *rest: Any) -> Any:
+        compiled.extend(part for part in command if part.endswith(".cc"))
+        return run_compiler(command, *rest)
+
+    monkeypatch.setattr(build, "run_compiler", counted)
+    return compiled
+
+
+def fails(folder: Path) -> str:
+    with pytest.raises(NativeError) as caught:
+        build_library(TINY, folder)
+    return str(caught.value)
+
+
+def test_a_failure_is_remembered(source: Path, tmp_path: Path, runs: list[str]) -> None:
+    source.write_text("int tiny() { return nothing_here; }\n")
+    first, again = fails(tmp_path), fails(tmp_path)
+    assert len(runs) == 1
+    assert len(first.splitlines()) > 1
+    assert len(again.splitlines()) == 1
+    assert "nothing_here" in again
+    assert "not tried again until compiler, TensorFlow or tf_stitch change" in again
+    source.write_text("int tiny() { return 3; }\n")
+    assert build_library(TINY, tmp_path).exists()
+
+
+@pytest.mark.parametrize("change", ["compiler", "tensorflow", "removed"])
+def test_a_failure_is_tried_again_when_something_changes(source: Path, tmp_path: Path, runs: list[str], change: str,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compiler(tmp_path, monkeypatch, 'case "$*" in *-c*) echo "error: out of luck" >&2; exit 1;; esac')
+    fails(tmp_path)
+    fails(tmp_path)
+    assert len(runs) == 1
+    if change == "compiler":
+        fake_compiler(tmp_path, monkeypatch, "")
+        assert build_library(TINY, tmp_path).exists()
+        assert not list((tmp_path / "native").glob("*.failed"))
+    elif change == "tensorflow":
+        monkeypatch.setattr(tf.version, "VERSION", "9.9.9")
+        fails(tmp_path)
+    else:
+        [kept] = (tmp_path / "native").glob("*.failed")
+        kept.unlink()
+        fails(tmp_path)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("commands", ["kill -9 $$", 'echo "fatal error: Killed signal terminated cc1plus" >&2; exit 1'])
+def test_a_failure_that_may_pass_is_not_remembered(source: Path, tmp_path: Path, commands: str, runs: list[str],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compiler(tmp_path, monkeypatch, commands)
+    fails(tmp_path)
+    fails(tmp_path)
+    assert len(runs) == 2
 
 
 def test_compiler_message(source: Path, tmp_path: Path) -> None:

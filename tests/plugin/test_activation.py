@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -18,7 +19,7 @@ PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __i
 TOY_SESSION = """
 import sys, types
 class Session:
-    def __init__(self, config, native):
+    def __init__(self, config, native, no_native=""):
         self.rewrites = 0
         print("session", config.strict, native is not None)
     def rewrite(self, item):
@@ -114,6 +115,27 @@ def test_no_compiler(tmp_path: Path) -> None:
     assert result.stdout.split("\n")[:2] == ["session False False", "went on"]
     assert "regions run in Python" in result.stderr
     assert "[tf_stitch] disabled: no C++ compiler" in result.stderr
+
+
+def test_a_native_op_that_cannot_be_built_is_said_at_the_end(tmp_path: Path) -> None:
+    """Not once more in the next process, which does not try again."""
+    compiler = tmp_path / "g++"
+    rejects = 'case "$*" in *op/stitch_op.cc*) echo "stitch_op.cc:7: error: no luck" >&2; exit 1;; esac'
+    compiler.write_text(f'#!/bin/sh\n{rejects}\nexec {shutil.which("g++")} "$@"\n')
+    compiler.chmod(0o755)
+    variables = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    first, again = (run(START + RUN, **variables) for _ in range(2))
+    for result in (first, again):
+        assert result.returncode == 0
+        last = result.stderr.strip().splitlines()[-1]
+        assert last.startswith("[tf_stitch] NO NATIVE OP, regions ran in Python, slower than TensorFlow (")
+        assert "could not build stitch_op" in last
+        assert "error: no luck" in last
+    said = [line for line in again.stderr.splitlines() if "no native op, regions run in Python" in line]
+    assert len(said) == 1
+    assert "not tried again" in said[0]
+    assert "building stitch_op" in first.stderr
+    assert "building stitch_op" not in again.stderr
 
 
 def test_python_m(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     load_op(load_config().cache_dir)  # the executor is there
     for owner, name in ((FunctionType, "__hash__"), (ConcreteFunction, "captured_inputs"), (Context, "call_function")):
         monkeypatch.setattr(owner, name, owner.__dict__[name])  # brought back afterwards
-    function_calls.shorten(native=True)
+    function_calls.shorten(executor=True)
 
 
 def function_of(weights: list[Any]) -> Any:
@@ -120,6 +120,6 @@ def test_a_tensorflow_that_calls_otherwise_is_left_alone(monkeypatch: pytest.Mon
                                                          capsys: pytest.CaptureFixture[str]) -> None:
     hashed = FunctionType.__hash__
     monkeypatch.delattr(Context, "call_function")
-    function_calls.shorten(native=True)
+    function_calls.shorten(executor=True)
     assert FunctionType.__hash__ is hashed
     assert "stays as it is" in capsys.readouterr().err

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from tf_stitch import __version__
 from tf_stitch.config import StitchConfig
 from tf_stitch.convert.attaching import ASSET, attach_module
 from tf_stitch.convert.certificate import Checked, check, document, failure, run_original
@@ -43,6 +42,7 @@ from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.runtime.cache_key import package_digest
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.version import __version__
 
 MODULE_FILE = f"{ASSET}.bin"
 

@@ -14,8 +14,8 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.framework import op_def_registry
 
-from tf_stitch import __version__
 from tf_stitch.errors import ConvertError
+from tf_stitch.version import __version__
 
 GRAPH_FILE = "saved_model.pb"
 OWN_FOLDER = Path("assets.extra", "tf_stitch")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tf_stitch import __version__
 from tf_stitch.convert.certificate import Checked, check
 from tf_stitch.convert.folder import copy_model
 from tf_stitch.convert.inputs import Case, generated, samples
@@ -25,6 +24,7 @@ from tf_stitch.convert.saved_model import (
     parse,
 )
 from tf_stitch.errors import ConvertError
+from tf_stitch.version import __version__
 
 
 def verify(path: Path, samples_file: Path | None, said: Callable[[float], None] = lambda part: None

@@ -1,4 +1,4 @@
-"""What the user lets tf_stitch take: TF_STITCH_ONLY, TF_STITCH_SKIP and TF_STITCH_FUEL."""
+"""What the user lets tf_stitch take: TF_STITCH_ONLY, TF_STITCH_SKIP and TF_STITCH_FUEL, tf_stitch.exclude."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from fnmatch import fnmatchcase
 
 from tf_stitch.config import StitchConfig
+from tf_stitch.graph.exclusion import EXCLUDED, is_excluded
 
 SKIPPED = "skipped by TF_STITCH_SKIP"
 NOT_NAMED = "not in TF_STITCH_ONLY"
@@ -23,6 +24,8 @@ class Controls:
 
     def why_not(self, node: str) -> str | None:
         """Why a node stays a TensorFlow op whatever it is, or None."""
+        if is_excluded(node):
+            return EXCLUDED
         if any(fnmatchcase(node, glob) for glob in self._skip):
             return SKIPPED
         if self._only and not any(fnmatchcase(node, glob) for glob in self._only):

@@ -144,12 +144,15 @@ class OpLibrary:
 
     Attributes:
         raw_ops: TensorFlow's generated module with `stitch_op`, `stitch_state_op` and `stitch_while`.
+        callers_executor: whether functions may ask for the executor `plugin.function_calls.EXECUTOR`: where
+            TensorFlow holds the one of a single thread that ours is made of.
     """
 
     def __init__(self, path: Path, raw_ops: ModuleType) -> None:
         self.path = path
         self.raw_ops = raw_ops
         self._library = _declare(ctypes.CDLL(str(path)))
+        self.callers_executor = bool(self._library.tfs_callers_executor())
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
     def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction,
@@ -356,6 +359,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
                                      _NOT_TIMED_TYPE, _LEFT_TYPE]),
+        "tfs_callers_executor": (c.c_int32, []),
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
         "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
         "tfs_enable_guard": (None, [c.c_int32, c.c_int64]),

@@ -24,10 +24,12 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from tf_stitch.compiler_run import end_compilers, run_compiler
+from tf_stitch.compiler_run import end_compilers, may_pass, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
 from tf_stitch.libraries.registry import LIBRARIES
+from tf_stitch.native import failed_builds
+from tf_stitch.native.failed_builds import LastingError
 from tf_stitch.runtime.cache_key import ABI_VERSION
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_elf
@@ -76,7 +78,8 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     """Returns the library's file, compiled unless `cache_dir`/native has it for this TensorFlow and these sources.
 
     Raises:
-        NativeError: no compiler, or it rejected the sources; the message says what to do.
+        NativeError: no compiler, or it rejected the sources, now or (then in one line) in an earlier process; the
+            message says what to do.
     """
     import tensorflow as tf
 
@@ -105,9 +108,21 @@ def native_cache(cache_dir: Path) -> KernelCache:
 
 
 def _build(library: Library, flags: list[str], libraries: list[str], cache: KernelCache, key: str) -> Path:
+    compiler = find_compiler()
+    if compiler is None:
+        raise NativeError(f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or set "
+                          "TF_STITCH_WRAP=py_function")
+    failed = failed_builds.recall(cache.folder, key, compiler)
+    if failed is not None:
+        raise failed
     try:
-        return cache.put(key, _SUFFIX, _compile(library, flags, libraries, cache.folder),
+        path = cache.put(key, _SUFFIX, _compile(compiler, library, flags, libraries, cache.folder),
                          lambda path: _check_loads(library, path))
+        failed_builds.forget(cache.folder, key)
+        return path
+    except LastingError as error:
+        failed_builds.remember(cache.folder, key, compiler, error)
+        raise
     except BuildError as error:
         raise NativeError(error.message) from None
     except OSError as error:
@@ -147,13 +162,12 @@ def _lock(file: IO[str]) -> bool:
     return True
 
 
-def _compile(library: Library, flags: list[str], libraries: list[str], kept: Path) -> bytes:
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise NativeError(
-            f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or set "
-            "TF_STITCH_WRAP=py_function"
-        )
+def find_compiler() -> str | None:
+    """Path of the C++ compiler, or None."""
+    return next(filter(None, map(shutil.which, COMPILERS)), None)
+
+
+def _compile(compiler: str, library: Library, flags: list[str], libraries: list[str], kept: Path) -> bytes:
     _say(f"building {library.name} for this TensorFlow, once (kept in {kept})")
     with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
@@ -183,7 +197,7 @@ def _check_loads(library: Library, path: Path) -> None:
         f"import ctypes; ctypes.CDLL({str(path)!r})")
     tried = _try_run(library, [sys.executable, "-c", load], plain_environment())
     if tried.returncode != 0:
-        raise NativeError(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}):\n"
+        raise _error_of(tried)(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}):\n"
                           f"{_first_errors(tried.stderr)}")
 
 
@@ -194,10 +208,14 @@ def _special_flags(source: str) -> tuple[str, ...]:
 def _run(library: Library, command: list[str]) -> None:
     run = _try_run(library, command)
     if run.returncode != 0:
-        raise NativeError(
+        raise _error_of(run)(
             f"{command[0]} could not build {library.name} (exit {run.returncode}); it needs C++17 and the headers of "
             f"the installed TensorFlow:\n{_first_errors(run.stderr)}"
         )
+
+
+def _error_of(run: subprocess.CompletedProcess[str]) -> type[NativeError]:
+    return NativeError if may_pass(run) else LastingError
 
 
 def _try_run(library: Library, command: list[str], environment: Mapping[str, str] | None = None
@@ -205,8 +223,8 @@ def _try_run(library: Library, command: list[str], environment: Mapping[str, str
     try:
         return run_compiler(command, COMPILE_SECONDS, environment)
     except subprocess.TimeoutExpired as error:
-        raise NativeError(f"{command[0]} could not build {library.name}: it did not finish within {error.timeout:.0f} "
-                          "s, and was ended") from error
+        raise LastingError(f"{command[0]} could not build {library.name}: it did not finish within "
+                           f"{error.timeout:.0f} s, and was ended") from error
     except OSError as error:
         raise NativeError(f"{command[0]} could not build {library.name}: {error}") from error
 

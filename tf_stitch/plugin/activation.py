@@ -9,7 +9,9 @@ from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
 from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.native.failed_builds import first_line
 from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_jit, partial_runs
+from tf_stitch.plugin.installed_tensorflow import check_version
 from tf_stitch.plugin.session import Session
 
 _lock = threading.Lock()
@@ -24,15 +26,19 @@ def enable(config: StitchConfig | None = None) -> None:
 
     Raises:
         ConfigError: a TF_STITCH_* variable that is not allowed.
+        TensorFlowError: this TensorFlow is too old.
         NativeError: the graph hook cannot be built, or the op cannot and TF_STITCH_WRAP=native or strict asks for it.
     """
     global _session
+    import tensorflow as tf
+
     config = config or load_config()
     with _lock:
         if not config.enabled or _session is not None:
             return
-        native = _load_native(config)
-        session = Session(config, native)
+        check_version(tf.version.VERSION)
+        native, no_native = _load_native(config)
+        session = Session(config, native, no_native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
         at_exit.callbacks.callback(_close)
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
@@ -46,7 +52,7 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_jit.resolve_auto_to_false()
         partial_runs.leave_alone()
         if config.short_calls:
-            function_calls.shorten(native is not None)
+            function_calls.shorten(native is not None and native.callers_executor)
 
 
 def current_session() -> Session | None:
@@ -59,14 +65,14 @@ def _close() -> None:
         _session.close()
 
 
-def _load_native(config: StitchConfig) -> OpLibrary | None:
-    """The native op, or None when regions are to run as Python."""
+def _load_native(config: StitchConfig) -> tuple[OpLibrary | None, str]:
+    """The native op, or None when regions are to run as Python; and why, in a line, if nobody asked for that."""
     if config.wrap == "py_function":
-        return None
+        return None, ""
     try:
-        return load_op(config.cache_dir)
+        return load_op(config.cache_dir), ""
     except NativeError as error:
         if config.strict or config.wrap == "native":
             raise
         print(f"[tf_stitch] no native op, regions run in Python (slow): {error}", file=sys.stderr)
-        return None
+        return None, first_line(str(error))

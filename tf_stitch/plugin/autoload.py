@@ -1,4 +1,5 @@
-"""Runs at interpreter start when TF_STITCH is set: waits for TensorFlow's import, then activates tf_stitch.
+"""Waits for TensorFlow's import, then activates tf_stitch if TF_STITCH says so: from the interpreter's start on where
+it was set by then, else from the import of tf_stitch on.
 
 Must stay cheap: neither TensorFlow nor NumPy is imported here.
 """
@@ -10,7 +11,7 @@ from types import ModuleType
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import ConfigError
-from tf_stitch.plugin import at_exit  # noqa: F401  (registers itself before the program can)
+from tf_stitch.plugin import at_exit  # registers itself before the program can
 from tf_stitch.plugin.post_import import after_import
 
 
@@ -26,8 +27,36 @@ def _check() -> None:
     _config()
 
 
+def was_active() -> bool:
+    """Whether tf_stitch was turned on in this process, as far as can be said without importing TensorFlow."""
+    activation = sys.modules.get("tf_stitch.plugin.activation")
+    return activation is not None and activation.current_session() is not None
+
+
+def is_active() -> bool:
+    """Whether graphs are rewritten now."""
+    return was_active() and bool(sys.modules["tf_stitch.plugin.graph_hook"].is_on())
+
+
+def _say_if_set_too_late() -> None:
+    """The variable was set in the program, after TensorFlow's import had found it unset."""
+    try:
+        late = "tensorflow" in sys.modules and not was_active() and load_config().enabled
+    except ConfigError:
+        return
+    if late and not _tried:
+        print("[tf_stitch] nothing was stitched: TF_STITCH was set after TensorFlow had been imported; set it before, "
+              "or call tf_stitch.enable()", file=sys.stderr)
+
+
+_tried: list[bool] = []
+
+
 def _activate(_: ModuleType) -> None:
     config = _config()
+    if not config.enabled:
+        return
+    _tried.append(True)
     try:
         from tf_stitch.plugin.activation import enable
 
@@ -38,4 +67,5 @@ def _activate(_: ModuleType) -> None:
         print(f"[tf_stitch] disabled: {error}", file=sys.stderr)
 
 
+at_exit.callbacks.callback(_say_if_set_too_late)
 after_import("tensorflow", _activate, before=_check)

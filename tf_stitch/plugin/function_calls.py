@@ -15,8 +15,8 @@ EXECUTOR = "TF_STITCH"
 """native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
 
 
-def shorten(native: bool) -> None:
-    """Makes calls of functions cheaper. `native`: the native op is there, and with it the executor."""
+def shorten(executor: bool) -> None:
+    """Makes calls of functions cheaper. `executor`: EXECUTOR is registered (`OpLibrary.callers_executor`)."""
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
         from tensorflow.python.eager.context import Context
@@ -29,7 +29,7 @@ def shorten(native: bool) -> None:
         return
     FunctionType.__hash__ = _once(hashed)
     ConcreteFunction.captured_inputs = property(_while_the_same(captured))
-    if native:
+    if executor:
         Context.call_function = _in_the_callers_thread(call)
 
 

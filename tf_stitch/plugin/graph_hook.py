@@ -37,6 +37,7 @@ _CALLBACK = ctypes.CFUNCTYPE(
 )
 _INTERRUPTED = "rewriting it was interrupted: Ctrl-C was pressed, or the program ends"
 _suspension = threading.local()
+_on = True
 _installed: _Hook | None = None
 _install_lock = threading.Lock()
 
@@ -52,6 +53,17 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         _suspension.depth -= 1
+
+
+def switch(on: bool) -> None:
+    """Whether graphs that TensorFlow optimizes from now on, on any thread, are rewritten at all."""
+    global _on
+    _on = on
+
+
+def is_on() -> bool:
+    """What `switch` was told last; True at first."""
+    return _on
 
 
 def install(optimize: Optimize, on_error: OnError, cache_dir: Path) -> None:
@@ -91,7 +103,7 @@ class _Hook:
     def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
                   ) -> int:
         """The callback: 1 when `result` holds a new graph, 2 when Ctrl-C was pressed, else 0."""
-        if getattr(_suspension, "depth", 0):
+        if not _on or getattr(_suspension, "depth", 0) > 0:
             return 0
         try:
             with suspended(), interruptible():

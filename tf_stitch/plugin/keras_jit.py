@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from tf_stitch.plugin.graph_hook import is_on
 from tf_stitch.plugin.post_import import after_import
 
 TRAINER_MODULE = "keras.src.trainers.trainer"
@@ -34,7 +35,7 @@ def _patch(module: ModuleType) -> None:
 def _resolving_to_false(original: Any, module: ModuleType) -> Any:
     @functools.wraps(original)
     def resolve(self: Any) -> bool:
-        if module.backend.backend() == "tensorflow":
+        if module.backend.backend() == "tensorflow" and is_on():
             return False
         return bool(original(self))
 

@@ -85,11 +85,12 @@ class Session:
 
     Args:
         native: the op library; None wraps regions in py_function.
+        no_native: why there is none, unless the user asked for that.
     """
 
-    def __init__(self, config: StitchConfig, native: OpLibrary | None) -> None:
+    def __init__(self, config: StitchConfig, native: OpLibrary | None, no_native: str = "") -> None:
         self._config, self._native = config, native
-        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0)
+        self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
         self.profitability = ProfitabilityCheck(config, self.registry, self.report, self._where, _surroundings)
@@ -367,21 +368,24 @@ class Session:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""
         self.report.fallback("rewrite", "a graph", _reason(exc))
 
-    def close(self) -> None:
-        """Says what was done, and writes the report."""
-        self.registry.close()
+    def document(self) -> dict[str, Any]:
+        """report.json as a dict."""
         for entry in self.report.regions:
             self._count(entry)
         native = self._native
-        if native is not None:
-            self._record_native(native)
-        counts = None if native is None else (
+        return self.report.document(None if native is None else (
             lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r),
-                       native.region_shadows(r)))
+                       native.region_shadows(r))))
+
+    def close(self) -> None:
+        """Says what was done, and writes the report."""
+        self.registry.close()
+        if self._native is not None:
+            self._record_native(self._native)
         line = self.report.status_line(self._config.report_dir is not None)
         if self._config.report_dir is not None:
             try:
-                document, sources = self.report.document(counts), self.report.sources()
+                document, sources = self.document(), self.report.sources()
                 line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tf_stitch import __version__
 from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import is_of_empty_tensor
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
+from tf_stitch.version import __version__
 
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
@@ -52,6 +52,7 @@ class Report:
     Attributes:
         most_gone: how many of each.
         dropped: of those it does not hold any more.
+        no_native: why regions run in Python, slower than TensorFlow: there is no native op. "" if there is.
         caches: "kernels" and "plans" -> artefacts on disk found, not found, and found damaged.
     """
 
@@ -61,6 +62,7 @@ class Report:
     regions: list[RegionEntry] = field(default_factory=list)
     profitability: list[ProfitabilityEntry] = field(default_factory=list)
     tuned: list[TuneEntry] = field(default_factory=list)
+    no_native: str = ""
     caches: dict[str, dict[str, int]] = field(default_factory=dict)
     _kernels: list[KernelEntry] = field(default_factory=list)
     _builds: list[BuildEntry] = field(default_factory=list)
@@ -210,7 +212,7 @@ class Report:
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
                     "profitability": [asdict(g) for g in self.profitability], "tuned": [asdict(t) for t in self.tuned],
-                    "caches": self.caches, "dropped": asdict(self.dropped),
+                    "no_native": self.no_native, "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
     def status_line(self, kept: bool) -> str:
@@ -227,7 +229,9 @@ class Report:
             launches, host = self._graph_launches()
             given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
             remarks = sum(self._remarks.values())
-            return (f"[tf_stitch] {gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
+            return ((f"[tf_stitch] NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
+                     if self.no_native else "[tf_stitch] ")
+                    + f"{gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
                     f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels, "
                     f"{sum(self._fallbacks.values())} fallbacks"
                     + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from tf_stitch.compiler_run import run_compiler
+from tf_stitch.compiler_run import may_pass, run_compiler
 from tf_stitch.emit.comments import code_of
 from tf_stitch.errors import BuildError, BuildInterruptedError
 from tf_stitch.runtime.cache_key import cache_key
@@ -28,8 +27,6 @@ _WIDE_VECTORS = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64"
 TIMEOUT_SECONDS = 120
 """For one run of the compiler, which then is killed."""
 VERSION_SECONDS = 30
-_MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
-"""What a compiler says when it, or a program that it runs, lacked something or was killed."""
 
 
 @lru_cache(maxsize=1)
@@ -74,7 +71,7 @@ def _compile_in_a_folder(cc: str, source: str, options: tuple[str, ...]) -> byte
             result = run_compiler(command, TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise BuildError(f"{cc} did not finish within {error.timeout:.0f} s, and was ended") from None
-        if result.returncode < 0 or (result.returncode and _MAY_PASS.search(result.stderr)):
+        if may_pass(result):
             raise BuildInterruptedError(f"{cc} did not finish (exit {result.returncode}): "
                                         f"{result.stderr.strip()[:2000] or 'it was killed'}")
         if result.returncode:

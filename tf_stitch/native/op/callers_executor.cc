@@ -3,6 +3,7 @@
 // TensorFlow's executor begins and ends in threads of a pool, and who called the function waits: three threads wake up,
 // one after the other, for a graph in which one op has something to do. Each argument is an op there, too, and a region
 // has hundreds of variables.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -12,8 +13,8 @@
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
-#include "tensorflow/core/common_runtime/single_threaded_executor.h"
 #include "tensorflow/core/graph/graph.h"
+#include "op/single_threaded_executor.h"
 
 namespace tf_stitch {
 namespace {
@@ -91,9 +92,13 @@ class Factory final : public tensorflow::ExecutorFactory {
 };
 
 const bool registered = [] {
-  tensorflow::ExecutorFactory::Register("TF_STITCH", new Factory);
-  return true;
+  const bool found = SingleThreadedExecutorFound();
+  if (found) tensorflow::ExecutorFactory::Register("TF_STITCH", new Factory);
+  return found;
 }();
 
 }  // namespace
 }  // namespace tf_stitch
+
+// Whether functions may ask for the executor.
+extern "C" __attribute__((visibility("default"))) std::int32_t tfs_callers_executor() { return tf_stitch::registered; }

@@ -1,0 +1,105 @@
+"""tf_stitch's functions, in processes of their own and in a Jupyter kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+USE = """
+import numpy as np
+def fresh():
+    return tf.function(lambda x: tf.nn.softmax(tf.tanh(x) * 2.0 + 1.0))
+def regions():
+    report = tf_stitch.last_report()
+    return 0 if report is None else len(report["regions"])
+x = tf.ones([4, 8])
+"""
+EXCLUDED = """
+def plain(x):
+    if tf.reduce_sum(x) > 1e9:  # autograph
+        x = x + 1.0
+    return tf.sigmoid(tf.sin(x) * 3.0)
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf_stitch.exclude(plain)(tf.tanh(x) * 2.0 + 1.0)
+        with tf_stitch.exclude():
+            z = tf.cos(y)
+        loss = tf.reduce_sum(tf.nn.softmax(z * 4.0))
+    return tape.gradient(loss, x)
+got = step(x)
+"""
+STITCHED_OPS = ("print(sorted({op for region in tf_stitch.last_report()['regions'] "
+                "for op in region['nodes'].values()}))\n")
+
+
+def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # fmt: skip
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, env=environment)
+
+
+def test_importing_imports_no_tensorflow() -> None:
+    done = run("import sys, tf_stitch; print('tensorflow' in sys.modules, tf_stitch.is_enabled(), "
+               "tf_stitch.last_report())")
+    assert done.stdout == "False False None\n", done.stderr
+    assert done.stderr == ""
+
+
+def test_enable_and_disable() -> None:
+    done = run("import tensorflow as tf, tf_stitch\n" + USE + """
+fresh()(x); print(tf_stitch.is_enabled(), regions())
+tf_stitch.enable(); fresh()(x); print(tf_stitch.is_enabled(), regions())
+tf_stitch.disable(); fresh()(x); print(tf_stitch.is_enabled(), regions())
+tf_stitch.enable(); fresh()(x); print(tf_stitch.is_enabled(), regions())
+with tf_stitch.exclude(): fresh()(x)
+tf_stitch.exclude(fresh())(x); print(regions())
+""", TF_STITCH_REPORT="/nonexistent/x")  # so that it keeps what is freed
+    assert done.stdout.splitlines() == ["False 0", "True 1", "False 1", "True 2", "2"], done.stderr
+
+
+@pytest.mark.parametrize("imports", ["import tf_stitch, os; os.environ['TF_STITCH'] = '1'; import tensorflow as tf",
+                                     "import os; os.environ['TF_STITCH'] = '1'; import tensorflow as tf, tf_stitch"])
+def test_the_variable_set_in_the_program(imports: str) -> None:
+    done = run(imports + USE + "fresh()(x); print(tf_stitch.is_enabled(), regions())")
+    assert done.stdout == "True 1\n", done.stderr
+
+
+def test_the_variable_set_too_late() -> None:
+    done = run("import os, tf_stitch, tensorflow as tf; os.environ['TF_STITCH'] = '1'" + USE + "fresh()(x)")
+    assert "TF_STITCH was set after TensorFlow had been imported" in done.stderr
+    assert "tf_stitch.enable()" in done.stderr
+
+
+def test_excluded_ops_and_their_gradients_stay(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"  # autograph reads sources
+    program.write_text("import tensorflow as tf, tf_stitch\ntf_stitch.enable()\n" + USE + EXCLUDED + STITCHED_OPS +
+                       "tf_stitch.disable(); tf.config.run_functions_eagerly(True)\n"
+                       "np.testing.assert_allclose(got, step(x), rtol=1e-5, atol=1e-7)\n")
+    done = run(f"import runpy; runpy.run_path({str(program)!r})", TF_STITCH_GUARD="0")
+    assert done.returncode == 0, done.stderr
+    assert "Tanh" in done.stdout
+    for op in ("Sin", "Sigmoid", "Cos", "SigmoidGrad"):
+        assert f"'{op}'" not in done.stdout
+
+
+def test_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("TF_STITCH", raising=False)
+    cells = ["import os\nos.environ['TF_STITCH'] = '1'\nimport tf_stitch\nimport tensorflow as tf" + USE,
+             "f = fresh()  # kept: what is freed leaves the report\nf(x)\nprint(tf_stitch.is_enabled(), regions())",
+             "tf_stitch.disable()\ng = fresh()\ng(x)\nprint(tf_stitch.is_enabled(), regions())",
+             "tf_stitch.enable()\nwith tf_stitch.exclude():\n    h = fresh()\n    h(x)\nprint(regions())"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=280, kernel_name="python3").execute()
+    said = ["".join(out["text"] for out in cell.outputs if out.get("name") == "stdout") for cell in notebook.cells]
+    assert said == ["", "True 1\n", "False 1\n", "1\n"]

@@ -1,0 +1,100 @@
+"""What a program or a notebook calls. Each function imports TensorFlow only when it needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar, overload
+
+from tf_stitch.config import load_config
+from tf_stitch.graph.exclusion import SCOPE
+from tf_stitch.plugin.installed_tensorflow import find_tensorflow
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def enable() -> None:
+    """Stitches functions from now on, whatever TF_STITCH says; the other TF_STITCH_* variables count.
+
+    A function whose shapes TensorFlow has run before stays as it is: TensorFlow optimizes each once. The first call in
+    a process loads the native op, and builds it where that was not done before.
+
+    Raises:
+        ConfigError: a TF_STITCH_* variable that is not allowed.
+        NativeError: the native libraries cannot be built or loaded.
+        TensorFlowError: there is no TensorFlow, or one that is too old.
+    """
+    find_tensorflow()
+    config = load_config()
+    from tf_stitch.plugin import activation, graph_hook
+
+    activation.enable(replace(config, enabled=True))
+    graph_hook.switch(True)
+
+
+def disable() -> None:
+    """Leaves functions that run for the first time from now on to TensorFlow. Those that are stitched stay that."""
+    if is_enabled():
+        from tf_stitch.plugin import graph_hook
+
+        graph_hook.switch(False)
+
+
+def is_enabled() -> bool:
+    """Whether functions that run for the first time now are stitched."""
+    from tf_stitch.plugin import autoload
+
+    return autoload.is_active()
+
+
+def last_report() -> dict[str, Any] | None:
+    """What was done in this process so far, as report.json has it (docs/explain.md); None if nothing was enabled.
+
+    Graphs that TensorFlow has freed are in it only where TF_STITCH_REPORT is set.
+    """
+    from tf_stitch.plugin import autoload
+
+    if not autoload.was_active():
+        return None
+    from tf_stitch.plugin.activation import current_session
+
+    session = current_session()
+    return None if session is None else session.document()
+
+
+@overload
+def exclude(function: Callable[_P, _R]) -> Callable[_P, _R]: ...
+@overload
+def exclude(function: None = None) -> contextlib.AbstractContextManager[None]: ...
+def exclude(function: Callable[_P, _R] | None = None) -> Any:
+    """Leaves ops to TensorFlow: those of a function, as a decorator, or those made inside `with tf_stitch.exclude():`.
+
+    In a function that TensorFlow traces, the ops, and those of their gradients, get the scope "tf_stitch_exclude" in
+    their names, by which they are left out. Outside, functions that run for the first time in this thread are left.
+    """
+    if function is None:
+        return _excluded()
+
+    @functools.wraps(function)
+    def left_out(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with _excluded():
+            return function(*args, **kwargs)
+
+    return left_out
+
+
+@contextlib.contextmanager
+def _excluded() -> Iterator[None]:
+    import tensorflow as tf
+
+    from tf_stitch.plugin.graph_hook import suspended
+
+    if tf.executing_eagerly():
+        with suspended():
+            yield
+    else:
+        with tf.name_scope(SCOPE):
+            yield
