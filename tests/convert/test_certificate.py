@@ -93,7 +93,8 @@ def test_what_is_not_finite_is_valid_json() -> None:
 
 def test_a_model_that_raises_is_refused() -> None:
     def failing(x: Any) -> Any:
-        raise tf.errors.InvalidArgumentError(None, None, "no such shape\nmore")
+        said = "Graph execution error:\n\nDetected at node a\nno such shape\nmore"
+        raise tf.errors.InvalidArgumentError(None, None, said)
 
     with pytest.raises(ConvertError, match=r"the original model cannot run signature serve .*: no such shape\. Give"):
         check(loaded(failing), loaded(double), [SERVE], CASES, 1.0)

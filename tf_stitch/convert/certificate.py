@@ -74,9 +74,15 @@ def run_original(original: Loaded, signature: Signature, case: Case) -> dict[str
     try:
         return original.run(signature, case.values)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        message = str(getattr(error, "message", error)).strip().splitlines()[0]
-        raise ConvertError(f"the original model cannot run {_where(case)}: {message}. Give shapes by --input_shapes, "
-                           "or real inputs by --samples") from None
+        raise ConvertError(f"the original model cannot run {_where(case)}: {_said(error)}. Give shapes by "
+                           "--input_shapes, or real inputs by --samples") from None
+
+
+def _said(error: Exception) -> str:
+    """The first line that says something: TensorFlow begins with a heading, and where the node was defined."""
+    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines()]
+    told = [line for line in lines if line and not line.endswith(":") and not line.startswith(("File ", "Detected at"))]
+    return told[0] if told else " ".join(lines)
 
 
 def _random_outputs(original: Loaded, signature: Signature, case: Case, first: Mapping[str, NDArray[Any]]
