@@ -65,7 +65,8 @@ def zoo(name: str, folder: Path) -> None:
     network: Any = model.network(config)
     network.infer({key: tf.constant(value) for key, value in batch.items()})  # makes the variables
     module = tf.Module()
-    module.network = network
+    # The resources themselves: a session restores those that the checkpoint has, and Keras' variables only hold them.
+    module.network, module.kept = network, [variable.value for variable in network.variables]
     specs = {key: tf.TensorSpec(value.shape, value.dtype, name=key) for key, value in batch.items()}
     serve = tf.function(lambda **inputs: network.infer(inputs)).get_concrete_function(**specs)
     module.serve = serve
