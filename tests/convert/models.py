@@ -72,6 +72,48 @@ def simple_save(folder: Path) -> Path:
     return folder
 
 
+def old_graph(folder: Path) -> Path:
+    """simple_save of a graph with reference variables, and TensorFlow 1's own loops and branches."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.disable_control_flow_v2()
+        try:
+            x = v1.placeholder(tf.float32, [None, 16], name="x")
+            w = v1.get_variable("w", [16, 16], use_resource=False,
+                                initializer=v1.random_normal_initializer(stddev=0.1, seed=1))
+            y = tf.nn.relu(tf.matmul(x, w) + 1.0)
+            y = v1.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, tf.tanh(tf.matmul(v, w)) * 2.0 + 1.0), (0, y))[1]
+            y = v1.cond(tf.reduce_sum(y) > 0.0, lambda: tf.sigmoid(y) * 2.0 + 1.0, lambda: tf.tanh(y) - 1.0)
+            z = tf.nn.softmax(y * 2.0 - tf.reduce_mean(y, 1, keepdims=True), name="z")
+        finally:
+            v1.enable_control_flow_v2()
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(folder), {"x": x}, {"z": z})
+    return folder
+
+
+def int8(folder: Path) -> Path:
+    """Keras 3 with weights quantized to int8."""
+    keras.utils.set_random_seed(0)
+    i = keras.Input((16,), name="x")
+    h = keras.layers.LayerNormalization()(keras.layers.Dense(32, activation="gelu")(i))
+    model = keras.Model(i, keras.layers.Dense(5)(h))
+    model.quantize("int8", filters="dense")
+    model.export(str(folder), verbose=False)
+    return folder
+
+
+def half(folder: Path) -> Path:
+    """Keras 3 in mixed precision of float16."""
+    keras.utils.set_random_seed(0)
+    policy = keras.DTypePolicy("mixed_float16")
+    i = keras.Input((16,), name="x")
+    h = keras.layers.Dense(32, activation="gelu", dtype=policy)(i)
+    h = keras.layers.LayerNormalization(dtype=policy)(h)
+    keras.Model(i, keras.layers.Dense(5, dtype=policy)(h)).export(str(folder), verbose=False)
+    return folder
+
+
 def tf_keras_save(folder: Path) -> Path:
     """tf-keras, by `model.save` as a SavedModel."""
     import tf_keras
@@ -83,4 +125,5 @@ def tf_keras_save(folder: Path) -> Path:
     return folder
 
 
-MAKERS = {"keras": keras_export, "module": module, "simple_save": simple_save, "tf_keras": tf_keras_save}
+MAKERS = {"keras": keras_export, "module": module, "simple_save": simple_save, "old_graph": old_graph, "int8": int8,
+          "half": half, "tf_keras": tf_keras_save}

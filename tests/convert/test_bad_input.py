@@ -16,9 +16,9 @@ import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.config import plain_environment
-from tf_stitch.convert import saved_model
+from tf_stitch.convert import conversion, saved_model
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
-from tf_stitch.convert.saved_model import MANIFEST, OWN_FOLDER
+from tf_stitch.convert.saved_model import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
 
 Make = Callable[[str], Path]
 
@@ -80,6 +80,44 @@ def test_a_model_is_overwritten_where_that_is_asked_for(models: Make, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_an_output_that_is_the_input_or_in_it(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(models("keras"), model)
+    for target in (model, model / "out", tmp_path):
+        assert "the input is only read" in refused(capsys, model, target, "--overwrite")
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_work(models: Make, tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    for report in (tmp_path / "gone" / "report.json", tmp_path):
+        assert "--report=" in refused(capsys, models("keras"), tmp_path / "out", f"--report={report}")
+
+
+def test_a_full_disk(models: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+                     ) -> None:
+    def full(folder: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(conversion, "own_folder", full)
+    said = refused(capsys, models("keras"), tmp_path / "out", "--nomeasure")
+    assert "cannot be written to" in said
+    assert "No space left on device" in said
+
+
+@pytest.mark.parametrize(("name", "text"), [(ORIGINAL, None), (MANIFEST, "{}"), (MANIFEST, "[1]"), (MANIFEST, "{"),
+                                            (CERTIFICATE, None), (CERTIFICATE, '{"cases": []}')])
+def test_a_converted_model_whose_papers_are_damaged(name: str, text: str | None, converted: Make, tmp_path: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(converted("keras"), model)
+    (model / OWN_FOLDER / name).unlink()
+    if text is not None:
+        (model / OWN_FOLDER / name).write_text(text)
+    assert main([f"--verify_only={model}"]) == REFUSED
+    said = capsys.readouterr().err
+    assert str(OWN_FOLDER / name) in said
+
+
 def test_an_output_that_cannot_be_written(models: Make, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--input_dir={models('keras')}", "--output_dir=/proc/sys/out"]) == REFUSED
     assert "cannot be written to" in capsys.readouterr().err
@@ -120,6 +158,7 @@ def test_inputs_that_the_model_cannot_take(models: Make, tmp_path: Path, capsys:
 
 def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["--output_dir=x"], ["--input_dir=x"], ["--input_dir=x", "--output_dir=y", "z"], ["--inputdir=x"],
+                 ["--input_dir=x", "--output_dir=y", "--tolerance=nan"],
                  ["--verify_only=x", "--input_dir=y"]):
         assert main(argv) == USAGE, argv
         assert "--help says more" in capsys.readouterr().err

@@ -16,7 +16,8 @@ from tf_stitch.convert.command import REFUSED, main
 from tf_stitch.convert.kernels import AheadBuilder
 from tf_stitch.convert.saved_model import MANIFEST, OWN_FOLDER
 
-INPUTS = {"module": {"s": np.array([b"a", b"c", b"x"])}, "tf_keras": {}, "keras": {}, "simple_save": {}}
+ATOL = {"half": 2e-2}
+"""Other models keep to 1e-5."""
 
 
 def inputs(name: str, rows: int) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def test_results_are_the_original_s_without_python(name: str, models: Callable[[
                                                    converted: Callable[[str], Path],
                                                    use: Callable[..., dict[str, Any]]) -> None:
     said = use(models(name), converted(name), **inputs(name, 3))
-    assert max(said["worst"].values()) < 1e-5
+    assert max(said["worst"].values()) < ATOL.get(name, 1e-5)
     assert said["runs"] > 0
     assert said["fallbacks"] == 0
 
@@ -102,6 +103,7 @@ def test_a_dry_run_writes_nothing_and_tells_the_coverage(models: Callable[[str],
     assert main([f"--input_dir={models('keras')}", f"--report={tmp_path / 'report.json'}", "--dry_run"]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("21 ops: 19 in ")
+    assert "not needed any more" not in said
     assert said.endswith("2 left (2 MatMul is a library call too large for a region)")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 

@@ -55,3 +55,36 @@ def test_what_are_no_samples_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ConvertError, match="cannot be read as samples"):
         samples(tmp_path / "text.npz", [SIGNATURE])
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut", None])
+def test_damaged_samples_are_refused(data: bytes | None, tmp_path: Path) -> None:
+    np.savez(tmp_path / "cut.npz", x=np.zeros((4, 2)))
+    if data is None:
+        whole = bytearray((tmp_path / "cut.npz").read_bytes())
+        whole[100:110] = bytes(10)
+        data = bytes(whole)
+    (tmp_path / "cut.npz").write_bytes(data)
+    with pytest.raises(ConvertError, match=r"cannot be read as samples|inputs of none"):
+        samples(tmp_path / "cut.npz", [Signature("serve", (SIGNATURE.inputs[2],), ())])
+
+
+def test_records_of_other_things_are_refused(tmp_path: Path) -> None:
+    with tf.io.TFRecordWriter(str(tmp_path / "records")) as writer:
+        writer.write(b"\xff\xff no example")
+    with pytest.raises(ConvertError, match="cannot be read as samples"):
+        samples(tmp_path / "records", [SIGNATURE])
+    features = tf.train.Features(feature={v.name: tf.train.Feature() for v in SIGNATURE.inputs})
+    with tf.io.TFRecordWriter(str(tmp_path / "empty")) as writer:
+        writer.write(tf.train.Example(features=features).SerializeToString())
+    with pytest.raises(ConvertError, match="feature ids is empty"):
+        samples(tmp_path / "empty", [SIGNATURE])
+
+
+@pytest.mark.parametrize(("name", "array"), [("ids", np.full((4, 3), 0.5)), ("ids", np.full((4, 3), 1 << 40)),
+                                             ("x", np.full((4, 2), "a")), ("s", np.zeros(4))])
+def test_arrays_of_other_types_are_refused(name: str, array: np.ndarray, tmp_path: Path) -> None:
+    values = {"ids": np.zeros((4, 3), np.int32), "s": np.full(4, "a"), "x": np.ones((4, 2))} | {name: array}
+    np.savez(tmp_path / "samples.npz", **values)
+    with pytest.raises(ConvertError, match=f"input {name} is of"):
+        samples(tmp_path / "samples.npz", [SIGNATURE])

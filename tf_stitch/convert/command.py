@@ -12,9 +12,11 @@ the original, and nothing is written; 2 the flags make no sense; 130 interrupted
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 from absl import flags
@@ -94,6 +96,8 @@ def _check(values: flags.FlagValues) -> None:
     if values.verify_only:
         if values.input_dir or values.output_dir:
             raise flags.Error("--verify_only takes no --input_dir and no --output_dir")
+    elif not isfinite(values.tolerance):
+        raise flags.Error("--tolerance is not a finite number")
     elif not values.input_dir:
         raise flags.Error("--input_dir is missing")
     elif not values.output_dir and not values.dry_run:
@@ -126,6 +130,7 @@ def _run(values: flags.FlagValues) -> int:
         Path(values.input_dir or "."), Path(values.output_dir or "."), _names(values.signatures), _names(values.target),
         asked, Path(values.samples) if values.samples else None, values.scope, values.tolerance,
         Path(values.report) if values.report else None, values.overwrite, values.measure)
+    _check_report(options.report)
     try:
         outcome = convert(options, config, Progress(), values.dry_run)
     except DifferenceError as error:
@@ -138,6 +143,15 @@ def _run(values: flags.FlagValues) -> int:
     if not values.dry_run:
         print(f"{options.target}: {len(outcome.checked)} runs like the original")
     return OK
+
+
+def _check_report(file: Path | None) -> None:
+    """
+    Raises:
+        ConvertError: it cannot be written; better said before a conversion than after.
+    """
+    if file is not None and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+        raise ConvertError(f"--report={file} cannot be written: give a file in a folder that exists and is yours")
 
 
 def _write_report(file: Path | None, document: Mapping[str, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ class Difference:
         return self.worst <= self.bound
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """What is infinite is None: JSON has no such number."""
+        return asdict(self) | ({} if isfinite(self.worst) else {"worst": None})
 
 
 def compare(name: str, expected: NDArray[Any], found: NDArray[Any], tolerance: float) -> Difference:

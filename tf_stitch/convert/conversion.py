@@ -20,7 +20,7 @@ from tf_stitch.convert.certificate import Checked, check, document, failure, run
 from tf_stitch.convert.coverage import Coverage, coverage
 from tf_stitch.convert.draft import loaded_draft, rewritten
 from tf_stitch.convert.entries import bodies
-from tf_stitch.convert.folder import copy_model, own_folder, staged
+from tf_stitch.convert.folder import check_apart, check_target, copy_model, own_folder, staged
 from tf_stitch.convert.inputs import Case, generated, samples
 from tf_stitch.convert.kept_verdicts import KeptVerdicts, Verdicts
 from tf_stitch.convert.kernels import AheadBuilder, Kernels
@@ -103,6 +103,9 @@ def convert(options: Options, config: StitchConfig, progress: Progress, dry_run:
         StitchError: a compiler is missing, or rejected a kernel.
     """
     config = replace(config, scope=options.scope)
+    if not dry_run:
+        check_apart(options.source, options.target)
+        check_target(options.target, options.overwrite)
     library = load_op(config.cache_dir)
     progress.step(f"reading {options.source}")
     plan = _plan(options, config, progress)
@@ -228,8 +231,9 @@ def _give_up(options: Options, config: StitchConfig, plan: _Plan, kernels: Seque
     if not options.measure or on_cpu is None or not on_cpu.built:
         return set()
     places = plan.places
-    kept = KeptVerdicts(config.cache_dir, plan.model, [repr(options.signatures), options.scope, repr([
-        (case.signature, sorted(case.shapes.items())) for case in plan.cases])])
+    kept = KeptVerdicts(config.cache_dir, plan.model, [
+        repr([(case.signature, sorted(case.shapes.items())) for case in plan.cases]),
+        *(hashlib.sha256(own).hexdigest() for own in _originals(plan)), *on_cpu.sources])
     known = kept.recall()
     if known is None:
         progress.step("timing regions against the nodes that they replace")
@@ -250,6 +254,18 @@ def _give_up(options: Options, config: StitchConfig, plan: _Plan, kernels: Seque
 
 
 def _write(plan: _Plan, module: Module, kernels: Sequence[Kernels], folder: Path) -> None:
+    """
+    Raises:
+        ConvertError: the disk is full.
+    """
+    try:
+        _write_files(plan, module, kernels, folder)
+    except OSError as error:
+        raise ConvertError(f"the model cannot be written to {folder.parent.parent} ({error.strerror or error}): free "
+                           "disk space, or give another --output_dir") from None
+
+
+def _write_files(plan: _Plan, module: Module, kernels: Sequence[Kernels], folder: Path) -> None:
     data = module.data()
     proto = rewritten(plan.model, plan.rewritings, 0, module.digest)
     meta = proto.meta_graphs[plan.model.place]
@@ -262,7 +278,7 @@ def _write(plan: _Plan, module: Module, kernels: Sequence[Kernels], folder: Path
     _write_fingerprint(folder)
     own = own_folder(folder)
     (own / ORIGINAL).write_bytes((plan.model.path / GRAPH_FILE).read_bytes())
-    (own / MANIFEST).write_text(json.dumps(_manifest(plan, module, kernels, file), indent=1))
+    (own / MANIFEST).write_text(json.dumps(_manifest(plan, module, kernels, file, data), indent=1))
 
 
 def _free_name(assets: Path) -> str:
@@ -282,8 +298,7 @@ def _write_fingerprint(folder: Path) -> None:
             fingerprinting_utils.write_fingerprint(str(folder))
 
 
-def _manifest(plan: _Plan, module: Module, kernels: Sequence[Kernels], file: str) -> dict[str, Any]:
-    data = module.data()
+def _manifest(plan: _Plan, module: Module, kernels: Sequence[Kernels], file: str, data: bytes) -> dict[str, Any]:
     return {"tf_stitch": __version__, "package": package_digest(), "tensorflow": tf.__version__,
             "python": platform.python_version(), "compiler": compiler(), "module": f"assets/{file}",
             "module_sha256": hashlib.sha256(data).hexdigest(),

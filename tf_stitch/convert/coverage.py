@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_stitch.convert.kernels import Kernels
-from tf_stitch.convert.rewriting import Rewriting
+from tf_stitch.convert.rewriting import Place, Rewriting
 
 MOST_REASONS = 4
 _NO_WORK = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder", "_Arg", "_Retval", "VarHandleOp",
@@ -23,6 +23,7 @@ class Coverage:
         in_kernels: of these, those whose regions are run by kernels.
         kernels: launches, for the first shapes of each region.
         calls: of libraries, beside them.
+        gone: ops that nothing needs any more, such as arithmetic of shapes that regions know.
         left: ops that stay TensorFlow's, by reason.
     """
 
@@ -30,6 +31,7 @@ class Coverage:
     in_kernels: int
     kernels: int
     calls: int
+    gone: int
     left: Mapping[str, int]
 
     def __str__(self) -> str:
@@ -37,12 +39,13 @@ class Coverage:
         most = sorted(self.left.items(), key=lambda item: -item[1])
         reasons = "; ".join(f"{count} {reason}" for reason, count in most[:MOST_REASONS])
         more = "; ..." if len(most) > MOST_REASONS else ""
-        return (f"{self.ops} ops: {self.in_kernels} in {self.kernels} kernels, {self.calls} library calls, {left} left"
-                + (f" ({reasons}{more})" if left else ""))
+        gone = f"{self.gone} not needed any more, " if self.gone else ""
+        return (f"{self.ops} ops: {self.in_kernels} in {self.kernels} kernels, {self.calls} library calls, {gone}"
+                f"{left} left" + (f" ({reasons}{more})" if left else ""))
 
     def as_json(self) -> dict[str, Any]:
         return {"ops": self.ops, "in_kernels": self.in_kernels, "kernels": self.kernels, "library_calls": self.calls,
-                "left": dict(self.left)}
+                "gone": self.gone, "left": dict(self.left)}
 
 
 def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Coverage:
@@ -51,7 +54,7 @@ def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Cov
     for target in kernels[:1]:
         for (region, _), built in target.built.items():
             first.setdefault(region, (built.kernels, built.calls))
-    ops = inside = number = 0
+    ops = inside = gone = number = 0
     left: Counter[str] = Counter()
     for rewriting in rewritings:
         region_of = {}
@@ -61,6 +64,7 @@ def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Cov
             else:
                 region_of.update(dict.fromkeys(taken.members, number))
             number += 1
+        stays = {node.name for node in rewriting.graph(Place).node}
         for node in rewriting.body.graph_def.node:
             if node.op in _NO_WORK:
                 continue
@@ -69,6 +73,9 @@ def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Cov
                 inside += 1
             elif node.name in region_of:
                 left["no kernels could be built"] += 1
+            elif node.name in stays:
+                left[rewriting.left_out.get(node.name, "in no region")] += 1
             else:
-                left[rewriting.left_out.get(node.name, "not needed by a region")] += 1
-    return Coverage(ops, inside, sum(k for k, _ in first.values()), sum(c for _, c in first.values()), dict(left))
+                gone += 1
+    return Coverage(ops, inside, sum(k for k, _ in first.values()), sum(c for _, c in first.values()), gone,
+                    dict(left))

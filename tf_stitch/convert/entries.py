@@ -84,7 +84,8 @@ def _called_by(graph_def: GraphDef, signatures: Sequence[Signature], functions: 
 def _outer(node: NodeDef) -> Argument:
     if node.op == "VarHandleOp":
         return Argument(variable=(node.attr["dtype"].type, node.attr["shape"].shape))
-    return Argument(shape=node.attr["shape"].shape) if node.op == "Placeholder" else Argument()
+    known = node.op == "Placeholder" and "shape" in node.attr  # else its rank is unknown: defaults are not saved
+    return Argument(shape=node.attr["shape"].shape) if known else Argument()
 
 
 def _unwrapped(name: str, given: Sequence[Argument], functions: Mapping[str, FunctionDef]) -> Iterator[Entry]:

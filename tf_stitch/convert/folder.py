@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from google.protobuf.message import EncodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.convert.saved_model import GRAPH_FILE, OWN_FOLDER
@@ -29,6 +30,7 @@ def staged(target: Path, overwrite: bool) -> Iterator[Path]:
         ConvertError: the target exists, or there is no writing beside it.
     """
     check_target(target, overwrite)
+    absent = [parent for parent in target.parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(target.parent)
@@ -45,6 +47,9 @@ def staged(target: Path, overwrite: bool) -> Iterator[Path]:
             _move(inner, target, folder / "before")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in absent:
+            with contextlib.suppress(OSError):  # the model is there, or what others wrote
+                parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -61,6 +66,17 @@ def _removed_at_the_end(folder: Path) -> Iterator[None]:
         yield
     finally:
         watch.communicate()
+
+
+def check_apart(source: Path, target: Path) -> None:
+    """
+    Raises:
+        ConvertError: the model would be written over the one that is read, or into it.
+    """
+    one, other = source.resolve(), target.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise ConvertError(f"{target} is the input, in it, or has it inside, and the input is only read: give another "
+                           "--output_dir")
 
 
 def check_target(target: Path, overwrite: bool) -> None:
@@ -103,7 +119,7 @@ def copy_model(source: Path, proto: SavedModel, target: Path, link: bool = False
     """A model's folder with another graph: all other files are copied, or linked to where they are not to stay.
 
     Raises:
-        ConvertError: the disk is full.
+        ConvertError: the disk is full, or the graph larger than a protocol buffer may be.
     """
     try:
         for path in sorted(source.iterdir()):
@@ -116,6 +132,9 @@ def copy_model(source: Path, proto: SavedModel, target: Path, link: bool = False
             else:
                 shutil.copy2(path, target / path.name)
         (target / GRAPH_FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    except (EncodeError, ValueError):  # protobuf's own words differ from version to version
+        raise ConvertError("the graph with its regions' own nodes is larger than 2 GB, which no protocol buffer may "
+                           "be: keep the weights as variables rather than constants") from None
     except (OSError, shutil.Error) as error:
         raise ConvertError(f"{source} cannot be copied to {target}: {error}") from None
 

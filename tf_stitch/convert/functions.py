@@ -182,8 +182,9 @@ def _make_variable(node: NodeDef, dtype: int, shape: TensorShapeProto) -> None:
 def _read_in_place_of(node: NodeDef) -> NodeDef:
     """Makes a placeholder the read of a variable, which is returned: TensorFlow would take a placeholder's shape for
     unknown, since it may be fed anything, and knows a variable's."""
-    dtype, shape = node.attr["dtype"].type, TensorShapeProto()
-    shape.CopyFrom(node.attr["shape"].shape)
+    dtype, shape = node.attr["dtype"].type, TensorShapeProto(unknown_rank=True)
+    if "shape" in node.attr:
+        shape.CopyFrom(node.attr["shape"].shape)
     handle = NodeDef(name=f"{node.name}/tfs_type")
     _make_variable(handle, dtype, shape)
     node.op = "ReadVariableOp"

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from tf_stitch.convert.saved_model import Signature, Value
@@ -89,7 +91,7 @@ def samples(path: Path, signatures: Sequence[Signature]) -> list[Case]:
     try:
         found = _of_npz(path, signatures) if path.suffix == ".npz" else _of_records(path, signatures)
         cases = list(found)
-    except (OSError, ValueError, tf.errors.OpError) as error:
+    except (OSError, EOFError, ValueError, BadZipFile, zlib.error, DecodeError, tf.errors.OpError) as error:
         raise ConvertError(f"{path} cannot be read as samples: {error}") from None
     if not cases:
         raise ConvertError(f"{path} has inputs of none of the signatures {', '.join(s.name for s in signatures)}")
@@ -103,9 +105,7 @@ def _of_npz(path: Path, signatures: Sequence[Signature]) -> Iterator[Case]:
             for value in signature.inputs:
                 key = next((k for k in (f"{signature.name}/{value.name}", value.name) if k in arrays), None)
                 if key is not None:
-                    array = arrays[key]
-                    given[value.name] = array.astype(object) if array.dtype.kind in "US" else array.astype(
-                        value.dtype.as_numpy_dtype, copy=False)
+                    given[value.name] = _of_array(value, arrays[key])
             if len(given) < len(signature.inputs):
                 continue
             ranks = {v.name: None if v.dims is None else len(v.dims) for v in signature.inputs}
@@ -115,6 +115,21 @@ def _of_npz(path: Path, signatures: Sequence[Signature]) -> Iterator[Case]:
                     yield Case(signature.name, f"{path.name}[{i}]", {n: a[i] for n, a in given.items()})
             else:
                 yield Case(signature.name, path.name, given)
+
+
+def _of_array(value: Value, array: NDArray[Any]) -> NDArray[Any]:
+    """
+    Raises:
+        ValueError: its elements are not of the input's type.
+    """
+    if value.dtype == tf.string or array.dtype.kind in "US":
+        if (value.dtype == tf.string) != (array.dtype.kind in "US"):
+            raise ValueError(f"input {value.name} is of {value.dtype.name}, the array of {array.dtype}")
+        return array.astype(object)
+    found: NDArray[Any] = array.astype(value.dtype.as_numpy_dtype, copy=False)
+    if not (value.dtype.is_floating or value.dtype.is_complex) and not np.array_equal(found, array):
+        raise ValueError(f"input {value.name} is of {value.dtype.name}, which cannot hold what its array has")
+    return found
 
 
 def _of_records(path: Path, signatures: Sequence[Signature]) -> Iterator[Case]:
@@ -129,7 +144,10 @@ def _of_records(path: Path, signatures: Sequence[Signature]) -> Iterator[Case]:
 
 
 def _of_feature(value: Value, feature: Any) -> NDArray[Any]:
-    items = getattr(feature, feature.WhichOneof("kind")).value
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        raise ValueError(f"feature {value.name} is empty")
+    items = getattr(feature, kind).value
     array = np.array(list(items), object if value.dtype == tf.string else value.dtype.as_numpy_dtype)
     unknown = [axis for axis, d in enumerate(value.dims or ()) if d is None]
     if value.dims is None or not unknown:

@@ -22,7 +22,7 @@ class Progress:
         now = time.monotonic()
         if self._step:
             self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._began
-        self._step, self._began = words, now
+        self._step, self._began, self._said = words, now, now
         if words:
             self._line(words)
 

@@ -120,10 +120,12 @@ def read_model(path: Path) -> Model:
 def parse(file: Path) -> SavedModel:
     """
     Raises:
-        ConvertError: the file is damaged.
+        ConvertError: the file cannot be read, or is damaged.
     """
     try:
         proto = SavedModel.FromString(file.read_bytes())
+    except OSError as error:
+        raise ConvertError(f"{file} cannot be read ({error.strerror}): copy the model anew") from None
     except DecodeError as error:
         raise ConvertError(f"{file} is damaged, or no SavedModel ({error}): copy it anew") from None
     if not proto.meta_graphs:

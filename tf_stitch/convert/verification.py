@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ def verify(path: Path, samples_file: Path | None, said: Callable[[float], None] 
     Raises:
         ConvertError: it is no converted model, is damaged, or TensorFlow cannot load it.
     """
-    manifest, certificate = _read(path, MANIFEST), _read(path, CERTIFICATE)
+    manifest = _read(path, MANIFEST, ("tf_stitch", "module", "module_sha256", "signatures", "targets"))
+    certificate = _read(path, CERTIFICATE, ("cases", "tolerance"))
     if manifest.get("tf_stitch") != __version__:
         raise ConvertError(f"{path} was converted by tf_stitch {manifest.get('tf_stitch')}, this is {__version__}: "
                            "convert the original anew")
@@ -90,11 +91,14 @@ def original_model(path: Path) -> Model:
     return model_of(path, parse(path / OWN_FOLDER / ORIGINAL))
 
 
-def _read(path: Path, name: str) -> dict[str, Any]:
+def _read(path: Path, name: str, keys: Sequence[str]) -> dict[str, Any]:
     if not (path / GRAPH_FILE).exists():
         raise ConvertError(f"{path} is no SavedModel: --verify_only names the directory of a converted one")
     try:
         found: dict[str, Any] = json.loads((path / OWN_FOLDER / name).read_text())
+        missing = [key for key in keys if not isinstance(found, dict) or key not in found]
+        if missing:
+            raise ValueError(f"it has no {', '.join(missing)}")
     except FileNotFoundError:
         raise ConvertError(f"{path} is not a converted model: it has no {OWN_FOLDER / name}") from None
     except (OSError, ValueError) as error:

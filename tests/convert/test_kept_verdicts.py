@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tf_stitch.convert.kept_verdicts import KeptVerdicts, Verdicts
+from tf_stitch.convert.saved_model import GRAPH_FILE, Model
+
+VERDICTS = Verdicts([1, 3], {"serve": 0.5})
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    (tmp_path / GRAPH_FILE).write_bytes(b"a graph")
+    return Model(tmp_path, SavedModel(), 0)
+
+
+def kept(model: Model, *circumstances: str) -> KeptVerdicts:
+    return KeptVerdicts(model.path / "cache", model, circumstances)
+
+
+def test_verdicts_are_found_again(model: Model) -> None:
+    assert kept(model, "a").recall() is None
+    kept(model, "a").keep(VERDICTS)
+    assert kept(model, "a").recall() == VERDICTS
+
+
+def test_other_circumstances_and_other_graphs_have_their_own(model: Model) -> None:
+    kept(model, "a").keep(VERDICTS)
+    assert kept(model, "b").recall() is None
+    assert kept(model, "a", "b").recall() is None
+    (model.path / GRAPH_FILE).write_bytes(b"another")
+    assert kept(model, "a").recall() is None
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"given_up": ["x"], "times": {}}',
+                                  b'{"given_up": [1], "times": [1]}', b"\xff"])
+def test_what_makes_no_sense_is_measured_anew(model: Model, text: bytes) -> None:
+    one = kept(model)
+    one._cache.put(one._key, ".json", text)
+    assert one.recall() is None
+    assert one._cache.get(one._key, ".json") is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(model: Model) -> None:
+    one = KeptVerdicts(Path("/proc/sys/cache"), model, [])
+    one.keep(VERDICTS)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import tensorflow as tf
+
+from tf_stitch.convert import conversion, measuring
+from tf_stitch.convert.command import OK, main
+from tf_stitch.convert.inputs import generated
+from tf_stitch.convert.kernels import Kernels
+from tf_stitch.convert.measuring import host_executables, slower_regions
+from tf_stitch.convert.saved_model import Signature, Value
+from tf_stitch.native.bindings import Verdict
+
+A = Signature("a", (Value("x", "x:0", tf.float32, (None,)),), ())
+B = Signature("b", A.inputs, ())
+
+
+def test_the_ratio_is_the_second_s_time_to_the_first_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleeping(seconds: float) -> Callable[[Any], None]:
+        return lambda inputs: time.sleep(seconds)
+
+    ratio = measuring._relative(sleeping(0.004), sleeping(0.012), None, 5.0)
+    assert 2.0 < ratio < 4.0
+
+
+def test_it_ends_when_its_time_is_over() -> None:
+    calls: list[int] = []
+    measuring._relative(lambda inputs: calls.append(1), lambda inputs: calls.append(2), None, 0.0)
+    assert len(calls) == 2 * 5  # two pairs that do not count, three that do
+
+
+def test_of_each_signature_the_first_and_the_last_shape_are_timed() -> None:
+    cases = [generated(A, {"x": (n,)}) for n in (1, 2, 3)] + [generated(B, {"x": (4,)})]
+    chosen = [(signature.name, case.shapes["x"]) for signature, case in measuring._first_and_last(cases, [A, B])]
+    assert chosen == [("a", (1,)), ("a", (3,)), ("b", (4,))]
+
+
+@pytest.mark.parametrize(("verdicts", "lost"), [
+    ({}, set()),
+    ({(0, 1): Verdict(False, 10, 20), (1, 1): Verdict(True, 20, 10)}, {1}),
+    ({(0, 1): Verdict(True, 20, 18), (0, 2): Verdict(False, 50, 90)}, set()),  # over both shapes it gains
+    ({(0, 1): Verdict(True, 90, 50), (0, 2): Verdict(False, 18, 20)}, {0})])
+def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Verdict], lost: set[int],
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        def __init__(self, *_: Any) -> None:
+            self.verdicts, self.first = verdicts, 0
+
+        def connect(self, library: Any) -> None:
+            library.calls.append("connect")
+
+        def __enter__(self) -> Fake:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            return
+
+    calls: list[str] = []
+    library = SimpleNamespace(calls=calls, enable_guard=lambda on, apart=None: calls.append(f"guard {on}"),
+                              clear_callbacks=lambda: calls.append("clear"))
+    monkeypatch.setattr(measuring, "Recorder", Fake)
+    monkeypatch.setattr(measuring, "_words", lambda kernels: ([], {}))
+    monkeypatch.setattr(measuring, "rewritten", lambda *_: None)
+    monkeypatch.setattr(measuring, "loaded_draft", lambda *_: Fake())
+    monkeypatch.setattr(measuring, "_run", lambda *_: None)
+    none = cast(Any, None)
+    assert slower_regions(none, [], none, [], [], cast(Any, library), none) == lost
+    assert calls == ["connect", "guard True", "guard False", "clear"]
+
+
+def test_this_machine_s_best_level_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(measuring, "HostExecutable", lambda executable, *files: opened.append(files))
+    monkeypatch.setattr(measuring, "own_level", lambda: 1)
+    built = SimpleNamespace(executable=None, library={"k": 0, "l": 0})
+    kernels = SimpleNamespace(target=SimpleNamespace(levels={0: "", 1: "", 2: ""}), built={(0, ()): built},
+                              files=[{0: "baseline", 1: "avx2", 2: "avx512"}])
+    host_executables(cast(Kernels, kernels))
+    assert opened == [("avx2",)]
+
+
+def test_a_signature_that_is_slower_gives_its_regions_up_and_the_next_conversion_knows(
+        models: Callable[[str], Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    timed: list[int] = []
+
+    def slow(*_: Any) -> Any:
+        timed.append(1)
+        return {"serve": 1.5, "serving_default": 0.5}, {"serve": {0, 1}, "serving_default": set()}
+
+    monkeypatch.setenv("TF_STITCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(conversion, "load_op", _load_with(conversion.load_op))
+    monkeypatch.setattr(conversion, "slower_regions", lambda *_: set())
+    monkeypatch.setattr(conversion, "slower_signatures", slow)
+    for _ in range(2):
+        assert main([f"--input_dir={models('keras')}", f"--output_dir={tmp_path / 'out'}", "--overwrite",
+                     "--input_ranges=batch=3:3"]) == OK
+        said = capsys.readouterr().out
+        assert "serve took 1.50 of the original's time a call when it was timed: its regions are given up" in said
+        assert "its region is slower than the TensorFlow nodes" in said
+    assert timed == [1]
+
+
+def _load_with(load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The op library of the usual cache, so that it is not built anew."""
+    from tf_stitch.config import StitchConfig
+
+    usual = StitchConfig().cache_dir
+    return lambda _: load(usual)

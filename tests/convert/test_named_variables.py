@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.types_pb2 import DT_FLOAT, DT_RESOURCE
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+
+from tf_stitch.convert.named_variables import SUFFIX, name_variables, without_arguments
+from tf_stitch.convert.saved_model import Signature, Value
+
+SIGNATURE = Signature("serve", (Value("x", "x:0", tf.float32, (4,)),), (Value("y", "call:0", tf.float32, (4,)),))
+
+
+def handle(name: str, shared: str = "", container: str = "") -> NodeDef:
+    node = NodeDef(name=name, op="VarHandleOp")
+    node.attr["dtype"].type = DT_FLOAT
+    if shared:
+        node.attr["shared_name"].s = shared.encode()
+    if container:
+        node.attr["container"].s = container.encode()
+    return node
+
+
+def region_function(variables: int) -> FunctionDef:
+    """(x, v0, ...) -> a region that reads all of them."""
+    function = FunctionDef()
+    function.signature.name = "inner"
+    function.signature.input_arg.add(name="x", type=DT_FLOAT)
+    own = FunctionDef()
+    own.signature.input_arg.add(name="tfs_i0", type=DT_FLOAT)
+    names = ["x"]
+    for i in range(variables):
+        function.signature.input_arg.add(name=f"v{i}", type=DT_RESOURCE)
+        own.signature.input_arg.add(name=f"tfs_v{i}", type=DT_RESOURCE)
+        own.node_def.add(name=f"read{i}", op="ReadVariableOp", input=[f"tfs_v{i}"])
+        names.append(f"v{i}")
+    node = function.node_def.add(name="region", op="StitchStateOp", input=[*names, "^before"])
+    node.attr["N"].i = variables
+    node.attr["original"].s = own.SerializeToString()
+    function.signature.output_arg.add(name="y", type=DT_FLOAT)
+    function.ret["y"] = "region:outputs:0"
+    return function
+
+
+def model(variables: list[NodeDef], op: str = "StatefulPartitionedCall") -> MetaGraphDef:
+    """A graph that calls such a function with these handles."""
+    meta = MetaGraphDef()
+    meta.graph_def.node.add(name="x", op="Placeholder")
+    meta.graph_def.node.extend(variables)
+    call = meta.graph_def.node.add(name="call", op=op, input=["x", *(v.name for v in variables)])
+    call.attr["f"].func.name = "inner"
+    call.attr["Tin"].list.type.extend([DT_FLOAT, *([DT_RESOURCE] * len(variables))])
+    meta.graph_def.library.function.append(region_function(len(variables)))
+    return meta
+
+
+def test_a_call_gets_a_function_that_names_its_variables() -> None:
+    meta = model([handle("a", "shared"), handle("b", container="c")])
+    name_variables(meta, [SIGNATURE])
+    call = meta.graph_def.node[-1]
+    assert list(call.input) == ["x"]
+    assert list(call.attr["Tin"].list.type) == [DT_FLOAT]
+    before, after = meta.graph_def.library.function
+    assert len(before.signature.input_arg) == 3  # objects of TensorFlow 2 call it as it was
+    assert call.attr["f"].func.name == after.signature.name == f"inner{SUFFIX}_0"
+    assert [arg.name for arg in after.signature.input_arg] == ["x"]
+    [region] = [node for node in after.node_def if node.op == "StitchStateOp"]
+    assert list(region.input) == ["x", "^before"]
+    assert region.attr["N"].i == 0
+    assert list(region.attr["variable_names"].list.s) == [b"\nshared", b"c\nb"]
+    own = FunctionDef.FromString(region.attr["original"].s)
+    assert [arg.name for arg in own.signature.input_arg] == ["tfs_i0"]
+    assert {node.name: list(node.input) for node in own.node_def if node.op == "ReadVariableOp"} == {
+        "read0": ["tfs_v0:resource:0"], "read1": ["tfs_v1:resource:0"]}
+    assert {node.attr["shared_name"].s for node in own.node_def if node.op == "VarHandleOp"} == {b"shared", b"b"}
+
+
+def test_calls_with_the_same_variables_share_a_function_and_others_do_not() -> None:
+    meta = model([handle("a")])
+    for name, variable in (("second", "a"), ("third", "z")):
+        again = meta.graph_def.node.add()
+        again.CopyFrom(next(n for n in meta.graph_def.node if n.name == "call"))
+        again.name, again.input[1] = name, variable
+    meta.graph_def.node.append(handle("z"))
+    outputs = tuple(Value(n, f"{n}:0", tf.float32, (4,)) for n in ("call", "second", "third"))
+    name_variables(meta, [Signature("serve", SIGNATURE.inputs, outputs)])
+    called = {n.name: n.attr["f"].func.name for n in meta.graph_def.node if "f" in n.attr}
+    assert called["call"] == called["second"] != called["third"]
+    assert len(meta.graph_def.library.function) == 3
+
+
+def test_a_function_without_regions_that_read_variables_stays_as_it_is() -> None:
+    meta = model([handle("a")])
+    del meta.graph_def.library.function[0].node_def[:]
+    before = meta.SerializeToString(deterministic=True)
+    name_variables(meta, [SIGNATURE])
+    assert meta.SerializeToString(deterministic=True) == before
+
+
+def test_what_no_signature_reaches_stays_as_it_is() -> None:
+    meta = model([handle("a")])
+    before = meta.SerializeToString(deterministic=True)
+    name_variables(meta, [Signature("other", SIGNATURE.inputs, (Value("y", "x:0", tf.float32, (4,)),))])
+    assert meta.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("kept", ["x", "v1"])
+def test_attributes_of_the_arguments_that_stay_move_with_them(kept: str) -> None:
+    function = region_function(2)
+    place = [arg.name for arg in function.signature.input_arg].index(kept)
+    function.arg_attr[place].attr["_mark"].b = True
+    function.ret["v"] = "v0"
+    new = without_arguments(function, {"v0": handle("a")})
+    names = [arg.name for arg in new.signature.input_arg]
+    assert names == ["x", "v1"]
+    assert {names[i]: one.attr["_mark"].b for i, one in new.arg_attr.items()} == {kept: True}
+    assert new.ret["v"] == "v0:resource:0"
+    assert new.signature.is_stateful

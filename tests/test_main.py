@@ -1,0 +1,46 @@
+"""The command `tf_stitch`, as pip installs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tf_stitch.__main__ import main
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_installed_command_is_main() -> None:
+    script = re.search(r'^tf_stitch = "(.+):(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert script is not None
+    assert getattr(import_module(script[1]), script[2]) is main
+
+
+@pytest.mark.parametrize("command", ["convert", "hfuse"])
+def test_commands_are_found(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    assert f"tf_stitch {command}" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        main([command, "--no_such_flag"])
+    assert end.value.code == 2
+
+
+def test_without_arguments_the_commands_are_told() -> None:
+    with pytest.raises(SystemExit, match="tf_stitch convert"):
+        main([])
+
+
+def test_modules_of_the_current_folder_are_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    code = "import sys; from tf_stitch.__main__ import main; sys.path[0] = '/'; main(['-m', 'mine', 'x'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "TF_STITCH": "0", "PYTHONPATH": str(ROOT)})
+    assert done.stdout == "__main__ ['x']\n", done.stderr
