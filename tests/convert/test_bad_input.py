@@ -176,16 +176,28 @@ def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path) 
     command = [sys.executable, "-m", "tf_stitch.convert", f"--input_dir={models('module')}",
                f"--output_dir={tmp_path / 'out'}"]
     for end, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
-        with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": os.environ.get(
-                "TF_STITCH_CACHE", "")}, stderr=subprocess.PIPE, text=True) as running:
-            assert running.stderr is not None
-            for line in running.stderr:
-                if "building kernels" in line or "running the model" in line:
-                    break
-            running.send_signal(end)
-            running.stderr.read()
-            assert running.wait(60) == code
+        ended = OK
+        for _ in range(3):  # on a busy machine a conversion may be through before the signal comes
+            ended = _ended_by(end, command)
+            if ended != OK:
+                break
+            shutil.rmtree(tmp_path / "out")
+        assert ended == code
         deadline = time.monotonic() + 10
         while list(tmp_path.iterdir()) and time.monotonic() < deadline:  # another process removes what is left
             time.sleep(0.05)
         assert list(tmp_path.iterdir()) == [], end
+
+
+def _ended_by(end: signal.Signals, command: list[str]) -> int:
+    """The exit code of a conversion that gets a signal at work."""
+    cache = os.environ.get("TF_STITCH_CACHE", "")
+    with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": cache}, stderr=subprocess.PIPE,
+                          text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "building kernels" in line or "running the model" in line:
+                break
+        running.send_signal(end)
+        running.stderr.read()
+        return running.wait(60)

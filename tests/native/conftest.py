@@ -126,7 +126,7 @@ def library() -> OpLibrary:
     return load_op(load_config().cache_dir)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # what converts a model in this process takes the op's callbacks away at its end
 def regions(library: OpLibrary) -> Regions:
     return Regions(library)
 
