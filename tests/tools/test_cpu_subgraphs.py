@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tools.benchmark.cpu_cases import CPU_CASES, CpuCase
-from tools.cpu_subgraphs import table
+from tools.benchmark.cpu_table import table
 
 ONE_OF_EACH = {case.build.__name__: case for case in CPU_CASES}
 

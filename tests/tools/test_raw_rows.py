@@ -31,7 +31,10 @@ def test_a_command_has_no_path_of_the_machine() -> None:
 @pytest.mark.parametrize("page", sorted(RAW.parent.glob("*.md")), ids=stem)
 def test_pages_name_commands_that_can_be_given(page: Path) -> None:
     text = page.read_text()
-    assert re.findall(r"python tools/\S*|`tools/[\w.]+(?: [^`]*)?`", text) == []
+    assert re.findall(r"python tools/\S*", text) == []
+    for script in re.findall(r"`tools/([\w.]+)(?: [^`]*)?`", text):
+        assert script.endswith(".sh"), f"python -m tools.{script.removesuffix('.py')}"
+        assert (RAW.parents[1] / "tools" / script).exists(), script
     for module in re.findall(r"python -m (tools[\w.]*)", text):
         path = RAW.parents[1] / module.replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
