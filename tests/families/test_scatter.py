@@ -178,3 +178,12 @@ def test_kernel_programs_mean_the_same(device: DeviceSpec, combine: Combine) -> 
     graph = region("g", [B.scatter(updates(14, 3, key="before:0"), at, x, (14, 3), combine)])
     values = values_of(graph, 14)
     compare(graph, run_kernel_ir(graph, compiled(graph, device), values), *reference(graph, values), "kernel IR")
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
+def test_gradients_of_several_tables_are_one_launch(adversary: Adversary) -> None:
+    gradient = updates(64, 12)  # of what was concatenated
+    slices = [B.slice(gradient, [0, 4 * i], [1, 1], (64, 4)) for i in range(3)]
+    outputs = [scattered(x, (20 + i, 4), key=f"rows{i}:0") for i, x in enumerate(slices)]
+    graph = region("g", outputs)
+    check(graph, values_of(graph, 20), H200, adversary=adversary)
