@@ -1,4 +1,4 @@
-"""The names of the models, in the order of the papers' tables."""
+"""The names of the models, in the order of the papers' tables, and of those that the papers do not have."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ ASTITCH = ("crnn", "asr", "bert", "transformer", "dien")
 FUSION_STITCHING = ("nmt", "multi-interests", "rokid", "aiwriter", "logistic", "word2vec", "bi-rnn", "dyn-rnn",
                     "perceptron", "var-encoder")  # fmt: skip
 NAMES = ASTITCH + FUSION_STITCHING
+RECOMMENDERS = ("dlrm", "dcn", "two-tower")
 
 
 def load(name: str) -> Model:
@@ -18,7 +19,17 @@ def load(name: str) -> Model:
     Raises:
         ValueError: there is none.
     """
-    if name not in NAMES:
-        raise ValueError(f"no model {name!r}; there are {', '.join(NAMES)}")
-    model: Model = import_module(f"models.{name.replace('-', '_')}").MODEL
+    model: Model = import_module(module_of(name)).MODEL
     return model
+
+
+def module_of(name: str) -> str:
+    """The module that defines a model, which is its script, too.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in NAMES + RECOMMENDERS:
+        raise ValueError(f"no model {name!r}; there are {', '.join(NAMES + RECOMMENDERS)}")
+    folder = "models.recommenders" if name in RECOMMENDERS else "models"
+    return f"{folder}.{name.replace('-', '_')}"

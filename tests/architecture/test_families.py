@@ -12,7 +12,7 @@ from tf_stitch.families.registry import FAMILIES
 from tf_stitch.schedule.kernel_schedule import JOINED
 
 NAMES = {family.name for family in FAMILIES}
-AMBIGUOUS = {"transpose", "scan", "elementwise"}
+AMBIGUOUS = {"transpose", "scan", "scatter", "elementwise"}
 """Words for ops, too."""
 MODULES_OF_FAMILIES = {name for name in MODULES if name.startswith("families.")} - {"families.registry",
                                                                                      "families.family"}

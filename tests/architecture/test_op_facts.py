@@ -35,11 +35,13 @@ def node_of(kind: OpKind, dtype: DType) -> Node | None:
         oa.TransposeAttrs: oa.TransposeAttrs((1, 0)), oa.SliceAttrs: oa.SliceAttrs((1, 0), (1, 2), (1, 3)),
         oa.PadAttrs: oa.PadAttrs((1, 0), (0, 2)), oa.AxisAttrs: oa.AxisAttrs(1), oa.Attrs: oa.Attrs(),
         oa.ArgReduceAttrs: oa.ArgReduceAttrs(1, DType.I32), oa.CumsumAttrs: oa.CumsumAttrs(False, False),
-        oa.DotAttrs: oa.DotAttrs(False, True)}
+        oa.DotAttrs: oa.DotAttrs(False, True), oa.ScatterAttrs: oa.ScatterAttrs((4, 6), oa.Combine.SUM)}
     if kind is OpKind.PAD:
         operands = [x, B.constant(1, dtype)]
     elif kind is OpKind.GATHER:
         operands = [x, B.input("i:0", DType.I32, (3,))]
+    elif kind is OpKind.SCATTER:
+        operands = [B.constant(0, dtype), B.input("i:0", DType.I32, (2,)), x]
     elif kind is OpKind.RANDOM_BITS:
         operands = [x, *(B.input(f"{name}:0", dtype, ()) for name in ("key", "low", "high"))]
     elif kind is OpKind.BROADCAST:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.differential import patterns as p
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 
 B, HEADS, WIDTH, WORDS = p.B, 4, 16, 50
@@ -145,7 +146,13 @@ def encoder_layer(b: int, n: int) -> list[Node]:
     return [normal, B.dot(B.reshape(p.gelu_tanh(normal), (b * n, WIDTH)), B.input("u", DType.F32, (WIDTH, WIDTH)))]
 
 
+def scattered_gradient(b: int, n: int) -> list[Node]:
+    """Of the words of a table."""
+    dy = B.mul(B.reshape(_x(b, n), (b * n, WIDTH)), B.constant(4, DType.F32))
+    return [B.scatter(B.constant(0, DType.F32), B.reshape(_tokens(b, n), (b * n,)), dy, (WORDS, WIDTH), Combine.SUM)]
+
+
 SIZED_PATTERNS: dict[str, Callable[[int, int], list[Node]]] = {f.__name__: f for f in (
     row_softmax, masked_softmax, causal_softmax, softmax_backward, layernorm, layernorm_backward, bias_gradient,
-    split_heads, attention, embedding, embedding_gradient, cross_entropy, accuracy, dropout, pooled, shifted, running,
-    batchnorm, encoder_layer)}
+    split_heads, attention, embedding, embedding_gradient, scattered_gradient, cross_entropy, accuracy, dropout,
+    pooled, shifted, running, batchnorm, encoder_layer)}

@@ -114,7 +114,7 @@ def resized(graph: TensorGraph, sizes: dict[str, int]) -> TensorGraph:
 def _attrs(attrs: oa.Attrs, sizes: dict[str, int]) -> oa.Attrs:
     if isinstance(attrs, oa.InputAttrs | oa.VariableAttrs):
         return replace(attrs, type=TensorType(attrs.type.dtype, _shape(attrs.type.shape, sizes)))
-    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
+    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs | oa.ScatterAttrs):
         return replace(attrs, shape=_shape(attrs.shape, sizes))
     return replace(attrs, sizes=_shape(attrs.sizes, sizes)) if isinstance(attrs, oa.SliceAttrs) else attrs
 

@@ -8,7 +8,7 @@ from tf_stitch.errors import SourceLoc, TypeRuleError
 from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import make_node
+from tf_stitch.ir.graph import Node, make_node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.types import Shape, Symbol, TensorType, broadcast_shapes
 
@@ -16,6 +16,10 @@ B = Builder(SourceLoc("user/node", "Op"))
 K, F32, I32, BOOL = OpKind, DType.F32, DType.I32, DType.BOOL
 N, M = Symbol("n"), Symbol("m")
 X = B.input("x:0", F32, (2, 3))
+
+
+def _scatter(rows: Node, shape: Shape = (4, 3)) -> Node:
+    return B.scatter(B.scalar_like(0, X), rows, X, shape, oa.Combine.SUM)
 
 
 @pytest.mark.parametrize(("shapes", "want"), [
@@ -55,6 +59,10 @@ def test_numbers_that_do_not_broadcast() -> None:
     (lambda: B.pad(X, X, [0, 0], [1, 1]), "not a scalar"),
     (lambda: B.pad(B.input("s:0", F32, (N,)), B.scalar_like(0, X), [1], [0]), "unknown size"),
     (lambda: B.op(K.GATHER, X, X), "integer indices"),
+    (lambda: _scatter(B.input("i:0", F32, (2,))), "no rows to scatter to"),
+    (lambda: _scatter(B.input("i:0", I32, (3,))), "scattered by"),
+    (lambda: _scatter(B.input("i:0", I32, (2,)), (0, 3)), "there is no row"),
+    (lambda: _scatter(B.input("i:0", I32, (2,)), (4, 2)), "scattered by"),
     (lambda: B.reduce(K.ANY, X, [0]), "bool is needed"),
     (lambda: make_node(K.SUM, [X], oa.ReduceAttrs((1, 0))), "axes"),
     (lambda: make_node(K.SUM, [X], oa.ReduceAttrs((2,))), "axes"),
@@ -76,6 +84,7 @@ def test_a_refusal_names_the_users_node() -> None:
     (lambda: B.concat([X, X, X], 1), "float32[2,9]"),
     (lambda: B.pad(X, B.scalar_like(0, X), [1, 0], [0, 2]), "float32[3,5]"),
     (lambda: B.op(K.GATHER, X, B.input("i:0", DType.I64, (4, N))), "float32[4,n,3]"),
+    (lambda: _scatter(B.input("i:0", I32, (2,)), (N, 3)), "float32[n,3]"),
     (lambda: B.sum(X, [-1], True), "float32[2,1]"),
     (lambda: B.arg_reduce(K.ARGMAX, X, -2, DType.I64), "int64[3]"),
     (lambda: B.op(K.LESS, X, X), "bool[2,3]"),

@@ -13,6 +13,7 @@ from tests.differential.runner import compiled, region
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
@@ -55,6 +56,7 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Array("t", F32, 4, k.Space.SHARED, 0.0), ["shared t: float32[4] = 0.0"]),
     (k.SetElement("t", var(I), ONE), ["t[i] = 1:float32"]),
     (k.SetElement("t", var(I), ONE, OpKind.SUM), ["t[i] = sum(t[i], 1:float32)"]),
+    (k.Accumulate("b", var(I), ONE, Combine.SUM), ["b[i] = sum(b[i], 1:float32)"]),
     (k.Store("y", var(I), k.Element("t", var(I), F32)), ["y[i] = t[i]"]),
     (k.LoadVector("t", constant(0), "x", var(I) * 4, 4), ["t[0:+4] = x[i*4:+4]"]),
     (k.LoadFence(("s", "t")), ["load_fence s, t"]),

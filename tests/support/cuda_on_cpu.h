@@ -93,6 +93,10 @@ template <class T> inline T __shfl_down_sync(unsigned int, T value, unsigned int
 }
 template <class T, class U> inline T atomicAdd(T* at, U by) { const T old = *at; *at = old + by; return old; }
 template <class T, class U> inline T atomicMax(T* at, U by) { const T old = *at; *at = old < by ? by : old; return old; }
+template <class T, class U> inline T atomicMin(T* at, U by) { const T old = *at; *at = by < old ? by : old; return old; }
+template <class T> inline T atomicCAS(T* at, T seen, T by) { const T old = *at; if (old == seen) *at = by; return old; }
+inline long long __double_as_longlong(double x) { return tfs_same_bits<long long>(x); }
+inline double __longlong_as_double(long long x) { return tfs_same_bits<double>(x); }
 template <class T> inline T __ldg(const T* at) { return *at; }
 inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int s) {
   const unsigned long long both = (unsigned long long)y << 32 | x;

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from models.zoo import module_of
 from tests.end_to_end.conftest import Run, Runner
 
 STEPS = 20
@@ -46,7 +47,7 @@ KNOWN_FALLBACKS: dict[str, dict[str, str]] = {}
 def check_model(case: Case, run: Runner, tmp_path: Path) -> None:
     def start(stitch: str) -> tuple[Run, Any]:
         out = tmp_path / f"results{stitch}.npz"
-        done = run(MODULE, f"models.{case.model.replace('-', '_')}", "--steps", STEPS, "--style", case.style, "--dtype",
+        done = run(MODULE, module_of(case.model), "--steps", STEPS, "--style", case.style, "--dtype",
                    case.dtype, "--out", out, stitch=stitch, NVIDIA_TF32_OVERRIDE="0",
                    TF_STITCH_UNROLL="1" if case.unroll else "auto")  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]

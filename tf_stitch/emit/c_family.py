@@ -13,6 +13,7 @@ import numpy as np
 from tf_stitch.emit.comments import after, safe_comment
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom, SymbolicDim, surely_less
 from tf_stitch.kernel_ir import nodes as k
@@ -325,6 +326,16 @@ class CFamily(ABC):
 def _combined(kind: OpKind, dtype: DType, a: str, b: str) -> str:
     """Text of a reduction's combination of two values."""
     return (_COMBINE_INTEGER if dtype.is_integer else _COMBINE)[kind].format(a, b)
+
+
+def combination(stmt: k.Accumulate, element: str, update: str) -> str:
+    """Text of an element after an update."""
+    if stmt.combine is Combine.SET:
+        return update
+    if stmt.combine in (Combine.SUM, Combine.PROD):
+        return _combined(OpKind(stmt.combine.value), stmt.value.dtype, element, update)
+    a, b = (update, element) if stmt.updates_first else (element, update)
+    return f"({a} {'<' if stmt.combine is Combine.MAX else '>'} {b} ? {b} : {a})"
 
 
 def _number(value: int) -> str:

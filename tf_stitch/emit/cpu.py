@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.c_family import CFamily, Lines, combination
 from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Rendered, named
 from tf_stitch.errors import VerifyError
@@ -225,6 +225,12 @@ class _Cpu(CFamily):
         yield f"for (int64_t i = 0; i < {self.size(stmt.count)}; i += {step}) {{"
         yield f"__builtin_prefetch({stmt.buffer} + {self.index(stmt.index)} + i);"
         yield "}"
+
+    @rules(k.Accumulate)
+    def _accumulate(self, stmt: k.Accumulate) -> Lines:
+        dtype, target = self.dtype_of[stmt.buffer], f"{stmt.buffer}[{self.index(stmt.index)}]"
+        element, value = self.from_storage(target, dtype), self.expr(stmt.value)
+        yield f"{target} = {self.to_storage(combination(stmt, element, value), dtype)};"
 
     @rules(k.Fail)
     def _fail(self, stmt: k.Fail) -> Lines:

@@ -11,6 +11,8 @@ from tf_stitch.emit.c_family import CFamily, Lines
 from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named
 from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
@@ -22,8 +24,14 @@ from tf_stitch.kernel_ir.walk import indices, statements
 COUNTER_WORDS = 16
 """Between the counters of group barriers: each in a cache line of its own."""
 
+ATOMICS = "tfs_atomic_"
+"""What names of functions in atomics.cu begin with."""
+
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
+
+
+_HALF = {DType.F16: "half", DType.BF16: "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
     """The text after what it needs."""
     prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
     parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
+    if ATOMICS in text:
+        parts.append((resources.files("tf_stitch.emit") / "atomics.cu").read_text())
     if "tfs_random_bits(" in text:
         random = (resources.files("tf_stitch.emit") / "random_bits.h").read_text()
         parts += ["#define TFS_FUNCTION __device__ __forceinline__", random]
@@ -209,7 +219,7 @@ class _Cuda(CFamily):
     def _grid_loop(self, stmt: k.GridLoop) -> Lines:
         t = self.index_type
         self._group = stmt.group
-        yield f"for ({t} next = first_block; next < {stmt.blocks}; next += gridDim.x) {{"
+        yield f"for ({t} next = first_block; next < {self.size(stmt.blocks)}; next += gridDim.x) {{"
         yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
         yield from self.block(stmt.body)
         yield "  (void)block;"
@@ -283,6 +293,16 @@ class _Cuda(CFamily):
     def _fail(self, stmt: k.Fail) -> Lines:
         """A GPU kernel cannot fail: TensorFlow's do not either."""
         return iter(())
+
+    @rules(k.Accumulate)
+    def _accumulate(self, stmt: k.Accumulate) -> Lines:
+        target, value = f"{stmt.buffer}[{self.index(stmt.index)}]", self.expr(stmt.value)
+        if stmt.combine is Combine.SET:  # the last thread's, whichever that is, as in TensorFlow
+            yield f"{target} = {self.to_storage(value, self.dtype_of[stmt.buffer])};"
+        elif half := _HALF.get(self.dtype_of[stmt.buffer]):
+            yield f"{ATOMICS}{half}<{_REDUCE[OpKind(stmt.combine.value)]}>(&{target}, {value});"
+        else:
+            yield f"{ATOMICS}{stmt.combine.value}(&{target}, {value});"
 
     @rules(k.Attention)
     def _attention(self, stmt: k.Attention) -> Lines:

@@ -21,7 +21,7 @@ from tf_stitch.families.family import (
     fixed,
     mapped,
 )
-from tf_stitch.ir.op_kinds import Category
+from tf_stitch.ir.op_kinds import COLLECTED
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, order
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, var
@@ -54,7 +54,7 @@ def propose_elementwise(pattern: Pattern, device: DeviceSpec, aligned: bool) -> 
     Raises:
         ScheduleError: a reduction or scan in the pattern, or outputs of different sizes.
     """
-    if any(n.category in (Category.REDUCTION, Category.SCAN) for n in pattern.nodes):
+    if any(n.category in COLLECTED for n in pattern.nodes):
         raise ScheduleError("a reduction or scan")
     sizes = {n.type.numel for n in pattern.outputs}
     if len(sizes) != 1:

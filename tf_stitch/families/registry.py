@@ -9,6 +9,7 @@ from tf_stitch.families.family import KernelFamily
 from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.row import ROW
 from tf_stitch.families.scan import SCAN
+from tf_stitch.families.scatter import SCATTER
 from tf_stitch.families.transpose import TRANSPOSE
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
@@ -16,6 +17,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 FAMILIES: tuple[KernelFamily, ...] = (
     ATTENTION,
     SCAN,
+    SCATTER,
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow
     MIXED,
     ROW,

@@ -14,7 +14,7 @@ from tf_stitch.families.family import KernelFamily, Request, Slot, Tilings, by_t
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import TransposeAttrs
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import COLLECTED, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
@@ -42,7 +42,7 @@ def propose_transpose(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
     Raises:
         ScheduleError: no such transpose, a reduction or scan, or outputs of another size than the transposed value.
     """
-    if any(n.category in (Category.REDUCTION, Category.SCAN) for n in pattern.nodes):
+    if any(n.category in COLLECTED for n in pattern.nodes):
         raise ScheduleError("a reduction or scan")
     moving = [n for n in pattern.nodes if isinstance(n.attrs, TransposeAttrs) and n.attrs.perm[-1] != n.type.rank - 1]
     if not moving:

@@ -181,7 +181,7 @@ def unbound_symbols(graph: TensorGraph) -> dict[str, Node]:
 
 def attr_shape(attrs: oa.Attrs) -> Shape:
     """Sizes that an op has beside those of its operands."""
-    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
+    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs | oa.ScatterAttrs):
         return attrs.shape
     return attrs.sizes if isinstance(attrs, oa.SliceAttrs) else ()
 
@@ -192,7 +192,7 @@ def _bind_attrs(node: Node, operands: tuple[Node, ...], env: dict[str, int]) -> 
         return replace(attrs, type=TensorType(attrs.type.dtype, substitute(attrs.type.shape, env)))
     if isinstance(attrs, oa.SliceAttrs):
         return replace(attrs, sizes=_require_static(substitute(attrs.sizes, env), node))
-    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
+    if isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs | oa.ScatterAttrs):
         shape = substitute(attrs.shape, env)
         if node.kind is OpKind.RESHAPE:
             shape = _infer_reshape(shape, operands[0].type.numel, env, node)

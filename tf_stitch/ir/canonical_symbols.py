@@ -21,7 +21,7 @@ def with_canonical_symbols(graph: TensorGraph) -> TensorGraph:
         attrs = node.attrs
         if isinstance(attrs, oa.InputAttrs | oa.VariableAttrs | oa.LoopAttrs):
             attrs = replace(attrs, type=TensorType(attrs.type.dtype, renamed(attrs.type.shape)))
-        elif isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs):
+        elif isinstance(attrs, oa.ShapeAttrs | oa.ExtentAttrs | oa.IotaAttrs | oa.ScatterAttrs):
             attrs = replace(attrs, shape=renamed(attrs.shape))
         elif isinstance(attrs, oa.SliceAttrs):
             attrs = replace(attrs, sizes=renamed(attrs.sizes))

@@ -125,6 +125,28 @@ def gather(attrs: oa.Attrs, params: Array, indices: Array) -> Array:
     return params[indices]
 
 
+def scatter(attrs: oa.ScatterAttrs, before: Array, rows: Array, updates: Array) -> Array:
+    """Updates go to their rows in order; those of negative rows nowhere. A row behind the last is an error, as in
+    TensorFlow's CPU kernels."""
+    out = np.array(np.broadcast_to(before, static_shape(attrs.shape)))
+    if rows.size and rows.max() >= out.shape[0]:
+        raise IndexError(f"rows outside [0, {out.shape[0]})")
+    for row, update in zip(rows, updates, strict=True):
+        if row >= 0:
+            out[row] = combined(attrs, out[row], update)
+    return out
+
+
+def combined(attrs: oa.ScatterAttrs, element: Array, update: Array) -> Array:
+    """An element after an update."""
+    if attrs.combine is oa.Combine.SET:
+        return update
+    if attrs.combine in (oa.Combine.SUM, oa.Combine.PROD):
+        return np.asarray((np.add if attrs.combine is oa.Combine.SUM else np.multiply)(element, update))
+    a, b = (update, element) if attrs.updates_first else (element, update)
+    return np.where(a < b if attrs.combine is oa.Combine.MAX else b < a, b, a)
+
+
 def reduce(ufunc: np.ufunc) -> Callable[[oa.ReduceAttrs, Array], Array]:
     """Reduction by a ufunc over attrs.axes; an empty maximum is the type's lowest value."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -180,6 +181,31 @@ class CumsumAttrs(Attrs):
 
     exclusive: bool
     reverse: bool
+
+
+class Combine(Enum):
+    """What becomes of an element when another is scattered to it."""
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"
+    MIN = "min"
+    SET = "set"
+
+
+@dataclass(frozen=True)
+class ScatterAttrs(Attrs):
+    """Of rows that are combined with rows of another tensor, one after the other.
+
+    Attributes:
+        shape: of the result.
+        updates_first: whether a maximum is `update < element ? element : update`, not `element < update ? update :
+            element`: what it is of NaN.
+    """
+
+    shape: Shape
+    combine: Combine
+    updates_first: bool = False
 
 
 @dataclass(frozen=True)

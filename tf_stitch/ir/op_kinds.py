@@ -94,6 +94,8 @@ class OpKind(Enum):
     ARGMAX = "argmax"
     ARGMIN = "argmin"
     CUMSUM = "cumsum"
+    # rows by index
+    SCATTER = "scatter"
     # contractions
     DOT = "dot"
     # convolutions of images
@@ -112,11 +114,15 @@ class Category(Enum):
     MOVEMENT = "movement"
     REDUCTION = "reduction"
     SCAN = "scan"
+    SCATTER = "scatter"
     CONTRACTION = "contraction"
     CONVOLUTION = "convolution"
     EFFECT = "effect"
     LOOP = "loop"
 
+
+COLLECTED = (Category.REDUCTION, Category.SCAN, Category.SCATTER)
+"""Whose elements are made of many others, so that no kernel computes them in passing."""
 
 CALLED = (Category.CONTRACTION, Category.CONVOLUTION)
 """What library calls compute, from memory to memory."""

@@ -80,6 +80,8 @@ def _value(annotation: str, text: str, result: TensorType) -> object:
         return _type(text)
     if annotation == "DType":
         return DType(text)
+    if annotation == "Combine":
+        return oa.Combine(text)
     if annotation == "bool":
         return {"True": True, "False": False}[text]
     if annotation == "int":

@@ -36,14 +36,16 @@ def _cycles(body: Sequence[k.Stmt]) -> float:
             total += max(_cycles(stmt.body), _cycles(stmt.orelse)) + 1
         elif isinstance(stmt, k.LoadVector | k.StoreVector):
             total += stmt.width
-        elif isinstance(stmt, k.Let | k.Update | k.Assign | k.ArgUpdate | k.SetElement | k.Store):
+        elif isinstance(stmt, k.Let | k.Update | k.Assign | k.ArgUpdate | k.SetElement | k.Store
+                        | k.Accumulate):
             total += 1 + _expression(stmt.value)
     return total
 
 
 def _strided(body: Sequence[k.Stmt], over: Var) -> int:
     """Loads and stores of a body itself whose neighbours in `over` are not neighbours in memory."""
-    single = (s for s in body if isinstance(s, k.Let | k.Store | k.SetElement | k.Update))
+    single = (s for s in body if isinstance(s, k.Let | k.Store | k.SetElement | k.Update
+                                               | k.Accumulate))
     return sum(a.index.coefficient(over) not in (0, 1) for stmt in single for a in own_accesses(stmt))
 
 

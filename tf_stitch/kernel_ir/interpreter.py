@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.op_attrs import CastAttrs
+from tf_stitch.ir.numpy_reference import combined
+from tf_stitch.ir.op_attrs import CastAttrs, ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
@@ -238,6 +239,20 @@ class _Block:
     @_per_thread(k.Store)
     def _store_one(self, stmt: k.Store, t: int) -> None:
         self._store(stmt.buffer, self._index(stmt.index, t), self._value(stmt.value, t))
+
+    @_per_thread(k.Accumulate)
+    def _accumulate(self, stmt: k.Accumulate, t: int) -> None:
+        """Blocks of threads may share an element, tasks may not."""
+        buffer, at = self.buffers[stmt.buffer], self._index(stmt.index, t)
+        if not 0 <= at < len(buffer):
+            raise VerifyError(f"{stmt.buffer}[{at}] is accumulated to; it has {len(buffer)} elements")
+        attrs = ScatterAttrs((), stmt.combine, stmt.updates_first)
+        element = buffer[at].astype(DType.of(buffer.dtype).compute.numpy)
+        value = np.asarray(combined(attrs, element, self._value(stmt.value, t)))
+        if self.threads > 1:
+            buffer[at] = value.astype(buffer.dtype)
+        else:
+            self._store(stmt.buffer, at, value)
 
     @_per_thread(k.LoadVector)
     def _load_vector(self, stmt: k.LoadVector, t: int) -> None:

@@ -28,6 +28,7 @@ from tf_stitch.kernel_ir.program import (
 )
 from tf_stitch.kernel_ir.statements import (
     TOGETHER,
+    Accumulate,
     Accumulator,
     AllReduce,
     ArgAllReduce,
@@ -66,6 +67,7 @@ __all__ = [
     "BLOCK",
     "THREAD",
     "TOGETHER",
+    "Accumulate",
     "Accumulator",
     "AllReduce",
     "Apply",

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Annotated, ClassVar, TypeAlias
 
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import Combine
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
 from tf_stitch.kernel_ir.expressions import Expr
@@ -141,6 +142,22 @@ class Store(Statement):
     buffer: Writes
     index: At
     value: Value
+
+
+@dataclass(frozen=True)
+class Accumulate(Statement):
+    """buffer[index] = combine(buffer[index], value), rounded to the buffer's type. Threads of a GPU do so to one
+    element in any order, each of them as a whole; tasks of a CPU have elements of their own.
+
+    Attributes:
+        updates_first: see ScatterAttrs; on a GPU the order of threads decides what is NaN.
+    """
+
+    buffer: Writes
+    index: At
+    value: Value
+    combine: Combine
+    updates_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -384,7 +401,8 @@ class Attention(Statement):
         return self.outer, self.head, self.query, self.key
 
 
-Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | LoadVector
+Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
+                   | LoadVector
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
                    | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send
                    | ClusterStarted | ClusterBarrier | Attention)

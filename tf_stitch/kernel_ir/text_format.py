@@ -157,6 +157,13 @@ def _set_element(stmt: k.SetElement) -> str:
     return f"{element} = " + (f"{stmt.combine.value}({element}, {text})" if stmt.combine else text)
 
 
+@_LINE(k.Accumulate)
+def _accumulate(stmt: k.Accumulate) -> str:
+    element = f"{stmt.buffer}[{stmt.index}]"
+    both = (format_expr(stmt.value), element) if stmt.updates_first else (element, format_expr(stmt.value))
+    return f"{element} = {stmt.combine.value}({', '.join(both)})"
+
+
 @_LINE(k.Store)
 def _store(stmt: k.Store) -> str:
     return f"{stmt.buffer}[{stmt.index}] = {format_expr(stmt.value)}"

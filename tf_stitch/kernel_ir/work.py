@@ -197,6 +197,14 @@ class _Counter:
         self._expression(stmt.value, times, simd, serial)
         self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
 
+    @_rules(k.Accumulate)
+    def _accumulate(self, stmt: k.Accumulate, times: float, simd: Var | None, serial: Var | None) -> None:
+        self._expression(stmt.value, times, simd, serial)
+        self._op(stmt.value.dtype, OpKind.ADD, times, simd)
+        if self._thread is None:
+            self._access(stmt.buffer, stmt.index, times, 1, simd, serial, False)
+        self._access(stmt.buffer, stmt.index, times, 1, simd, serial, True)
+
     @_rules(k.Fail)
     def _fail(self, stmt: k.Fail, times: float, simd: Var | None, serial: Var | None) -> None:
         self._expression(stmt.unless, times, simd, serial)

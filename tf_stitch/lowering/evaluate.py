@@ -94,7 +94,7 @@ class Evaluator:
         return k.Load(buffer, flat, dtype)
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
-        args = tuple(self.value(o, _aligned(index, o.type.dims)) for o in node.operands)
+        args = tuple(self.value(o, aligned_index(index, o.type.dims)) for o in node.operands)
         if not node.type.dtype.is_float or node.kind in _JUMPS:
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
             # be but a rounding away.
@@ -118,7 +118,7 @@ class Evaluator:
 
     def _broadcast(self, node: Node, index: MultiIndex) -> k.Expr:
         x = node.operands[0]
-        return self.value(x, _aligned(index, x.type.dims))
+        return self.value(x, aligned_index(index, x.type.dims))
 
     def _reshape(self, node: Node, index: MultiIndex) -> k.Expr:
         x = node.operands[0]
@@ -234,7 +234,7 @@ _JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.
 """Ops that give real numbers, and very different ones for numbers that differ by a rounding."""
 
 
-def _aligned(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
+def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
     """The operand's index under NumPy broadcasting."""
     tail = index[len(index) - len(dims):]
     return tuple(constant(0) if d == 1 else i for i, d in zip(tail, dims, strict=True))

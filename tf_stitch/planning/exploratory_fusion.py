@@ -74,5 +74,5 @@ def _explore_from(part: Part, seed: int, fusible: int, options: ExploreOptions) 
 
 
 def _fusible(node: Node, options: ExploreOptions) -> bool:
-    kinds = (Category.ELEMENTWISE, Category.MOVEMENT, Category.REDUCTION)
+    kinds = (Category.ELEMENTWISE, Category.MOVEMENT, Category.REDUCTION, Category.SCATTER)
     return len(node.operands) <= options.operands and (node.category in kinds or is_small_matmul(node))

@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import Category
 from tf_stitch.planning.acyclic_contraction import AcyclicContraction
 from tf_stitch.planning.dependence import Edge
 from tf_stitch.planning.part import Part
@@ -63,7 +64,8 @@ def _try_merge(part: Part, groups: AcyclicContraction[int], masks: list[int], a:
 
 
 def _siblings(part: Part) -> list[Edge]:
-    """Users of one value, produced here or outside: all pairs where they are few, else neighbours."""
+    """Users of one value, produced here or outside: all pairs where they are few, else neighbours. Scatters, which
+    share a launch and its barrier."""
     pairs: dict[Edge, None] = {}
     consumers: dict[Node, list[int]] = {}
     for i, node in enumerate(part.nodes):
@@ -73,4 +75,5 @@ def _siblings(part: Part) -> list[Edge]:
     for users in consumers.values():
         for a, b in itertools.combinations(users, 2) if len(users) <= ALL_PAIRS else itertools.pairwise(users):
             pairs[a, b] = None
-    return list(pairs)
+    scatters = (i for i, node in enumerate(part.nodes) if node.category is Category.SCATTER)
+    return list(pairs | dict.fromkeys(itertools.pairwise(scatters)))

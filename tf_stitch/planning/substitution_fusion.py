@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_kinds import Category, OpKind
+from tf_stitch.ir.op_kinds import COLLECTED, Category, OpKind
 from tf_stitch.ir.reductions import keeps_last_axis
 from tf_stitch.planning.part import Part, bits, mask_of
 from tf_stitch.planning.stitch_plan import is_large_matmul
@@ -20,8 +20,8 @@ def is_scalar_reduction(node: Node) -> bool:
     return node.category is Category.REDUCTION and node.type.numel == 1
 
 
-def is_reduction_or_scan(node: Node) -> bool:
-    return node.category in (Category.REDUCTION, Category.SCAN)
+def is_collected(node: Node) -> bool:
+    return node.category in COLLECTED
 
 
 def moves_contiguous_axis(node: Node) -> bool:
@@ -29,7 +29,7 @@ def moves_contiguous_axis(node: Node) -> bool:
 
 
 GROWTH: tuple[Callable[[Node], bool], ...] = (is_large_matmul, is_matmul, keeps_last_axis, is_scalar_reduction,
-                                              is_reduction_or_scan, moves_contiguous_axis)
+                                              is_collected, moves_contiguous_axis)
 """What joins the partition ops, step by step. The paper's steps end with "etc."; the last two are ours: kernels of
 element-wise ops alone, which every kernel family takes."""
 

@@ -38,6 +38,7 @@ def errors() -> Iterator[Case]:
         yield Case("Gather", {"params": _f(5, 2), "indices": _i(*index)}, label=f"{index}")
         yield Case("GatherV2", {"params": _f(2, 5), "indices": np.array(index, np.int64), "axis": _fixed(1)},
                    label=f"{index}")
+    yield from _scatters()
     for begin in ([0, 3], [-1, 0], [2, 0]):
         yield Case("Slice", {"input": _f(2, 6), "begin": _i(*begin), "size": _fixed([1, 4])}, label=f"fed {begin}")
     for index in ([2], [-3]):
@@ -78,6 +79,24 @@ def errors() -> Iterator[Case]:
     yield Case("SparseSoftmaxCrossEntropyWithLogits", {"features": _f(2, 0), "labels": _i(0, 0)}, label="of none")
     yield from _by_sizes()
     yield from _variables()
+
+
+def _scatters() -> Iterator[Case]:
+    for op in ("UnsortedSegmentSum", "UnsortedSegmentMax"):
+        for label, ids, segments in (("behind", (0, 2, -1), 2), ("no segment", (0, 0, 0), 0), ("too few", (0, 0), 2)):
+            yield Case(op, {"data": _f(3, 2), "segment_ids": _i(*ids), "num_segments": _fixed(segments)}, label=label,
+                       unknown="all")
+    for index in ([[0, 3], [0, 0]], [[-1, 0], [1, 0]], [[2, 0], [0, 0]], [[0, -1], [0, 0]]):
+        at = {"indices": _i(*index)}
+        yield Case("ScatterNd", {**at, "updates": _f(2), "shape": _fixed([2, 3])}, label=f"{index}")
+        yield Case("TensorScatterUpdate", {"tensor": _f(2, 3), **at, "updates": _f(2)}, label=f"{index}")
+        yield Case("GatherNd", {"params": _f(2, 3), **at}, label=f"{index}")
+    for index in ([[3]], [[-1]]):
+        at = {"indices": _i(*index)}
+        yield Case("TensorScatterAdd", {"tensor": _f(3, 2), **at, "updates": _f(1, 2)}, label=f"{index}")
+        yield Case("GatherV2", {"params": _f(1, 3, 2), **at, "axis": _fixed(1)}, {"batch_dims": 1}, f"{index}, a batch")
+    yield Case("TensorScatterAdd", {"tensor": _f(3, 2), "indices": _i([1]), "updates": _f(1, 3)}, label="wider",
+               unknown="all")
 
 
 def _by_sizes() -> Iterator[Case]:

@@ -156,7 +156,16 @@ def _gather(dtype: DType) -> _Built:
 
 def _gather_v2(dtype: DType) -> _Built:
     return [(f"{label} {axis}".strip(), {**inputs, "axis": _scalar(axis)}, {}) for label, inputs, _ in _gather(dtype)
-            for axis in ((0, -1) if label == "" else (0,))]
+            for axis in ((0, -1) if label == "" else (0,))] + _gather_in_batches(dtype)
+
+
+def _gather_in_batches(dtype: DType) -> list[Any]:
+    x, at = ramp((2, 3, 4), dtype), np.array([[2, 0], [1, 2]], np.int32)
+    deep = np.array([[[3, 0], [1, 1], [2, 3]], [[0, 0], [3, 2], [1, 0]]], np.int64)
+    return [("batches", {"params": x, "indices": at, "axis": _scalar(1)}, {"batch_dims": 1}),
+            ("batches, a later axis", {"params": x, "indices": at, "axis": _scalar(2)}, {"batch_dims": 1}),
+            ("batches of two axes", {"params": x, "indices": deep, "axis": _scalar(2)}, {"batch_dims": 2}),
+            ("batches from the end", {"params": x, "indices": at, "axis": _scalar(-2)}, {"batch_dims": -1})]
 
 
 def _band(dtype: DType) -> _Built:

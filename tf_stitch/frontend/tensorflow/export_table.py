@@ -122,6 +122,21 @@ def _gather(node: Node, params: Any, indices: Any) -> Any:
     return tf.raw_ops.GatherV2(params=params, indices=indices, axis=0)
 
 
+def _scatter(node: Node, before: Any, rows: Any, updates: Any) -> Any:
+    """What goes nowhere is left out first, which kernels for CPUs refuse."""
+    attrs = node.attrs
+    assert isinstance(attrs, oa.ScatterAttrs)
+    there = tf.where(rows >= 0)[:, 0]
+    rows, updates = tf.gather(rows, there)[:, None], tf.gather(updates, there)
+    tensor = tf.broadcast_to(before, node.type.dims)
+    if attrs.combine is oa.Combine.PROD:
+        segments = np.asarray(node.type.dims[0], np.int32)
+        return tensor * _raw.UnsortedSegmentProd(data=updates, segment_ids=rows[:, 0], num_segments=segments)
+    op = {oa.Combine.SUM: _raw.TensorScatterAdd, oa.Combine.MAX: _raw.TensorScatterMax,
+          oa.Combine.MIN: _raw.TensorScatterMin, oa.Combine.SET: _raw.TensorScatterUpdate}[attrs.combine]
+    return op(tensor=tensor, indices=rows, updates=updates)
+
+
 def _random_bits(node: Node, position: Any, key: Any, low: Any, high: Any) -> Any:
     """Those of one key and counter; from the first word on, since TensorFlow gives them in a row."""
     key, counter = (tf.raw_ops.Bitcast(input=tf.reshape(x, [-1]), type=tf.uint64) for x in (key, tf.stack([low, high])))
@@ -228,6 +243,7 @@ EXPORTS: dict[K, Export] = {
     K.PAD: _pad,
     K.CONCAT: _concat,
     K.GATHER: _gather,
+    K.SCATTER: _scatter,
     K.SUM: _reduction(_raw.Sum),
     K.PROD: _reduction(_raw.Prod),
     K.MAX: _reduction(_raw.Max),

@@ -17,6 +17,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     random,
     reductions,
     reverse,
+    scatters,
     shapes,
     top_k,
     unary,
@@ -24,4 +25,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, convolutions, dynamic_slices, indexing,
-            losses, matmuls, movement, optimizers, random, reductions, reverse, shapes, top_k, unary, variables)
+            losses, matmuls, movement, optimizers, random, reductions, reverse, scatters, shapes, top_k, unary,
+            variables)

@@ -28,9 +28,13 @@ barrier("{op} draws random numbers",
         "StatefulStandardNormalV2", "StatefulUniformFullInt", "StatefulUniformInt", "StatefulTruncatedNormal")
 barrier("{op} is a reference variable", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub",
         "TemporaryVariable", "ApplyGradientDescent", "ApplyMomentum", "ApplyAdam", "ApplyAdagrad", "ApplyRMSProp")
-barrier("{op} scatters", "ScatterNd", "TensorScatterUpdate", "TensorScatterAdd", "ScatterAdd", "ResourceScatterAdd",
-        "ResourceScatterUpdate", "ResourceScatterNdUpdate", "UnsortedSegmentSum", "SegmentSum", "SparseSegmentSum",
-        "DynamicStitch", "DynamicPartition")
+barrier("{op} scatters to a variable", "ScatterAdd", "ResourceScatterAdd", "ResourceScatterSub",
+        "ResourceScatterUpdate", "ResourceScatterNdUpdate", "ResourceScatterNdAdd", "ResourceSparseApplyAdagrad",
+        "ResourceSparseApplyAdagradV2", "ResourceSparseApplyMomentum", "ResourceSparseApplyKerasMomentum",
+        "ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2")
+barrier("{op} has as many rows as its values say", "SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin",
+        "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "DynamicStitch",
+        "DynamicPartition")
 barrier("{op} reads a variable by rows", "ResourceGather", "ResourceGatherNd")
 barrier("{op} keeps a list of tensors",
         "TensorListPushBack", "TensorListPopBack", "EmptyTensorList", "TensorListFromTensor", "TensorListGetItem",

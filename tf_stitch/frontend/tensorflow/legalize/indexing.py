@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.legalize.dynamic_slices import element, sliced_at, take
+from tf_stitch.frontend.tensorflow.legalize.row_indices import row_of
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_fixed
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.frontend.tensorflow.strided_slice import slice_plan
@@ -107,15 +108,50 @@ def gather(ctx: NodeContext) -> Node:
 @legalize("GatherV2")
 def gather_v2(ctx: NodeContext) -> Node:
     """The gathered axis goes to the front, where the IR gathers, and its indices back to where it was."""
-    if ctx.attrs.integer("batch_dims") != 0:
-        raise UnsupportedError("GatherV2 with batch dimensions")
     b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
     rank = params.type.rank
     axis = ctx.axis(2, rank)
+    batch = ctx.attrs.integer("batch_dims")
+    if batch:
+        batch += indices.type.rank if batch < 0 else 0
+        return _gathered_in_batches(ctx, params, indices, axis, batch)
     gathered = b.op(K.GATHER, b.transpose(params, [axis] + [a for a in range(rank) if a != axis]), indices)
     own = list(range(indices.type.rank))
     rest = list(range(len(own), gathered.type.rank))
     return b.transpose(gathered, rest[:axis] + own + rest[axis:])
+
+
+def _gathered_in_batches(ctx: NodeContext, params: Node, indices: Node, axis: int, batch: int) -> Node:
+    """Each batch by its own indices: the batch is another index, of the axes before."""
+    b, rank = ctx.b, params.type.rank
+    if not 0 <= batch <= min(axis, indices.type.rank):
+        raise UnsupportedError(f"axis {axis} of {batch} batch dimensions: an error at run time")
+    outer = [a for a in range(rank) if batch <= a < axis]
+    moved = b.transpose(params, [*range(batch), axis, *outer, *range(axis + 1, rank)])
+    batches, rest = moved.type.shape[:batch], moved.type.shape[batch + 1:]
+    indices = ctx.fitted(indices, (*batches, *indices.type.shape[batch:]))
+    n, many = ctx.product(indices.type.shape, "indices"), ctx.product(batches, "batches")
+    positions = b.positions(batches, indices.type.dtype)
+    positions = b.broadcast(b.reshape(positions, (*batches, *[1] * (indices.type.rank - batch))), indices.type.shape)
+    pairs = b.concat([b.reshape(x, (n, 1)) for x in (positions, indices)], 1)
+    axes = (many, params.type.shape[axis])
+    flat = b.reshape(moved, (ctx.product(axes, "rows"), *rest))
+    gathered = b.reshape(b.op(K.GATHER, flat, row_of(ctx, pairs, axes)), (*indices.type.shape, *rest))
+    own = list(range(batch, indices.type.rank))
+    after = list(range(indices.type.rank, gathered.type.rank))
+    return b.transpose(gathered, [*range(batch), *after[:len(outer)], *own, *after[len(outer):]])
+
+
+@legalize("GatherNd")
+def gather_nd(ctx: NodeContext) -> Node:
+    b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
+    *batch, depth = indices.type.shape or (0,)
+    if not isinstance(depth, int) or not 0 < depth <= params.type.rank:
+        raise UnsupportedError(f"GatherNd by {depth} indices each")
+    axes, rest = params.type.shape[:depth], params.type.shape[depth:]
+    rows = row_of(ctx, b.reshape(indices, (ctx.product(batch, "indices"), depth)), axes)
+    gathered = b.op(K.GATHER, b.reshape(params, (ctx.product(axes, "rows"), *rest)), rows)
+    return b.reshape(gathered, (*batch, *rest))
 
 
 @legalize("MatrixBandPart")

@@ -1,0 +1,34 @@
+"""Recommenders train and infer with and without TF_STITCH=1: same losses, same outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.zoo import RECOMMENDERS, load, module_of
+from tests.end_to_end.conftest import Runner
+from tests.support.zoo_case import MODULE, Case, check_model
+
+
+@pytest.mark.parametrize("case", [Case(name) for name in RECOMMENDERS], ids=str)
+@pytest.mark.timeout(600)
+def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
+    check_model(case, run, tmp_path)
+
+
+@pytest.mark.timeout(600)
+def test_a_step_is_one_region(run: Runner) -> None:
+    """Where regions hold all matmuls, as on GPUs: look-ups, towers, gradients of tables, and the optimizer."""
+    done = run(MODULE, module_of("dcn"), "--steps", 2, "--mode", "train", stitch="1", TF_STITCH_SCOPE="region")
+    assert done.report is not None, done.stderr[-3000:]
+    steps = [graph for graph in done.report["graphs"] if "train_step" in graph["graph"]]
+    homes = {(node["op"], node["region"]) for graph in steps for node in graph["nodes"]
+             if node["op"] in ("GatherV2", "MatMul", "UnsortedSegmentSum", "AssignSubVariableOp")}
+    assert len(homes) == 4
+    assert len({region for _, region in homes} - {None}) == 1
+
+
+@pytest.mark.parametrize("name", RECOMMENDERS)
+def test_is_found_by_its_name(name: str) -> None:
+    assert load(name).name == name

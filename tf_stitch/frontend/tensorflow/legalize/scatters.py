@@ -1,0 +1,123 @@
+"""Rows that are combined by index: segment reductions, and tensors that others are scattered to.
+
+What TensorFlow's CPU kernels refuse fails here, too; its GPU kernels leave out what has no row, and so do ours.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from tensorflow.python.framework.config import is_op_determinism_enabled
+
+from tf_stitch.errors import UnsupportedError
+from tf_stitch.frontend.tensorflow.legalize.row_indices import row_of
+from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.registry import legalize
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_attrs import Combine
+from tf_stitch.ir.types import Shape
+
+
+def _refuse_any_order(ctx: NodeContext, dtype: DType, combine: Combine) -> None:
+    ordered = (dtype.is_float and combine in (Combine.SUM, Combine.PROD)) or combine is Combine.SET
+    if ordered and ctx.on_gpu and is_op_determinism_enabled():
+        raise UnsupportedError(f"{ctx.op} adds in any order, and TensorFlow has to be deterministic")
+
+
+def _lowest(dtype: DType) -> float | int:
+    """What the maximum of no element is: finite."""
+    if dtype.is_float:
+        return float(ml_dtypes.finfo(dtype.numpy).min)  # type: ignore[no-untyped-call]
+    return int(np.iinfo(dtype.value).min)
+
+
+def _highest(dtype: DType) -> float | int:
+    return -_lowest(dtype) if dtype.is_float else int(np.iinfo(dtype.value).max)
+
+
+@legalize("UnsortedSegmentSum")
+def unsorted_segment_sum(ctx: NodeContext) -> Node:
+    return _segments(ctx, Combine.SUM, 0)
+
+
+@legalize("UnsortedSegmentProd")
+def unsorted_segment_prod(ctx: NodeContext) -> Node:
+    return _segments(ctx, Combine.PROD, 1)
+
+
+@legalize("UnsortedSegmentMax")
+def unsorted_segment_max(ctx: NodeContext) -> Node:
+    return _segments(ctx, Combine.MAX, _lowest(ctx.value(0).type.dtype))
+
+
+@legalize("UnsortedSegmentMin")
+def unsorted_segment_min(ctx: NodeContext) -> Node:
+    return _segments(ctx, Combine.MIN, _highest(ctx.value(0).type.dtype))
+
+
+def _segments(ctx: NodeContext, combine: Combine, first: float) -> Node:
+    """Data go to the rows that ids say; those of negative ids nowhere."""
+    b, data, ids = ctx.b, ctx.value(0), ctx.value(1)
+    _refuse_any_order(ctx, data.type.dtype, combine)
+    segments = ctx.dim(2, "the number of segments")
+    if isinstance(segments, int) and segments < 0:
+        raise UnsupportedError(f"{segments} segments: an error at run time")
+    rank = ids.type.rank
+    rest = data.type.shape[rank:]
+    data = ctx.fitted(data, (*ids.type.shape, *rest))
+    n = ctx.product(ids.type.shape, "ids")
+    return b.scatter(b.scalar_like(first, data), b.reshape(ids, (n,)), b.reshape(data, (n, *rest)),
+                     (segments, *rest), combine, updates_first=True)
+
+
+@legalize("ScatterNd")
+def scatter_nd(ctx: NodeContext) -> Node:
+    updates = ctx.value(1)
+    return _scattered(ctx, ctx.b.scalar_like(0, updates), 0, updates, ctx.known_shape(2), Combine.SUM)
+
+
+@legalize("TensorScatterAdd")
+def tensor_scatter_add(ctx: NodeContext) -> Node:
+    return _to_tensor(ctx, ctx.value(2), Combine.SUM)
+
+
+@legalize("TensorScatterSub")
+def tensor_scatter_sub(ctx: NodeContext) -> Node:
+    return _to_tensor(ctx, ctx.b.neg(ctx.value(2)), Combine.SUM)
+
+
+@legalize("TensorScatterMax")
+def tensor_scatter_max(ctx: NodeContext) -> Node:
+    return _to_tensor(ctx, ctx.value(2), Combine.MAX)
+
+
+@legalize("TensorScatterMin")
+def tensor_scatter_min(ctx: NodeContext) -> Node:
+    return _to_tensor(ctx, ctx.value(2), Combine.MIN)
+
+
+@legalize("TensorScatterUpdate")
+def tensor_scatter_update(ctx: NodeContext) -> Node:
+    return _to_tensor(ctx, ctx.value(2), Combine.SET)
+
+
+def _to_tensor(ctx: NodeContext, updates: Node, combine: Combine) -> Node:
+    return _scattered(ctx, ctx.value(0), 1, updates, ctx.value(0).type.shape, combine)
+
+
+def _scattered(ctx: NodeContext, before: Node, at: int, updates: Node, shape: Shape, combine: Combine) -> Node:
+    """Updates [..., rest] by indices [..., k], input `at`, of the first k axes: as rows of the tensor with these axes
+    made one."""
+    b, indices = ctx.b, ctx.value(at)
+    _refuse_any_order(ctx, updates.type.dtype, combine)
+    *batch, depth = indices.type.shape or (0,)
+    if not isinstance(depth, int) or not 0 < depth <= len(shape):
+        raise UnsupportedError(f"{ctx.op} by {depth} indices each")
+    outer, rest = shape[:depth], shape[depth:]
+    n, rows = ctx.product(batch, "updates"), ctx.product(outer, "rows")
+    updates = ctx.fitted(updates, (*batch, *rest))
+    row = row_of(ctx, b.reshape(indices, (n, depth)), outer)
+    result = b.scatter(b.reshape(before, (rows, *rest)) if before.type.rank else before, row,
+                       b.reshape(updates, (n, *rest)), (rows, *rest), combine)
+    return b.reshape(result, shape)
