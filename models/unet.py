@@ -36,7 +36,7 @@ def unet(size: int, widths: Sequence[int], heads: int = 4, channels: int = 3) ->
         if level > 0:
             x = layers.Conv2D(width, 3, padding="same")(layers.UpSampling2D()(x))
     x = keras.activations.swish(layers.GroupNormalization(GROUPS)(x))
-    noise = layers.Conv2D(channels, 3, padding="same", kernel_initializer="zeros", dtype="float32")(x)
+    noise = layers.Conv2D(channels, 3, padding="same", dtype="float32")(x)
     return keras.Model([images, times], noise)
 
 
