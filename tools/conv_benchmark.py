@@ -1,11 +1,14 @@
-"""Convolutional networks of Keras under TensorFlow, XLA (jit_compile=True) and tf_stitch, interleaved.
+"""Networks of images under TensorFlow, XLA (jit_compile=True) and tf_stitch, interleaved.
 
-Each backend runs a network in a process of its own, in turns; the others wait. Prints CSV: medians of a call's
+Each backend runs a network in a process of its own. First calls, which are the processors' work, run side by side and
+so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
 milliseconds over the turns with the least and the most, seconds of the first call, and of tf_stitch how many regions
-there are, how many of them TensorFlow's own nodes run (the profitability check), and what fell back.
+there are, how many of them TensorFlow's own nodes run (the profitability check), and what fell back. What is not ready
+when --ready seconds are over is left out.
 
-    python -m tools.conv_benchmark                                   # all of them on a GPU, about 15 minutes
-    python -m tools.conv_benchmark --networks=resnet50_train --rounds=3
+    python -m tools.conv_benchmark                                   # all of them on a GPU, about 10 minutes
+    python -m tools.conv_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
+                                                                     # about 150 seconds
 """
 
 from __future__ import annotations
@@ -13,20 +16,27 @@ from __future__ import annotations
 import csv
 import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from absl import app, flags
 
 from tools.benchmark.workers import BACKENDS, Worker
 
 NETWORKS = {
-    "resnet50_train": ("ResNet50", "train", 32, "float32"),
-    "resnet50_infer": ("ResNet50", "infer", 1, "float32"),
-    "mobilenet_v3_large_train": ("MobileNetV3Large", "train", 32, "float32"),
-    "convnext_tiny_train": ("ConvNeXtTiny", "train", 16, "mixed_bfloat16"),
-    "convnext_tiny_infer": ("ConvNeXtTiny", "infer", 1, "mixed_bfloat16"),
+    "resnet50_train": ("ResNet50", "train", 32, "float32", 224),
+    "resnet50_infer": ("ResNet50", "infer", 1, "float32", 224),
+    "mobilenet_v3_large_train": ("MobileNetV3Large", "train", 32, "float32", 224),
+    "mobilenet_v3_large_infer": ("MobileNetV3Large", "infer", 1, "float32", 224),
+    "efficientnet_b0_train": ("EfficientNetB0", "train", 32, "float32", 224),
+    "densenet121_train": ("DenseNet121", "train", 32, "float32", 224),
+    "convnext_tiny_train": ("ConvNeXtTiny", "train", 16, "mixed_bfloat16", 224),
+    "convnext_tiny_infer": ("ConvNeXtTiny", "infer", 1, "mixed_bfloat16", 224),
+    "unet_train": ("UNet", "train", 16, "mixed_bfloat16", 64),
+    "unet_infer": ("UNet", "infer", 1, "mixed_bfloat16", 64),
 }
-"""Model of keras.applications, mode, batch, policy of element types."""
+"""Network of models/vision.py, mode, batch, policy of element types, size of the images."""
 FIELDS = ("network", "backend", "median_ms", "least_ms", "most_ms", "first_call_s", "result", "regions",
           "by_tensorflow", "fallbacks", "left_out")
 
@@ -35,44 +45,66 @@ _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "tf, xla, stitch")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 20, "calls of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 60, "calls before the first turn: CUDA graphs are made; the guard decides")
-_LIMIT = flags.DEFINE_float("limit", 300, "seconds for an answer")
+_READY = flags.DEFINE_float("ready", 300, "seconds for the first calls of all backends")
+_SCOPE = flags.DEFINE_string("scope", "region", "what regions hold: TF_STITCH_SCOPE")
+_TOGETHER = flags.DEFINE_integer("together", 2, "networks whose first calls run side by side")
 
 
-def measure(network: str) -> list[dict[str, object]]:
-    """A row for each backend; one that fails has its error in `median_ms`."""
-    model, mode, batch, policy = NETWORKS[network]
-    rows: dict[str, dict[str, object]] = {}
-    workers: dict[str, Worker] = {}
-    times: dict[str, list[float]] = {}
-    for short in _BACKENDS.value:
+class _Case:
+    """A network on a backend."""
+
+    def __init__(self, network: str, short: str) -> None:
+        name, mode, batch, policy, size = NETWORKS[network]
         backend = BACKENDS[short]
-        rows[short] = {"network": network, "backend": backend}
-        worker = Worker("conv_worker", model, mode, batch, policy, backend, backend=backend)
+        self.row: dict[str, object] = {"network": network, "backend": backend}
+        self.times: list[float] = []
+        # The first call waits for the kernels, as long as it takes.
+        ours = {"TF_STITCH_SCOPE": _SCOPE.value, "TF_STITCH_FIRST_STEP_SECONDS": "600"}
+        self._worker: Worker | None = Worker("conv_worker", name, mode, batch, policy, backend, size, backend=backend,
+                                             variables=ours if backend == "tf_stitch" else {})
+
+    def ask(self, warm_up: int, calls: int, limit: float) -> Mapping[str, float] | None:
+        """An answer of the process; None, and its error is in the row, if there is none."""
+        if self._worker is None:
+            return None
         try:
-            first = worker.ask(1, 0, limit=_LIMIT.value)
-            worker.ask(_WARM_UP.value, 0, limit=_LIMIT.value)
+            return self._worker.ask(warm_up, calls, limit=max(limit, 1))
         except (RuntimeError, TimeoutError) as error:
-            rows[short]["median_ms"] = f"failed: {error}"
-            continue
-        rows[short]["first_call_s"] = round(first["warm_up_s"], 1)
-        workers[short], times[short] = worker, []
+            self.row["median_ms"] = f"failed: {error}"
+            self._worker = None
+            return None
+
+    def finish(self) -> dict[str, object]:
+        """The row; the process ends."""
+        if self._worker is not None and self.times:
+            self.row |= {"median_ms": round(statistics.median(self.times), 3), "least_ms": round(min(self.times), 3),
+                         "most_ms": round(max(self.times), 3)}
+            print(*self._worker.said(), sep="\n", file=sys.stderr)
+            self.row |= _regions(self._worker)
+        return self.row
+
+
+def measure(networks: Sequence[str]) -> list[dict[str, object]]:
+    """A row for each network and backend; one that fails has its error in `median_ms`."""
+    cases = [_Case(network, short) for network in networks for short in _BACKENDS.value]
+    end = time.monotonic() + _READY.value
+
+    def first_call(case: _Case) -> None:
+        answer = case.ask(1, 0, end - time.monotonic())
+        if answer is not None:
+            case.row["first_call_s"] = round(answer["warm_up_s"], 1)
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        list(pool.map(first_call, cases))
+    for case in cases:
+        case.ask(_WARM_UP.value, 0, 60)
     for _ in range(_ROUNDS.value):
-        for short, worker in list(workers.items()):
-            try:
-                answer = worker.ask(5, _CALLS.value, limit=_LIMIT.value)
-            except (RuntimeError, TimeoutError) as error:
-                rows[short]["median_ms"] = f"failed: {error}"
-                del workers[short]
-                continue
-            times[short].append(answer["ms"])
-            rows[short]["result"] = f"{answer['result']:.6g}"
-    for short, worker in workers.items():
-        found = times[short]
-        rows[short] |= {"median_ms": round(statistics.median(found), 3), "least_ms": round(min(found), 3),
-                        "most_ms": round(max(found), 3)}
-        print(*worker.said(), sep="\n", file=sys.stderr)
-        rows[short] |= _regions(worker)
-    return list(rows.values())
+        for case in cases:
+            answer = case.ask(3, _CALLS.value, 60)
+            if answer is not None:
+                case.times.append(answer["ms"])
+                case.row["result"] = f"{answer['result']:.6g}"
+    return [case.finish() for case in cases]
 
 
 def _regions(worker: Worker) -> dict[str, object]:
@@ -92,8 +124,8 @@ def _regions(worker: Worker) -> dict[str, object]:
 def main(_: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, FIELDS)
     writer.writeheader()
-    for network in _NETWORKS.value:
-        writer.writerows(measure(network))
+    for first in range(0, len(_NETWORKS.value), _TOGETHER.value):
+        writer.writerows(measure(_NETWORKS.value[first:first + _TOGETHER.value]))
         sys.stdout.flush()
 
 

@@ -48,6 +48,25 @@ def test_gradients(padding: Any, strides: Any) -> None:
     check(gradients, images(2, 10, 7, 3), images(4, 3, 3, 5), rtol=2e-4)
 
 
+@pytest.mark.parametrize("padding", PADDINGS, ids=["same", "valid", "explicit"])
+@pytest.mark.parametrize(("strides", "dilations", "filters"), [(1, 1, 1), (2, 1, 2), (1, (2, 1), 2)])
+def test_depthwise(padding: Any, strides: int, dilations: Any, filters: int) -> None:
+    """TensorFlow's gradients have no dilations on CPUs."""
+    def run(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((x, w))
+            dilated = (1, 1) if dilations == 1 else dilations
+            y = tf.raw_ops.DepthwiseConv2dNative(
+                input=x, filter=w, strides=[1, strides, strides, 1], dilations=[1, *dilated, 1],
+                padding="EXPLICIT" if isinstance(padding, list) else padding,
+                explicit_paddings=[p for pair in padding for p in pair] if isinstance(padding, list) else [])
+            loss = tf.reduce_sum(y * tf.sin(y))
+        return (y, *tape.gradient(loss, (x, w))) if dilations == 1 else y
+
+    traced = check(run, images(2, 9, 8, 3), images(3, 2, 3, filters), rtol=2e-4)
+    assert {n.attrs.groups for n in convolutions_of(traced.imported)} == {3}
+
+
 def test_groups_are_told_by_the_filters() -> None:
     """TensorFlow's kernels for CPUs have groups, but no gradients with any."""
     x, w = images(2, 6, 5, 6), images(3, 3, 2, 9)

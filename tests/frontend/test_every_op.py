@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorflow.python.framework import op_def_registry
 
-from tests.frontend.every_op import composed, convolutions, elementwise, reductions, scatters, shaped
+from tests.frontend.every_op import composed, convolutions, elementwise, pooling, reductions, scatters, shaped
 from tests.frontend.every_op.case import Array, Case, Fixed, Variable, kernel_types
 from tests.frontend.every_op.compare import agree, first_bad, tiny
 from tests.frontend.every_op.differences import NAN, REFUSED, SUBNORMAL
@@ -24,8 +24,8 @@ from tf_stitch.ir.dtypes import DType
 
 assert legalize.FAMILIES
 FAMILIES = (elementwise.elementwise, shaped.movement, shaped.made, reductions.reductions, composed.losses,
-            composed.batch_norms, composed.matmuls, convolutions.convolutions, composed.optimizers, composed.variables,
-            composed.random_numbers, scatters.scatters)
+            composed.batch_norms, composed.matmuls, convolutions.convolutions, pooling.poolings, composed.optimizers,
+            composed.variables, composed.random_numbers, scatters.scatters)
 CASES = [case for family in FAMILIES for case in family()]
 GRADIENT = {"ulp": 16, "scale": 1}
 """Of gradients, which are several ops, and sums over what was broadcast."""

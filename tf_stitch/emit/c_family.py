@@ -194,7 +194,8 @@ class CFamily(ABC):
         limit = self.size(stmt.limit)
         if isinstance(stmt.source, Index):
             text = self.index(stmt.source)
-            yield f"const {t} {name} = {text} < {limit} ? {text} : {limit};"
+            least = text if surely_less(-1, stmt.source.bounds[0]) else f"({text} < 0 ? 0 : {text})"
+            yield f"const {t} {name} = {text} < {limit} ? {least} : {limit};"
         else:
             text = self.expr(stmt.source)
             yield f"const {t} {name} = {text} < 0 ? 0 : ({text} > {limit} ? {limit} : ({t}){text});"

@@ -45,8 +45,8 @@ class Let(Statement):
 
 @dataclass(frozen=True)
 class LetIndex(Statement):
-    """An integer variable: min(index, limit), or, from a loaded value, that value forced into [0, limit]; without a
-    limit the index itself, known to be inside."""
+    """An integer variable: an index, or a loaded value, forced into [0, limit]; without a limit the index itself, known
+    to be inside."""
 
     var: Var
     source: Annotated[Index | Expr, Role.OPERAND]

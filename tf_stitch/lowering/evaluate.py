@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import accumulate
 from typing import TypeAlias, cast
 
@@ -15,7 +16,7 @@ from tf_stitch.ir import op_attrs as oa
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
-from tf_stitch.ir.symbolic_dims import divides, surely_less
+from tf_stitch.ir.symbolic_dims import SymbolicDim, divides, surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
@@ -137,19 +138,34 @@ class Evaluator:
                           tuple(i * s + b for i, s, b in zip(index, a.strides, a.begin, strict=True)))
 
     def _pad(self, node: Node, index: MultiIndex) -> k.Expr:
+        """On a GPU where most is inside, what is read outside is the nearest element and not used: neither a branch
+        nor loads of single elements."""
         a = cast(oa.PadAttrs, node.attrs)
         x, fill = node.operands
-        inside: list[k.Expr] = []
-        for i, low, dim, total in zip(index, a.low, x.type.dims, node.type.dims, strict=True):
-            if dim != total:
-                inside.append(k.InRange(i, low, low + dim))
-        source = tuple(i - low for i, low in zip(index, a.low, strict=True))
-        if not inside:
-            return self.value(x, source)
-        condition = inside[0]
-        for other in inside[1:]:
-            condition = k.Apply(OpKind.AND, (condition, other), DType.BOOL)
-        return self._choose(condition, node.type.dtype.compute, self._later(x, source), self._later(fill, ()))
+        source = [i - low for i, low in zip(index, a.low, strict=True)]
+        beyond = [axis for axis, (i, dim) in enumerate(zip(source, x.type.dims, strict=True))
+                  if dim != node.type.dims[axis] and not _surely_inside(i, dim)]
+        if not beyond:
+            return self.value(x, tuple(source))
+        inside: list[k.Expr] = [k.InRange(index[axis], a.low[axis], a.low[axis] + x.type.dims[axis]) for axis in beyond]
+        condition = reduce(lambda one, other: k.Apply(OpKind.AND, (one, other), DType.BOOL), inside)
+        if self.gpu and x.type.numel and all(_mostly_inside(x.type.dims[a], node.type.dims[a]) for a in beyond):
+            for axis in beyond:
+                source[axis] = self._nearest(source[axis], x.type.dims[axis])
+            choices = (self.out.let(condition), self.value(x, tuple(source)), self.value(fill, ()))
+            return k.Apply(OpKind.SELECT, choices, node.type.dtype.compute)
+        return self._choose(condition, node.type.dtype.compute, self._later(x, tuple(source)), self._later(fill, ()))
+
+    def _nearest(self, index: Index, dim: int) -> Index:
+        """The nearest index inside."""
+        key = ("nearest", index, dim)
+        known = self.out.lookup(key)
+        if not isinstance(known, k.FromIndex):
+            position = Var(self.out.fresh("n"), dim)
+            self.out.emit_beside(k.LetIndex(position, index, dim - 1), k.FromIndex(index, DType.I64))
+            known = k.FromIndex(Index(((position, 1),)) if dim > 1 else constant(0), DType.I64)
+            self.out.remember(key, known)
+        return known.index
 
     def _choose(self, condition: k.Expr, dtype: DType, then: Iterator[k.Expr], other: Iterator[k.Expr]) -> k.Expr:
         return self.out.choose(condition, dtype, then, other, select=self.gpu)
@@ -220,6 +236,15 @@ _HANDLERS = {
     OpKind.CONCAT: Evaluator._concat,
     OpKind.GATHER: Evaluator._gather,
 }
+
+
+def _surely_inside(index: Index, dim: int) -> bool:
+    low, high = index.bounds
+    return surely_less(-1, low) and surely_less(high, dim)
+
+
+def _mostly_inside(dim: int, padded: int) -> bool:
+    return not isinstance(dim, SymbolicDim) and not isinstance(padded, SymbolicDim) and padded <= 2 * dim
 
 
 def is_vector(flat: Index, lane: Var) -> bool:

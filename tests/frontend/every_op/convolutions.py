@@ -7,17 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontend.every_op.case import Case, Fixed, kernel_types, ramp
+from tests.frontend.every_op.case import Array, Case, Fixed, kernel_types, ramp
 from tf_stitch.ir.dtypes import DType
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "same": {"strides": [1, 1, 1, 1], "padding": "SAME"},
     "strides": {"strides": [1, 2, 3, 1], "padding": "SAME"},
-    "valid": {"strides": [1, 2, 1, 1], "padding": "VALID"},
+    "valid": {"strides": [1, 2, 2, 1], "padding": "VALID"},
     "explicit": {"strides": [1, 1, 1, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 2, 1, 0, 3, 0, 0]}}
-SIZES = {"same": (5, 6), "strides": (3, 2), "valid": (2, 5), "explicit": (6, 8)}
+SIZES = {"same": (5, 6), "strides": (3, 2), "valid": (2, 3), "explicit": (6, 8)}
 """Of results, for images of 5 x 6 and filters of 3 x 2."""
 CLOSE: dict[str, Any] = {"ulp": 8, "scale": 32}
+
+
+def sizes_of(x: Array) -> Fixed:
+    return Fixed(np.array(x.shape, np.int32))
 
 
 def convolutions() -> Iterator[Case]:
@@ -33,6 +37,15 @@ def convolutions() -> Iterator[Case]:
             if dtype in kernel_types("Conv2DBackpropFilter", "T"):
                 sizes = Fixed(np.array(w.shape, np.int32))
                 yield Case("Conv2DBackpropFilter", {"input": x, "filter_sizes": sizes, "out_backprop": y}, attrs, title,
+                           gradient=False, **CLOSE)
+            w = ramp((3, 2, 3, 2), dtype, 3)
+            y = ramp((2, *SIZES[label], 6), dtype, 5)
+            if label == "strides" or dtype not in kernel_types("DepthwiseConv2dNative", "T"):
+                continue  # the kernels have equal strides alone
+            yield Case("DepthwiseConv2dNative", {"input": x, "filter": w}, attrs, title, gradient=False, **CLOSE)
+            for name, inputs in (("Input", {"input_sizes": sizes_of(x), "filter": w}),
+                                 ("Filter", {"input": x, "filter_sizes": sizes_of(w)})):
+                yield Case(f"DepthwiseConv2dNativeBackprop{name}", {**inputs, "out_backprop": y}, attrs, title,
                            gradient=False, **CLOSE)
     for dtype in (DType.F32, DType.F64):  # its kernel is registered for halves, too, and refuses them
         for name in ("", "Relu", "Relu6"):

@@ -14,6 +14,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     matmuls,
     movement,
     optimizers,
+    pooling,
     random,
     reductions,
     reverse,
@@ -25,5 +26,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, convolutions, dynamic_slices, indexing,
-            losses, matmuls, movement, optimizers, random, reductions, reverse, scatters, shapes, top_k, unary,
-            variables)
+            losses, matmuls, movement, optimizers, pooling, random, reductions, reverse, scatters, shapes, top_k,
+            unary, variables)

@@ -1,0 +1,85 @@
+"""How many regions convolutional networks of Keras have on an H200, and what splits them: found without a GPU.
+
+TensorFlow's optimizer is told of a GPU, which it then lays images out for; regions are found in what it makes, and not
+compiled unless --plan asks for it.
+
+    python -m tools.region_counts                                          # about 5 minutes
+    python -m tools.region_counts --networks=ResNet50 --modes=train --policies=float32 --plan
+
+Prints a line for each network: regions, nodes in them, and by reason how many nodes with work no region holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from absl import app, flags
+
+if TYPE_CHECKING:
+    from tf_stitch.graph.pipeline import FoundRegions
+
+MODES = ("train", "infer")
+BATCH = 2
+
+_NETWORKS = flags.DEFINE_list("networks", None, "of models/vision.py; all by default")
+_MODES = flags.DEFINE_list("modes", list(MODES), "train, infer")
+_POLICIES = flags.DEFINE_list("policies", ["float32", "mixed_bfloat16"], "of element types")
+_SIZE = flags.DEFINE_integer("size", 64, "height and width of the images")
+_PLAN = flags.DEFINE_bool("plan", False, "compile the regions too, as far as sources")
+_NODES = flags.DEFINE_bool("nodes", False, "name the nodes that no region holds")
+
+
+def traced(name: str, mode: str, policy: str, size: int) -> Any:
+    """A step of a network as a concrete function."""
+    import keras
+    import tensorflow as tf
+
+    from models.vision import build
+
+    keras.mixed_precision.set_global_policy(policy)
+    network = build(name, size, classes=10)
+    wanted, *given = (tf.TensorSpec((BATCH, *x.shape[1:]), x.dtype) for x in network.batch(1))
+    step = tf.function(network.train if mode == "train" else network.infer, autograph=False)
+    return step.get_concrete_function(*((wanted, *given) if mode == "train" else given))
+
+
+def main(_: Sequence[str]) -> None:
+    from models.vision import NAMES
+    from tools.benchmark.gpu_regions import counted, regions_of
+
+    for name in _NETWORKS.value or NAMES:
+        for policy in _POLICIES.value:
+            for mode in _MODES.value:
+                found = regions_of(traced(name, mode, policy, _SIZE.value))
+                count = counted(found)
+                left_out = "; ".join(f"{n} {reason}" for reason, n in count.left_out.most_common(20))
+                print(f"{name} {policy} {mode}: {count.regions} regions, {count.members} nodes; left out: {left_out}",
+                      flush=True)
+                if _NODES.value:
+                    _print_nodes(found)
+                if _PLAN.value:
+                    _plan(found)
+
+
+def _print_nodes(found: FoundRegions) -> None:
+    nodes = found.state.imported.nodes
+    for name, reason in found.regions.left_out.items():
+        if nodes[name].weight:
+            print(f"    {name} ({nodes[name].op}): {reason}")
+
+
+def _plan(found: FoundRegions) -> None:
+    from tf_stitch.compiler.pipeline import CompileOptions, compile_region
+    from tf_stitch.device.spec import H200
+
+    for number, region in enumerate(found.regions.regions):
+        start = time.perf_counter()
+        compiled = compile_region(region.graph, region.input_keys, region.variable_keys, CompileOptions(H200))
+        print(f"    region {number}: {len(region.members)} nodes, {len(compiled.kernels)} kernels, "
+              f"{len(compiled.calls)} library calls, {time.perf_counter() - start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    app.run(main)
