@@ -28,6 +28,7 @@ from tf_stitch.kernel_ir.program import (
 )
 from tf_stitch.kernel_ir.statements import (
     TOGETHER,
+    WHOLE_BLOCK,
     Accumulator,
     AllReduce,
     ArgAllReduce,
@@ -38,6 +39,7 @@ from tf_stitch.kernel_ir.statements import (
     Attention,
     AwaitAsyncCopies,
     Barrier,
+    BlockBarrier,
     ClusterBarrier,
     ClusterStarted,
     Comment,
@@ -59,6 +61,7 @@ from tf_stitch.kernel_ir.statements import (
     Stmt,
     Store,
     StoreVector,
+    ThreadRange,
     Update,
 )
 
@@ -66,6 +69,7 @@ __all__ = [
     "BLOCK",
     "THREAD",
     "TOGETHER",
+    "WHOLE_BLOCK",
     "Accumulator",
     "AllReduce",
     "Apply",
@@ -77,6 +81,7 @@ __all__ = [
     "Attention",
     "AwaitAsyncCopies",
     "Barrier",
+    "BlockBarrier",
     "Buffer",
     "ClusterBarrier",
     "ClusterStarted",
@@ -108,6 +113,7 @@ __all__ = [
     "Stmt",
     "Store",
     "StoreVector",
+    "ThreadRange",
     "Update",
     "both",
 ]
