@@ -67,6 +67,8 @@ class StitchConfig:
             that takes.
         ilp_seconds: time limit of one integer program, in seconds.
         tune_seconds: what a process may spend in the background on tuning templates and measuring kernels, in seconds.
+        hfuse: kernels share blocks by their threads where that was measured to be faster; such pairs are measured in
+            the seconds for tuning.
         templates: templates that kernels must have, for experiments; the first that matches counts.
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
@@ -94,6 +96,7 @@ class StitchConfig:
     first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
+    hfuse: bool = False
     templates: tuple[ForcedTemplate, ...] = ()
     report_dir: Path | None = None
     dump_dir: Path | None = None
@@ -221,6 +224,9 @@ VARIABLES: Mapping[str, Variable] = {
                                       "time limit of one integer program"),
     "TF_STITCH_TUNE_SECONDS": Variable("tune_seconds", "seconds, from 0 and below 3600", _budget,
                                        "time to tune and measure kernels in the background, for later processes"),
+    "TF_STITCH_HFUSE": Variable("hfuse", "0, 1", _flag,
+                                "1 lets two kernels share blocks by their threads where an earlier process measured "
+                                "that to be faster, and measures it in the time for tuning"),
     "TF_STITCH_TEMPLATE": Variable("templates", "a template, or GLOB=TEMPLATE; several with bars between", _templates,
                                    "force templates on kernels that compute nodes whose names match, for experiments"),
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),

@@ -1,310 +1,195 @@
-# ruff: noqa: E501
 """HFuse's evaluation: nine kernels, sixteen pairs, fused side by side, one behind the other, and apart in two streams.
 
-    python -m tools.hfuse_benchmark --seconds=200     where a GPU and CuPy are, and ncu for the counters
+    python -m tools.hfuse_benchmark --precompile_only     compiles all that is run; needs no GPU
+    python -m tools.hfuse_benchmark --seconds=130         where a GPU and CuPy are, and ncu for the counters
 
-Writes benchmarks/hfuse.md and its rows as they come: all pairs at inputs of equal time, then counters (Figs. 8 and 9),
-then the pairs again at other ratios of the kernels' times (Fig. 7), as far as the time goes.
+Writes benchmarks/hfuse.md and its rows as they come: all pairs at inputs of equal time (Figs. 8 and 9), then at other
+ratios of the kernels' times (Fig. 7), one ratio of all pairs after the other, then counters. What fails, and what there
+is no time for, is a row with its reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import os
+import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable
+from functools import partial
+from operator import setitem
 from pathlib import Path
 from typing import Any
 
-from tf_stitch.errors import BuildError
-from tf_stitch.hfuse.device import Code, DeviceKernel, DeviceProfiler, code_of, fused_kernel, processor, warm_up
-from tf_stitch.hfuse.fuse import Fused, fuse
-from tf_stitch.hfuse.search import Candidate, Profile, best, partitions, register_bound, resident_blocks, search
-from tf_stitch.hfuse.source import Kernel
-from tools.benchmark.hfuse_cases import CASES, PAIRS, VARIED
+from tf_stitch.hfuse.device import DeviceKernel, code_of, fused_kernel, warm_up
+from tools.benchmark.hfuse_bench import Bench, Row
+from tools.benchmark.hfuse_cases import CASES, PAIRS
+from tools.benchmark.hfuse_cubins import Cubins
 from tools.benchmark.hfuse_page import page
 from tools.benchmark.machine import describe_cuda
 from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
 from tools.profiling.counters import ProfilerError
 from tools.profiling.stalls import profile_stalls
 
-BLOCK = 1024
-"""Threads of a fused block, where they may be chosen."""
-TARGET_MS, CRYPTO_TARGET_MS = 0.4, 4.0
-"""What each kernel is to take by itself: of deep learning, of mining."""
-SCALES = (0.25, 0.5, 2.0, 4.0)
+SCALES = (2.0, 0.5, 4.0, 0.25)
 """Of the input of one kernel of a pair, beside 1: the points of Fig. 7."""
-WORKERS = 14
-COUNTED_SECONDS = 50
+COUNTED_SECONDS = 40
 """Kept for counters."""
-
-Pair = tuple[str, str]
+GRACE = 15
+"""Seconds after the last minute: a device that has not answered by then never will."""
+CACHE = Path("~/.cache/tf_stitch/hfuse_benchmark")
+ANY_ARCHITECTURE = "90"
+"""Compiled for where there is no GPU to ask."""
 
 
 def main() -> int:
     args = arguments()
+    if args.precompile_only:
+        return precompile(args)
+    cubins = Cubins(args.cache, architecture())
     if args.launch:
-        launch(json.loads(Path(args.launch).read_text()))
+        launch(cubins, json.loads(args.launch.read_text()))
         return 0
-    stop = time.monotonic() + args.seconds
-    document: dict[str, Any] = {
-        "command": command_line(sys.argv),
-        "machine": describe_cuda(),
-        "kernels": {},
-        "pairs": [],
-        "ratios": [],
-        "left_out": [],
-    }
-    bench = Bench()
-    precompile(bench)
+    evaluation = Evaluation(args.out, args.seconds, {"command": command_line(sys.argv), "machine": describe_cuda()})
+    watchdog = threading.Timer(args.seconds + GRACE, evaluation.give_up)
+    watchdog.daemon = True
+    watchdog.start()
+    evaluation.attempt("compiling", lambda: evaluation.leave_out(cubins.compile_all()))
     warm_up()
-    bench.calibrate()
-    document["kernels"] = bench.alone()
+    bench = Bench(cubins)
+    counted = args.counted if shutil.which("ncu") else 0
+    evaluate(evaluation, bench, counted)
+    evaluation.attempt("counters", lambda: count(bench, args.cache, evaluation))
+    watchdog.cancel()
+    evaluation.write()
+    print(page(evaluation.document))
+    return 1 if evaluation.document["left_out"] else 0
+
+
+def precompile(args: argparse.Namespace) -> int:
+    """All that can be compiled before."""
+    begin = time.monotonic()
+    problems = Cubins(args.cache, args.architecture or architecture()).compile_all()
+    for name, reason in problems.items():
+        print(f"{name}: {reason}")
+    print(f"{time.monotonic() - begin:.0f} s")
+    return 1 if problems else 0
+
+
+class Evaluation:
+    """The rows, on disk as they come, and the time that there is."""
+
+    def __init__(self, out: Path, seconds: float, head: Row) -> None:
+        self.document: Row = {**head, "kernels": {}, "pairs": [], "ratios": [], "left_out": []}
+        self._out, self._stop = out, time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds."""
+        return self._stop - time.monotonic()
+
+    def attempt(
+        self, what: str, call: Callable[[], Any], keep: Callable[[Any], object] = lambda _: None, kept: float = 0
+    ) -> bool:
+        """Whether `call` returned. Of one that fails, or for which there is no time, the rows say why.
+
+        Args:
+            keep: puts what `call` returns into the rows.
+            kept: seconds that what comes later needs.
+        """
+        missing = len(self.document["left_out"])
+        if self.left() < kept:
+            self.document["left_out"].append({"what": what, "reason": "no time was left"})
+        else:
+            try:
+                keep(call())
+            except Exception as error:  # a row of its own, whatever it is
+                self.document["left_out"].append({"what": what, "reason": f"{type(error).__name__}: {error}"})
+        self.write()
+        return len(self.document["left_out"]) == missing
+
+    def leave_out(self, problems: dict[str, str]) -> None:
+        """Notes what cannot be."""
+        self.document["left_out"] += [{"what": what, "reason": reason} for what, reason in problems.items()]
+
+    def write(self) -> None:
+        """The rows and the page, as far as they have come."""
+        write_rows(self._out, self.document)
+        page_of(self._out).write_text(page(self.document))
+
+    def give_up(self) -> None:
+        """Ends the process: the device does not answer, and a call that waits for it cannot be ended otherwise."""
+        self.document["left_out"].append({"what": "all that follows", "reason": "the device did not answer"})
+        self.write()
+        os._exit(2)
+
+
+def evaluate(evaluation: Evaluation, bench: Bench, counted: float) -> None:
+    """Kernels, pairs and ratios.
+
+    Args:
+        counted: seconds kept for counters.
+    """
+    document = evaluation.document
+    for name in CASES:
+        evaluation.attempt(f"{name}, its input", partial(bench.calibrate, name))
+    for name in CASES:
+        evaluation.attempt(name, partial(bench.alone, name), partial(setitem, document["kernels"], name))
     for pair in PAIRS:
-        if time.monotonic() > stop - args.counted:
-            document["left_out"].append(f"{'+'.join(pair)}: no time was left")
-            continue
-        with bench.noting(document, pair):
-            document["pairs"].append(bench.row(pair, 1.0, check=True))
-        write(args.out, document)
-    if args.counted:
-        count(bench, document, min(args.counted, stop - time.monotonic()))
-        write(args.out, document)
-    for pair in PAIRS:
-        for scale in SCALES:
-            if time.monotonic() < stop:
-                with bench.noting(document, pair):
-                    document["ratios"].append(bench.row(pair, scale))
-        write(args.out, document)
-    missing = len(PAIRS) * len(SCALES) - len(document["ratios"])
-    if missing:
-        document["left_out"].append(f"{missing} of {len(PAIRS) * len(SCALES)} points at other ratios")
-    write(args.out, document)
-    print(page(document))
-    return 1 if document["left_out"] else 0
+        title = "+".join(pair)
+        if evaluation.attempt(title, partial(bench.row, pair, 1.0), document["pairs"].append):
+            row = document["pairs"][-1]
+            evaluation.attempt(f"{title}, its results", partial(bench.equal, pair, row), partial(setitem, row, "equal"))
+    for scale in SCALES:
+        for pair in PAIRS:
+            what = f"{'+'.join(pair)}, {scale} of the input"
+            evaluation.attempt(what, partial(bench.row, pair, scale), document["ratios"].append, kept=counted)
 
 
-class Bench:
-    """The kernels, parsed, and what they are given."""
+def count(bench: Bench, cache: Path, evaluation: Evaluation) -> None:
+    """Counters of every kernel and of each pair's fastest fused kernels: they go into their rows.
 
-    def __init__(self) -> None:
-        import cupy
-
-        self.architecture = cupy.cuda.Device().compute_capability
-        self.kernels: dict[str, Kernel] = {name: case.kernel(self.architecture) for name, case in CASES.items()}
-        self.amounts = {name: case.amount for name, case in CASES.items()}
-        self._made: dict[tuple[str, int], list[Any]] = {}
-
-    def made(self, name: str, scale: float = 1.0) -> list[Any]:
-        """Arguments of a kernel, kept at a scale of 1."""
-        amount = max(1, round(self.amounts[name] * scale))
-        if (name, amount) not in self._made:
-            made = CASES[name].make(amount)
-            if scale != 1:
-                return made
-            self._made[name, amount] = made
-        return self._made[name, amount]
-
-    def profiler(self, pair: Sequence[str], scales: Sequence[float]) -> DeviceProfiler:
-        """Of kernels at scales of their inputs."""
-        given = [self.made(name, scale) for name, scale in zip(pair, scales, strict=True)]
-        return DeviceProfiler([self.kernels[name] for name in pair], given)
-
-    def calibrate(self) -> None:
-        """Sets the amounts so that all kernels take about the same time."""
-        import cupy
-
-        for name, case in CASES.items():
-            for _ in range(2):
-                ms = self.profiler([name], [1.0]).alone_ms(0, case.native)
-                target = TARGET_MS if case.launch.tunable else CRYPTO_TARGET_MS
-                self.amounts[name] = max(1, round(self.amounts[name] * target / ms))
-                self._made.clear()
-                cupy.get_default_memory_pool().free_all_blocks()
-
-    def alone(self) -> dict[str, Any]:
-        """Rows of the kernels by themselves."""
-        rows = {}
-        for name, case in CASES.items():
-            profiler = self.profiler([name], [1.0])
-            facts = profiler.alone(0, case.native)
-            rows[name] = {
-                "amount": self.amounts[name],
-                "threads": case.native.threads,
-                "blocks": case.native.blocks,
-                "ms": profiler.alone_ms(0, case.native),
-                "registers": facts.registers,
-            }
-        return rows
-
-    def row(self, pair: Pair, scale: float, check: bool = False) -> dict[str, Any]:
-        """A pair at one ratio: the search, and what it is compared with."""
-        kernels, cases = [self.kernels[name] for name in pair], [CASES[name] for name in pair]
-        varied = VARIED.get(pair, 0)
-        profiler = self.profiler(pair, [scale if i == varied else 1.0 for i in (0, 1)])
-        native = [case.native for case in cases]
-        alone = [profiler.alone_ms(i, shape) for i, shape in enumerate(native)]
-        found = search(kernels, [case.launch for case in cases], BLOCK, self.architecture, processor(), profiler)
-        chosen = best(found)
-        free = [c for c in found if c.bound is None]
-        row = {
-            "pair": list(pair),
-            "scale": scale,
-            "varied": varied,
-            "alone_ms": alone,
-            "streams_ms": profiler.streams_ms(native),
-            "vertical_ms": _ms(profiler, self.vertical(pair)),
-            "even_ms": _even(free),
-            "free": tried(best(free)),
-            "best": tried(chosen),
-            "tried": [tried(c) for c in found],
-        }
-        bounded = [c for c in found if c.bound is not None and c.profile is not None]
-        row["bounded"] = tried(best(bounded)) if bounded else None
-        if check:
-            row["equal"] = self.equal(pair, chosen)
-        return row
-
-    def vertical(self, pair: Pair) -> Fused:
-        """Standard fusion: the same threads run both."""
-        cases = [CASES[name] for name in pair]
-        return fuse([self.kernels[name] for name in pair], [case.native for case in cases], self.architecture, True)
-
-    def equal(self, pair: Pair, chosen: Candidate) -> bool:
-        """Whether the fused kernel's results are those of the separate ones in blocks of the same sizes, bit for bit."""
-        import cupy
-
-        results = []
-        for together in (True, False):
-            given = [CASES[name].make(max(1, self.amounts[name] // 16)) for name in pair]
-            if together:
-                fused_kernel(chosen.fused)([*given[0], *given[1]])
-            else:
-                profiler = DeviceProfiler([self.kernels[name] for name in pair], given)
-                for i, name in enumerate(pair):
-                    profiler.compiled(i, CASES[name].launch.with_threads(chosen.threads[i]))(given[i])
-            results.append(
-                [a.reshape(-1).view(cupy.uint8) for own in given for a in own if isinstance(a, cupy.ndarray)]
-            )
-        return all(bool((a == b).all()) for a, b in zip(*results, strict=True))
-
-    @contextlib.contextmanager
-    def noting(self, document: dict[str, Any], pair: Pair) -> Any:
-        """What fails is said in the page."""
-        try:
-            yield
-        except BuildError as error:
-            document["left_out"].append(f"{'+'.join(pair)}: {error}")
-
-
-def _ms(profiler: DeviceProfiler, fused: Fused) -> float:
-    return profiler.fused(fused).ms
-
-
-def _even(free: Sequence[Candidate]) -> float | None:
-    """Of the partition in halves, which is Fig. 7's naive one."""
-    return next((c.profile.ms for c in free if c.threads[0] == c.threads[1] and c.profile is not None), None)
-
-
-def tried(candidate: Candidate) -> dict[str, Any]:
-    """A configuration, as a row."""
-    profile = candidate.profile
-    facts = (
-        {}
-        if profile is None
-        else {"ms": profile.ms, "registers": profile.registers, "local_bytes": profile.local_bytes}
-    )
-    return {
-        "threads": list(candidate.threads),
-        "bound": candidate.bound,
-        "resident": candidate.fused.resident,
-        "problem": candidate.problem,
-        **facts,
-    }
-
-
-def precompile(bench: Bench) -> None:
-    """Compiles what will be run, on all cores: CuPy keeps it on disk. Bounds follow from what was compiled without one."""
-    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
-        alone = dict(zip(bench.kernels, pool.map(_compiled, [code_of(k) for k in bench.kernels.values()]), strict=True))
-        free = [
-            (pair, threads, _fused(bench, pair, threads, 1))
-            for pair in PAIRS
-            for threads in partitions([CASES[name].launch for name in pair], BLOCK)
-        ]
-        vertical = [bench.vertical(pair) for pair in PAIRS]
-        sources = [fused for _, _, fused in free] + vertical
-        compiled = list(pool.map(_compiled, [Code(f.source, f.symbol) for f in sources]))
-        bounded = []
-        for (pair, threads, fused), facts in zip(free, compiled, strict=False):
-            if facts is not None and None not in (alone[pair[0]], alone[pair[1]]):
-                profiles = [Profile(0.0, *alone[name]) for name in pair]
-                resident = resident_blocks(processor(), profiles, threads, facts[1] + fused.dynamic_bytes)
-                if resident > 1 and register_bound(processor(), resident, threads):
-                    bounded.append(_fused(bench, pair, threads, resident))
-        list(pool.map(_compiled, [Code(f.source, f.symbol) for f in bounded]))
-
-
-def _fused(bench: Bench, pair: Pair, threads: tuple[int, int], resident: int) -> Fused:
-    shapes = [CASES[name].launch.with_threads(own) for name, own in zip(pair, threads, strict=True)]
-    return fuse([bench.kernels[name] for name in pair], shapes, bench.architecture, resident=resident)
-
-
-def _compiled(code: Code) -> tuple[int, int, int] | None:
-    """Registers, static shared memory and spilled bytes; None of what the compiler refuses, which the search will say."""
-    try:
-        kernel = DeviceKernel(code, (1, 1, 1), (1, 1, 1), 0)
-    except BuildError:
-        return None
-    return kernel.registers, kernel.shared_bytes, kernel.local_bytes
-
-
-def count(bench: Bench, document: dict[str, Any], seconds: float) -> None:
-    """Counters of every kernel and of each pair's fastest fused kernels: they go into their rows."""
-    jobs: list[dict[str, Any]] = [{"kernel": name} for name in document["kernels"]]
-    rows: list[dict[str, Any]] = list(document["kernels"].values())
+    Raises:
+        ProfilerError: of none.
+    """
+    document = evaluation.document
+    jobs: list[Row] = [{"kernel": name} for name in document["kernels"]]
+    rows: list[Row] = list(document["kernels"].values())
     for row in document["pairs"]:
         for chosen in filter(None, (row["free"], row["bounded"])):
             jobs.append({"pair": row["pair"], **{key: chosen[key] for key in ("threads", "resident")}})
             rows.append(chosen)
+    seconds = evaluation.left()
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        plan.write_text(json.dumps({"amounts": bench.amounts, "jobs": jobs}))
-        command = [sys.executable, "-m", "tools.hfuse_benchmark", f"--launch={plan}"]
-        try:
-            counted = profile_stalls(command, Path(folder) / "ncu.csv", seconds)
-        except ProfilerError as error:
-            document["left_out"].append(f"counters: {error}")
-            return
-    if len(counted) != len(rows):
-        document["left_out"].append(f"counters: {len(counted)} launches were counted, of {len(rows)}")
+        plan.write_text(json.dumps({"amounts": bench.amounts, "jobs": jobs, "seconds": 0.7 * seconds}))
+        command = [sys.executable, "-m", "tools.hfuse_benchmark", f"--launch={plan}", f"--cache={cache}"]
+        counted = profile_stalls(command, Path(folder) / "ncu.csv", seconds)
     for row, found in zip(rows, counted, strict=False):
         row["counters"] = found
+    if len(counted) != len(rows):
+        raise ProfilerError(f"{len(counted)} launches were counted, of {len(rows)}")
 
 
-def launch(plan: dict[str, Any]) -> None:
-    """What runs under ncu: each kernel once, between cudaProfilerStart and Stop."""
+def launch(cubins: Cubins, plan: Row) -> None:
+    """What runs under ncu: each kernel once, between cudaProfilerStart and Stop, until the time is up."""
     import cupy
 
-    bench = Bench()
-    bench.amounts = plan["amounts"]
+    stop = time.monotonic() + plan["seconds"]
+    bench = Bench(cubins, plan["amounts"])
     for job in plan["jobs"]:
+        if time.monotonic() > stop:
+            break
         names = job.get("pair") or [job["kernel"]]
         given = [value for name in names for value in bench.made(name)]
         if "pair" in job:
-            kernel = fused_kernel(_fused(bench, tuple(names), tuple(job["threads"]), job["resident"]))
+            fused = cubins.fused(tuple(names), tuple(job["threads"]), job["resident"])
+            kernel = fused_kernel(fused, cubins.module)
         else:
-            kernel = DeviceKernel(
-                code_of(bench.kernels[names[0]]),
-                CASES[names[0]].native.grid,
-                CASES[names[0]].native.block,
-                CASES[names[0]].native.dynamic_bytes,
-            )
+            code, shape = code_of(cubins.kernels[names[0]]), CASES[names[0]].native
+            kernel = DeviceKernel(code, shape.grid, shape.block, shape.dynamic_bytes, cubins.module)
         cupy.cuda.Device().synchronize()
         cupy.cuda.runtime.profilerStart()
         kernel(given)
@@ -312,17 +197,24 @@ def launch(plan: dict[str, Any]) -> None:
         cupy.cuda.runtime.profilerStop()
 
 
-def write(out: Path, document: dict[str, Any]) -> None:
-    """The rows and the page, as far as they have come."""
-    write_rows(out, document)
-    page_of(out).write_text(page(document))
+def architecture() -> str:
+    """Compute capability of the GPU, or what is compiled for without one."""
+    import cupy
+
+    try:
+        return str(cupy.cuda.Device().compute_capability)
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return ANY_ARCHITECTURE
 
 
 def arguments() -> argparse.Namespace:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--seconds", type=float, default=200, help="limit of all together")
-    flags.add_argument("--counted", type=float, default=COUNTED_SECONDS, help="of these kept for counters; 0: none")
-    flags.add_argument("--launch", help=argparse.SUPPRESS)  # what runs under ncu
+    flags.add_argument("--seconds", type=float, default=130, help="limit of all together")
+    flags.add_argument("--counted", type=float, default=COUNTED_SECONDS, help="of these kept for counters")
+    flags.add_argument("--precompile_only", action="store_true", help="compile what will be run, and nothing else")
+    flags.add_argument("--architecture", help="compile for it, not for the GPU that is here")
+    flags.add_argument("--cache", type=Path, default=CACHE, help="folder of what was compiled")
+    flags.add_argument("--launch", type=Path, help=argparse.SUPPRESS)  # what runs under ncu
     flags.add_argument("--out", type=Path, default=raw_rows("hfuse"))
     return flags.parse_args()
 

@@ -60,7 +60,7 @@ def test_every_statement_has_its_rules(kind: type) -> None:
     stmt = object.__new__(kind)
     assert work._rules.of(stmt)
     assert has(text_format._LINES, stmt, text_format._LINE)
-    at_the_top = kind in (k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.ClusterBarrier)
+    at_the_top = kind in (k.GridLoop, k.ThreadRange, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.ClusterBarrier)
     assert at_the_top or has(interpreter._together, stmt, interpreter._per_thread)
     assert kind is k.Prefetch or _Cuda.rules.of(stmt)
     assert kind in GPU_ALONE or _Cpu.rules.of(stmt)
@@ -68,7 +68,7 @@ def test_every_statement_has_its_rules(kind: type) -> None:
 
 GPU_ALONE = {k.AllReduce, k.ArgAllReduce, k.Barrier, k.GridBarrier, k.GroupBarrier, k.Send, k.ClusterStarted,
              k.ClusterBarrier, k.AsyncCopy, k.AwaitAsyncCopies, k.LoadVector, k.StoreVector, k.LoadFence, k.Attention,
-             k.GridLoop}
+             k.GridLoop, k.ThreadRange}
 
 
 @pytest.mark.parametrize("kind", sorted(GPU_ALONE, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)

@@ -14,11 +14,12 @@ from tests.differential.runner import cache, region
 from tests.support.whole_patterns import x
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_kernels import possible_kernels
-from tf_stitch.compiler.template_tuner import BATCH, MARGIN, text_of, tune, worth_trying
+from tf_stitch.compiler.template_tuner import BATCH, text_of, tune, worth_trying
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.errors import BuildError
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.planning.measured_cost import MARGIN
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.host_builder import compiler
 

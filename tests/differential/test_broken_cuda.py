@@ -38,7 +38,7 @@ def cluster() -> Built:
 BREAKS: dict[str, tuple[Callable[[], Built], str, str]] = {
     "a barrier of the block": (lambda: of_kind("transpose"),
                                "  __syncthreads();\n  // and written", "  // and written"),
-    "warps meet too early": (lambda: of_kind("rows of 3000"), "    __syncthreads();\n    i = 0;\n", "    i = 0;\n"),
+    "warps meet too early": (lambda: of_kind("rows of 3000"), "    Barrier::wait();\n    i = 0;\n", "    i = 0;\n"),
     "nobody waits at the grid barrier": (lambda: meeting("batchnorm"), WAIT, ""),
     "a block comes before its threads": (lambda: meeting("sum"), "bool first) {\n  __syncthreads();\n",
                                          "bool first) {\n"),

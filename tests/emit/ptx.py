@@ -11,7 +11,12 @@ from tf_stitch.runtime.nvrtc_builder import OPTIONS
 
 def ptx_of(graph: TensorGraph) -> str:
     """For an H200."""
-    program = nvrtc.createProgram(compiled(graph, H200).source, "kernels.cu", [], [])
+    return ptx_of_source(compiled(graph, H200).source)
+
+
+def ptx_of_source(source: str) -> str:
+    """PTX of CUDA C++."""
+    program = nvrtc.createProgram(source, "kernels.cu", [], [])
     try:
         nvrtc.compileProgram(program, ["-arch=compute_90", *(o for o in OPTIONS if "ptxas" not in o)])
         return str(nvrtc.getPTX(program).decode())

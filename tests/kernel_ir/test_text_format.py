@@ -82,6 +82,8 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
     (ATTENTION, ["out = attention 4x4x8x8 of q, k, v by 1x2 warps of 16 keys:", "  s at a, b, c, d:",
                  "    s = 1:float32"]),
+    (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
+     ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),
     (k.GridBarrier(), ["grid barrier"]),
     (k.GroupBarrier(), ["group barrier"]),
     (k.Send("t", constant(2), ONE, var(I)), ["t[2] of block i of the cluster = 1:float32"]),

@@ -130,6 +130,9 @@ template <class T> inline void tfs_is_here(const T&) {}
 inline unsigned int tfs_arrive(unsigned int* counter, unsigned int add) { return tfs_counter_add(counter, add); }
 inline unsigned int tfs_arrived(const unsigned int* counter) { return tfs_counter_read(counter); }
 inline void tfs_sleep() {}
+template <int Id, int Threads> struct tfs_thread_range {
+  static void wait() { tfs_partial_barrier(Id, Threads, 0, TFS_COUNT); }
+};
 inline void tfs_cluster_start() { tfs_cluster_arrive(); }
 inline void tfs_cluster_started() { tfs_cluster_wait(); }
 inline void tfs_cluster_barrier() { tfs_cluster_arrive(); tfs_cluster_wait(); }

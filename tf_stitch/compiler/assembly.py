@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from tf_stitch.compiler.packing import decided_by, stands_alone
+from tf_stitch.compiler.horizontal_fusion import Partition
+from tf_stitch.compiler.packing import pack
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.errors import ScheduleError
+from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
 from tf_stitch.libraries.call import BoundCall
@@ -18,9 +21,6 @@ from tf_stitch.runtime.executable import BufferRef, DeviceLaunch, HostLaunch, Li
 from tf_stitch.runtime.executable_format import Space
 from tf_stitch.runtime.step_order import Access, predecessors
 from tf_stitch.targets.registry import target_of
-
-MAX_PACKED_POINTERS = 480
-"""Kernel parameters end at 4 KiB."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,32 @@ class Assembly:
     after: tuple[tuple[int, ...], ...] | None = None
 
 
-def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool) -> Assembly:
+Fusions: TypeAlias = Callable[[BufferPlan, Sequence[Sequence[int]]], Mapping[tuple[int, int], Partition]]
+"""Of the groups that share a launch, pairs of one kernel each that share blocks instead, and how."""
+
+
+def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusions: Fusions | None = None) -> Assembly:
     """The steps of a region.
 
     Args:
-        for_all_sizes: kernels are named after their text, and get sizes that change as arguments.
+        for_all_sizes: kernels are named after their text, and get sizes that change as arguments; none share blocks.
     """
     if not device.queued:
         return _for_all_sizes(buffers, None, device) if for_all_sizes else _on_host(buffers, device)
     groups = pack(buffers.kernels, buffers.rounds, for_all_sizes)
-    made = (_for_all_sizes if for_all_sizes else _on_device)(buffers, groups, device)
-    return replace(made, after=_after(buffers, groups))
+    if for_all_sizes:
+        return replace(_for_all_sizes(buffers, groups, device), after=_after(buffers, groups))
+    fused = fusions(buffers, groups) if fusions is not None else {}
+    groups = _joined(groups, fused.keys())
+    return replace(_on_device(buffers, groups, device, fused), after=_after(buffers, groups))
+
+
+def _joined(groups: Sequence[Sequence[int]], pairs: Collection[tuple[int, int]]) -> list[list[int]]:
+    """The groups with pairs in the place of the first of the two."""
+    second = dict(pairs)
+    gone = set(second.values())
+    return [[i, second[i]] if len(group) == 1 and i in second else list(group) for group in groups
+            for i in group[:1] if i not in gone]
 
 
 def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
@@ -94,7 +109,8 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
     return Assembly(steps, target_of(device).emission.emit(programs, launches) if programs else "", runs, names)
 
 
-def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec) -> Assembly:
+def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
+               fused: Mapping[tuple[int, int], Partition]) -> Assembly:
     programs, which = _unique(buffers.kernels)
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
@@ -104,14 +120,19 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         if isinstance(first, BoundCall):
             steps.append(_library_step(first, _args(buffers, first)))
             continue
-        members = tuple(which[i] for i in group)
+        partition = fused.get((group[0], group[-1]))
+        if partition is not None:
+            programs.append((f"stitch_{len(programs)}", partition.program))
+        members = tuple(which[i] for i in group) if partition is None else (len(programs) - 1,)
         if members not in launches:
             bound = launch_bound([programs[number][1] for number in members], device)
             launches[members] = Packed(f"launch_{len(launches)}", members, bound)
         launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
-        args = tuple(a for i in group for a in _args(buffers, buffers.kernels[i]))
-        steps.append(_device_launch(launch.name, _kernels(buffers, group), args, steps))
+        kernels = _kernels(buffers, group) if partition is None else partition.kernels
+        shared = _shared(kernels) if partition is None else shared_bytes(programs[-1][1])
+        args = tuple(a for kernel in kernels for a in _args(buffers, kernel))
+        steps.append(_device_launch(launch.name, [programs[i][1] for i in members], shared, args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     source = target_of(device).emission.emit(programs, list(launches.values())) if programs else ""
     return Assembly(steps, source, runs, tuple(names.values()))
@@ -121,16 +142,20 @@ def _kernels(buffers: BufferPlan, group: Sequence[int]) -> list[LoweredKernel]:
     return [work for i in group if isinstance(work := buffers.kernels[i], LoweredKernel)]
 
 
-def _device_launch(symbol: str, kernels: Sequence[LoweredKernel], args: tuple[BufferRef, ...], before: Sequence[Step],
-                   sizes: tuple[int, ...] = ()) -> DeviceLaunch:
-    """The launch of kernels side by side; a cooperative one, alone, gets counters that no step before it has."""
-    grid = int(sum(kernel.program.grid for kernel in kernels))
-    first = kernels[0].program
+def _shared(kernels: Sequence[LoweredKernel]) -> int:
+    """Bytes of a block that is one of any of them."""
+    return max(kernel.shared_bytes for kernel in kernels)
+
+
+def _device_launch(symbol: str, programs: Sequence[Program], shared: int, args: tuple[BufferRef, ...],
+                   before: Sequence[Step], sizes: tuple[int, ...] = ()) -> DeviceLaunch:
+    """The launch of programs side by side; a cooperative one, alone, gets counters that no step before it has."""
+    grid = int(sum(program.grid for program in programs))
+    first = programs[0]
     cooperative = first.cooperative
     if cooperative:
         used = sum(step.grid for step in before if isinstance(step, DeviceLaunch) and step.cooperative)
         args = (*args, BufferRef(Space.BARRIER, used))
-    shared = max(kernel.shared_bytes for kernel in kernels)
     return DeviceLaunch(symbol, grid, first.threads, shared, args, sizes, cooperative)
 
 
@@ -170,31 +195,9 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
         runs[launch.symbol] = programs
         names |= dict.fromkeys(group, launch.symbol)
         if groups is not None:
-            steps.append(_device_launch(launch.symbol, kernels, args, steps, launch.sizes))
+            steps.append(_device_launch(launch.symbol, programs, _shared(kernels), args, steps, launch.sizes))
         else:
             steps.append(HostLaunch(launch.symbol, args, launch.sizes))
     parts = {name: text for kernel in rendered.values() for name, text in kernel.parts.items()}
     source = target_of(device).emission.join(parts) if parts else ""
     return Assembly(steps, source, runs, tuple(names.values()), rendered)
-
-
-def pack(works: Sequence[Work], rounds: Sequence[int], for_all_sizes: bool) -> list[list[int]]:
-    """Kernel packing (FusionStitching section 5.1): kernels of one round share a launch, if their blocks have equal
-    threads and none much shared memory, while their parameters fit; where sizes change, if the same ones decide which
-    kernels they are. Library calls and large kernels stand alone. Groups in the order they run."""
-    most = MAX_PACKED_POINTERS // (2 if for_all_sizes else 1)  # sizes take room among the parameters too
-    groups: dict[tuple[int, int, int, tuple[str, ...]], list[list[int]]] = {}
-    for i, work in enumerate(works):
-        if isinstance(work, BoundCall):
-            groups[rounds[i], 0, i, ()] = [[i]]
-            continue
-        if not work.program.grid:  # no elements: no work
-            continue
-        alone = i if stands_alone(work) else -1
-        packs = groups.setdefault((rounds[i], work.program.threads, alone, decided_by(work)), [[]])
-        together = [one for j in (*packs[-1], i) if isinstance(one := works[j], LoweredKernel)]
-        if packs[-1] and sum(len(one.arguments) for one in together) > most:
-            packs.append([])
-        packs[-1].append(i)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], item[1][0][0]))
-    return [pack for _, packs in ordered for pack in packs]

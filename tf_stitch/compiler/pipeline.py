@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tf_stitch.compiler.assembly import assemble
+from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
+from tf_stitch.compiler.horizontal_fusion import fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
@@ -27,6 +28,7 @@ from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import (
@@ -57,6 +59,7 @@ class CompileOptions:
             after their text, and get those sizes as arguments.
         stored: plans of earlier processes.
         templates: templates for kernels; None: those of the families.
+        fusions: of kernels that share blocks; None: none do.
     """
 
     device: DeviceSpec
@@ -68,6 +71,7 @@ class CompileOptions:
     reuse: Reuse = Reuse.MERGED
     stored: StoredPlans | None = None
     templates: TemplateChoice | None = None
+    fusions: MeasuredFusions | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
     planned = time.perf_counter()
     outputs = tuple(TensorType(n.type.dtype, tuple(int(d) for d in n.type.dims)) for _, n in plan.graph.outputs
                     if n.kind is not OpKind.ASSIGN)
-    made = assemble(buffers, options.device, for_all_sizes=options.plans is not None)
+    made = assemble(buffers, options.device, for_all_sizes=options.plans is not None, fusions=_fusions(options))
     executable = Executable(inputs, variables, outputs, tuple(buffers.state), buffers.arena,
                             (*made.steps, *buffers.copies), None, made.after, buffers.live_bytes)
     seconds = {"plan": planned - start, "emit": time.perf_counter() - planned}
@@ -141,6 +145,14 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
     calls = tuple(w for w in buffers.kernels if isinstance(w, BoundCall))
     return CompiledRegion(executable, made.source, made.programs, plan, buffers, kernels, made.launches, seconds, calls,
                           made.rendered)
+
+
+def _fusions(options: CompileOptions) -> Fusions | None:
+    measured = options.fusions
+    if measured is None:
+        return None
+    return lambda buffers, groups: fused_launches(buffers.kernels, buffers.rounds, groups, options.device, measured,
+                                                  options.aligned)
 
 
 def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed
+from tf_stitch.errors import BuildError
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
 from tf_stitch.kernel_ir.occupancy import launch_bound
@@ -49,6 +50,21 @@ class ProgramTimer:
         if not device.profile.per_core:
             return alone
         return [us * _share(program, device) for us, program in zip(alone, programs, strict=True)]
+
+
+    def apart(self, programs: Sequence[Program]) -> float:
+        """Microseconds of programs in launches that need nothing of each other; NaN where memory is short.
+
+        Raises:
+            BuildError: a compiler is missing or rejects a kernel, or the target has no such launches.
+        """
+        source, kernels = timed_kernels(programs, self.device)
+        times_apart = target_of(self.device).times_apart
+        if times_apart is None:
+            raise BuildError(f"{self.device.target} launches nothing at the same time")
+        if sum(kernel.nbytes for kernel in kernels) > self.largest:
+            return math.nan
+        return times_apart(source, kernels, self.device, self.ordinal, self.cache)
 
 
 def timed_kernels(programs: Sequence[Program], device: DeviceSpec) -> tuple[str, list[TimedKernel]]:

@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import TypeAlias
 
-from tf_stitch.compiler.assembly import pack
 from tf_stitch.compiler.compile_pattern import first_schedule
+from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompileOptions
 from tf_stitch.emit.cuda import needs_wide_indices

@@ -16,7 +16,7 @@ from tf_stitch.errors import BuildError
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
-from tf_stitch.planning.measured_cost import measurement_key
+from tf_stitch.planning.measured_cost import measurement_key, saves
 from tf_stitch.planning.tuned_templates import TunedTemplate
 
 MOST_TRIED = 32
@@ -25,8 +25,6 @@ BATCH = 8
 """Kernels that are built and timed together; whether to go on is asked between batches."""
 ROUNDS = 5
 """Times that the default and the best are timed in turns before the default gives way."""
-MARGIN, LEAST_US = 0.02, 0.2
-"""Part of its time, and microseconds, that a template has to save: less is noise."""
 
 TimePrograms: TypeAlias = Callable[[Sequence[Program]], list[float]]
 """Microseconds of programs, NaN for those that could not be timed; raises BuildError."""
@@ -93,7 +91,7 @@ def tune(default: LoweredKernel, device: DeviceSpec, aligned: bool, time: TimePr
     default_us = best_us = times[text_of(default)]
     if best is not default:
         default_us, best_us = _in_turns(default, best, time)
-        if not default_us - best_us > max(MARGIN * default_us, LEAST_US):
+        if not saves(default_us, best_us):
             best, best_us = default, default_us
     return Tuning(default, best, default_us, best_us, times, failed, len(kernels))
 

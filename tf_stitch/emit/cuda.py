@@ -194,15 +194,19 @@ class _Cuda(CFamily):
         yield f"static __device__ __forceinline__ void {name}({params}) {{"
         yield f"  const {self.index_type} {'first_' if p.looped else ''}block = ({self.index_type})block_;"
         yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
-        yield "  const int thread = threadIdx.x;"
-        yield "  int turn = 0;  // which of two places in shared memory tfs_all_reduce takes next"
+        if not p.partitioned:
+            yield from self._own_thread("threadIdx.x")
         for line in self.constants("static __device__ const"):
             yield "  " + line
         if shared_bytes(p):
             yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
         yield from body
-        yield f"  (void){'first_' if p.looped else ''}block; (void)thread; (void)turn;"
+        yield f"  (void){'first_' if p.looped else ''}block;{'' if p.partitioned else ' (void)thread; (void)turn;'}"
         yield "}"
+
+    def _own_thread(self, number: str) -> Lines:
+        yield f"  const int thread = {number};"
+        yield "  int turn = 0;  // which of two places in shared memory tfs_all_reduce takes next"
 
     def for_loop(self, stmt: k.For) -> Lines:
         name = stmt.var.name
@@ -225,6 +229,15 @@ class _Cuda(CFamily):
         yield "  (void)block;"
         yield "}"
 
+    @rules(k.ThreadRange)
+    def _thread_range(self, stmt: k.ThreadRange) -> Lines:
+        from_first = f"threadIdx.x >= {stmt.first} && " if stmt.first else ""
+        yield f"if ({from_first}threadIdx.x < {stmt.first + stmt.threads} && block < {stmt.blocks}) {{"
+        yield from self._own_thread(f"threadIdx.x - {stmt.first}")
+        yield from self.block(stmt.body)
+        yield "  (void)thread; (void)turn;"
+        yield "}"
+
     def array(self, stmt: k.Array) -> Lines:
         ctype = self.types[stmt.dtype.compute]
         if stmt.offset is not None:
@@ -242,16 +255,23 @@ class _Cuda(CFamily):
     @rules(k.AllReduce)
     def _all_reduce(self, stmt: k.AllReduce) -> Lines:
         kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
-        yield f"tfs_all_reduce<{stmt.width}, {kinds}>(turn, {', '.join(name for name, _ in stmt.members)});"
+        yield (f"tfs_all_reduce<{self._barrier_type(stmt.barrier)}, {stmt.width}, {kinds}>(thread, turn, "
+               f"{', '.join(name for name, _ in stmt.members)});")
 
     @rules(k.ArgAllReduce)
     def _arg_all_reduce(self, stmt: k.ArgAllReduce) -> Lines:
         largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
-        yield f"tfs_arg_all_reduce<{largest}, {stmt.width}>({stmt.best}, {stmt.at});"
+        yield (f"tfs_arg_all_reduce<{self._barrier_type(stmt.barrier)}, {largest}, {stmt.width}>(thread, {stmt.best}, "
+               f"{stmt.at});")
 
     @rules(k.Barrier)
     def _barrier(self, stmt: k.Barrier) -> Lines:
-        yield "__syncthreads();"
+        whole = stmt.barrier == k.WHOLE_BLOCK
+        yield "__syncthreads();" if whole else f"{self._barrier_type(stmt.barrier)}::wait();"
+
+    def _barrier_type(self, barrier: k.BlockBarrier) -> str:
+        whole = barrier == k.WHOLE_BLOCK
+        return "tfs_all_threads" if whole else f"tfs_thread_range<{barrier.id}, {barrier.threads}>"
 
     @rules(k.GridBarrier)
     def _grid_barrier(self, stmt: k.GridBarrier) -> Lines:

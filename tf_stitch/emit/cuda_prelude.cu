@@ -74,6 +74,11 @@ __device__ __forceinline__ unsigned int tfs_arrived(const unsigned int* counter)
 }
 __device__ __forceinline__ void tfs_sleep() { asm volatile("nanosleep.u32 32;"); }
 
+// A barrier of whole warps, Threads in all, of a block: one of its sixteen. It has no other threads.
+template <int Id, int Threads> struct tfs_thread_range {
+  static __device__ __forceinline__ void wait() { asm volatile("bar.sync %0, %1;" :: "n"(Id), "n"(Threads) : "memory"); }
+};
+
 #if __CUDA_ARCH__ >= 900
 // Blocks of a cluster run at the same time, on neighbouring processors, and write into each other's shared memory. That a
 // block runs is known to others when it has come here and they have passed tfs_cluster_started.
@@ -198,21 +203,26 @@ struct tfs_all { template <class T> static __device__ __forceinline__ T of(T a, 
 
 #define TFS_MOST_WARPS (1024 / TFS_WARP)  // of a block
 
-// Combines each value over Width neighbouring threads (a power of two); a block is one or several such groups.
+// Where all threads of a block wait for each other. Threads that wait elsewhere have memory of their own below, since
+// it is a parameter of the template.
+struct tfs_all_threads { static __device__ __forceinline__ void wait() { __syncthreads(); } };
+
+// Combines each value over Width neighbouring threads (a power of two); a block, or thread range, is one or several such
+// groups. `thread`: its number there.
 // Shuffles within warps first; the partial results of the warps of a group meet in shared memory. `turn` alternates
 // between two sets of slots, so that one barrier a call is enough: a slot is written again only after the barrier of
 // the call between, which its readers have reached.
-template <int Width, class... Op, class... T>
-__device__ __forceinline__ void tfs_all_reduce(int& turn, T&... v) {
+template <class Barrier, int Width, class... Op, class... T>
+__device__ __forceinline__ void tfs_all_reduce(int thread, int& turn, T&... v) {
 #pragma unroll
   for (int o = (Width < TFS_WARP ? Width : TFS_WARP) / 2; o; o /= 2) ((v = Op::of(v, tfs_shuffle_xor(v, o))), ...);
   if (Width > TFS_WARP) {
     constexpr int kWarps = Width > TFS_WARP ? Width / TFS_WARP : 1;
     __shared__ double slots[2][sizeof...(T)][TFS_MOST_WARPS];
-    const int lane = threadIdx.x % TFS_WARP, warp = threadIdx.x / TFS_WARP;
+    const int lane = thread % TFS_WARP, warp = thread / TFS_WARP;
     int i = 0;
     if (lane == 0) ((*reinterpret_cast<T*>(&slots[turn][i++][warp]) = v), ...);
-    __syncthreads();
+    Barrier::wait();
     i = 0;
     ((v = *reinterpret_cast<T*>(&slots[turn][i++][warp / kWarps * kWarps + lane % kWarps])), ...);
 #pragma unroll
@@ -226,8 +236,8 @@ template <bool Largest, class T, class I>
 __device__ __forceinline__ void tfs_arg_combine(T& best, I& at, T other, I other_at) {
   if ((Largest ? other > best : other < best) || (other == best && other_at < at)) { best = other; at = other_at; }
 }
-template <bool Largest, int Width, class T, class I>
-__device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
+template <class Barrier, bool Largest, int Width, class T, class I>
+__device__ __forceinline__ void tfs_arg_all_reduce(int thread, T& best, I& at) {
 #pragma unroll
   for (int o = (Width < TFS_WARP ? Width : TFS_WARP) / 2; o; o /= 2) {
     const T b = tfs_shuffle_xor(best, o);
@@ -238,12 +248,12 @@ __device__ __forceinline__ void tfs_arg_all_reduce(T& best, I& at) {
     constexpr int kWarps = Width > TFS_WARP ? Width / TFS_WARP : 1;
     __shared__ T values[TFS_MOST_WARPS];
     __shared__ I indices[TFS_MOST_WARPS];
-    const int lane = threadIdx.x % TFS_WARP, warp = threadIdx.x / TFS_WARP, first = warp / kWarps * kWarps;
+    const int lane = thread % TFS_WARP, warp = thread / TFS_WARP, first = warp / kWarps * kWarps;
     if (lane == 0) { values[warp] = best; indices[warp] = at; }
-    __syncthreads();
+    Barrier::wait();
     best = values[first]; at = indices[first];
     for (int w = 1; w < kWarps; ++w) tfs_arg_combine<Largest>(best, at, values[first + w], indices[first + w]);
-    __syncthreads();
+    Barrier::wait();
   }
 }
 

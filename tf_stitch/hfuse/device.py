@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 from typing import Any
+
+import numpy as np
 
 from tf_stitch.errors import BuildError
 from tf_stitch.hfuse.arguments import Argument, Array
@@ -21,6 +24,16 @@ WARM_MS = 500
 """A GPU is kept busy that long before the first measurement."""
 _TIMED_MS, _FEWEST, _MOST = 12.0, 5, 51
 """Launches are timed for about that long; so many of them."""
+_ENQUEUED_US = 150
+"""What enqueueing a pair of launches and their events surely takes, in two streams, from Python."""
+HOLD = """
+extern "C" __global__ void hold(long long us) {
+  long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - begin < us * 1000);
+}
+"""
+"""A kernel that does nothing for some microseconds."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,10 @@ class Code:
         return cupy.RawModule(code=self.source, options=OPTIONS, **names)
 
 
+Modules = Callable[[Code], Any]
+"""Compiles, or finds what was compiled before: a CuPy module."""
+
+
 def code_of(kernel: Kernel) -> Code:
     """A kernel as it is written."""
     return Code(kernel.source.text.decode(), kernel.symbol or kernel.qualified, kernel.is_template)
@@ -55,7 +72,8 @@ class DeviceKernel:
         shared_bytes: of a block, static.
     """
 
-    def __init__(self, code: Code, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_bytes: int) -> None:
+    def __init__(self, code: Code, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_bytes: int,
+                 module_of: Modules = Code.module) -> None:
         """
 
         Raises:
@@ -63,7 +81,7 @@ class DeviceKernel:
         """
         import cupy
         try:
-            self._function = code.module().get_function(code.name)
+            self._function = module_of(code).get_function(code.name)
             self.registers = int(self._function.num_regs)
             self.shared_bytes = int(self._function.shared_size_bytes)
             self.local_bytes = int(self._function.local_size_bytes)
@@ -92,36 +110,37 @@ class DeviceKernel:
         return Profile(ms, self.registers, self.shared_bytes, self.local_bytes)
 
 
-def alone(kernel: Kernel, shape: Shape) -> DeviceKernel:
+def alone(kernel: Kernel, shape: Shape, module_of: Modules = Code.module) -> DeviceKernel:
     """A kernel as it is written."""
-    return DeviceKernel(code_of(kernel), shape.grid, shape.block, shape.dynamic_bytes)
+    return DeviceKernel(code_of(kernel), shape.grid, shape.block, shape.dynamic_bytes, module_of)
 
 
-def fused_kernel(fused: Fused) -> DeviceKernel:
+def fused_kernel(fused: Fused, module_of: Modules = Code.module) -> DeviceKernel:
     """A fused one."""
     return DeviceKernel(Code(fused.source, fused.symbol), (fused.blocks, 1, 1), (fused.threads, 1, 1),
-                        fused.dynamic_bytes)
+                        fused.dynamic_bytes, module_of)
 
 
 class DeviceProfiler:
     """Profiles kernels with arguments that are given: search.Profiler."""
 
-    def __init__(self, kernels: Sequence[Kernel], arguments: Sequence[Sequence[Any]]) -> None:
-        self._kernels, self._arguments = kernels, arguments
+    def __init__(self, kernels: Sequence[Kernel], arguments: Sequence[Sequence[Any]],
+                 module_of: Modules = Code.module) -> None:
+        self._kernels, self._arguments, self._module_of = kernels, arguments, module_of
         self._alone: dict[tuple[int, Shape], DeviceKernel] = {}
 
     def compiled(self, index: int, shape: Shape) -> DeviceKernel:
         """Kernel number `index`, compiled once."""
         key = (index, shape)
         if key not in self._alone:
-            self._alone[key] = alone(self._kernels[index], shape)
+            self._alone[key] = alone(self._kernels[index], shape, self._module_of)
         return self._alone[key]
 
     def alone(self, index: int, shape: Shape) -> Profile:
         return self.compiled(index, shape).profile(0.0)
 
     def fused(self, fused: Fused) -> Profile:
-        kernel = fused_kernel(fused)
+        kernel = fused_kernel(fused, self._module_of)
         arguments = [*self._arguments[0], *self._arguments[1]]
         return kernel.profile(time_ms(lambda: kernel(arguments)))
 
@@ -179,10 +198,27 @@ def warm_up() -> None:
 
 def time_ms(call: Callable[[], None]) -> float:
     """Median milliseconds of what `call` enqueues."""
-    once = _timed(call, 1)
-    once = min(once, _timed(call, 1))
-    repeats = int(min(max(_TIMED_MS / max(once, 1e-3), _FEWEST), _MOST))
-    return median(_timed(call, 1) for _ in range(repeats))
+    once = min(_timed(call, 1), _timed(call, 1))
+    return median(_times_ms(call, int(min(max(_TIMED_MS / max(once, 1e-3), _FEWEST), _MOST))))
+
+
+def _times_ms(call: Callable[[], None], repeats: int) -> list[float]:
+    """Of each repeat. All are enqueued while the device still holds: what enqueueing takes, more in two streams than in
+    one, is no part of them."""
+    import cupy
+    _hold()((1,), (1,), (np.int64(_ENQUEUED_US * repeats),))
+    events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in range(repeats)]
+    for begin, end in events:
+        begin.record()
+        call()
+        end.record()
+    events[-1][1].synchronize()
+    return [float(cupy.cuda.get_elapsed_time(begin, end)) for begin, end in events]
+
+
+@cache
+def _hold() -> Any:
+    return Code(HOLD, "hold").module().get_function("hold")
 
 
 def time_streams_ms(calls: Sequence[Callable[[], None]]) -> float:

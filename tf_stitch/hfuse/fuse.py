@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 
 from tf_stitch.hfuse.barriers import barrier_functions
@@ -225,6 +226,7 @@ def _place(number: str, dims: tuple[int, int, int]) -> str:
     return f"make_uint3({number} % {x}u, {number} / {x}u % {y}u, {number} / {x * y}u)"
 
 
+@lru_cache(maxsize=64)
 def _hidden(source: Source) -> list[str]:
     """CUDA's functions that the source overloads: in a namespace, its own would hide them."""
     own = {c.spelling for c in source.declarations if c.kind.name in ("FUNCTION_DECL", "FUNCTION_TEMPLATE")}
@@ -236,6 +238,7 @@ def _hidden(source: Source) -> list[str]:
     return [f"using ::{name};" for name in sorted(own & theirs)]
 
 
+@lru_cache(maxsize=64)  # every partition of a search asks
 def _own_edits(kernel: Kernel) -> list[Edit]:
     """The kernel becomes a function; other kernels go; what is extern "C" becomes C++."""
     source = kernel.source

@@ -27,12 +27,18 @@ from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.build_entries import names_of
 from tf_stitch.report.dump import Dump, RegionDump
 from tf_stitch.report.report import Report
-from tf_stitch.runtime.device_profiles import device_spec, measured_times_path, tuned_templates_path
+from tf_stitch.runtime.device_profiles import (
+    device_spec,
+    measured_fusions_path,
+    measured_times_path,
+    tuned_templates_path,
+)
 from tf_stitch.runtime.executable import Executable, encode
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -61,6 +67,7 @@ class Built:
         compiled: None where nothing had to be built: the kernels of other sizes serve.
         host: None on a GPU.
         images: what addresses in the words point to.
+        fusions: of kernels that share blocks; None where none may.
     """
 
     compiled: CompiledRegion | None
@@ -75,6 +82,7 @@ class Built:
     stem: str  # of its dumps, "" if nothing was built
     seconds: dict[str, float]
     images: Images = ()
+    fusions: MeasuredFusions | None = None
 
 
 class RegionBuilder:
@@ -90,6 +98,7 @@ class RegionBuilder:
         self._config, self._report, self._dump, self._cache, self._plans = config, report, dump, cache, plans
         self._measured: dict[int, MeasuredTimes] = {}
         self._tuned: dict[int, TunedTemplates] = {}
+        self._fused: dict[int, MeasuredFusions] = {}
         self._library = KernelLibrary(cache)
         self._built: WeakValueDictionary[tuple[object, ...], Built] = WeakValueDictionary()
         self._locks: WeakValueDictionary[tuple[object, ...], _BuildLock] = WeakValueDictionary()
@@ -231,7 +240,8 @@ class RegionBuilder:
         return CompileOptions(device, plan, place.aligned, times, place.patterns, reuse=reuse,
                               stored=StoredPlans(self._plans, tuple(circumstances)),
                               templates=TemplateChoice(device, place.aligned, self._config.templates,
-                                                       self._templates(place.device), self._refused))
+                                                       self._templates(place.device), self._refused),
+                              fusions=self._fusions(place.device))
 
     def _refused(self, kernel: str, reason: str) -> None:
         self._report.fallback("template", kernel[:120], reason, "the rules' schedule runs")
@@ -261,11 +271,21 @@ class RegionBuilder:
                 self._note_problem(self._tuned[device])
             return self._tuned[device]
 
+    def _fusions(self, device: int) -> MeasuredFusions | None:
+        """What was measured of kernels that share blocks, in this process too; None where none may."""
+        if not self._config.hfuse:
+            return None
+        with self._lock:
+            if device not in self._fused:
+                self._fused[device] = MeasuredFusions(self._records(device, measured_fusions_path))
+                self._note_problem(self._fused[device])
+            return self._fused[device]
+
     def _records(self, device: int, path: Callable[[Path, str, int], Path]) -> Path:
         target, ordinal = ("cpu", 0) if device == CPU_ORDINAL else ("cuda", device)
         return path(self._config.cache_dir, target, ordinal)
 
-    def _note_problem(self, records: MeasuredTimes | TunedTemplates) -> None:
+    def _note_problem(self, records: MeasuredTimes | TunedTemplates | MeasuredFusions) -> None:
         if records.problem:
             self._report.note("tune", str(self._config.cache_dir), records.problem)
 
@@ -306,4 +326,4 @@ class RegionBuilder:
         compiled.seconds["build"] = time.perf_counter() - start
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
                      self._times(place.device), self._templates(place.device), names_of(graph), stem,
-                     compiled.seconds, images)
+                     compiled.seconds, images, options.fusions)

@@ -291,7 +291,7 @@ class RegionRegistry:
             self._report.add_source(_source_of(built), compiled.source)
         if not cached and not compiled.rendered:
             self._tuner.add(Job(compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
-                                compiled.kernels))
+                                compiled.kernels, compiled.buffers, built.fusions))
 
     @collector_paused()
     def _entries(self, region: PlacedRegion, build: int, key: Key, built: Built, compiled: CompiledRegion, cached: bool

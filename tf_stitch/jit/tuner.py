@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tf_stitch.compiler.compile_pattern import compile_pattern
+from tf_stitch.compiler.horizontal_fusion import Pair, fusion_key, measure_pair, pair_of, proposals
+from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_tuner import Tuning, rule_kernels, text_of, tune
 from tf_stitch.device.spec import DeviceSpec
@@ -22,8 +24,10 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
+from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
 from tf_stitch.planning.tuned_templates import TunedTemplates
+from tf_stitch.runtime.buffer_plan import BufferPlan
 from tf_stitch.runtime.kernel_cache import KernelCache
 
 PATIENCE = 5.0
@@ -36,6 +40,7 @@ class Job:
 
     Attributes:
         kernels: the plan's; their patterns are tuned.
+        buffers, fusions: of kernels that may share blocks, and what is known of that; None: none may.
     """
 
     plan: StitchPlan
@@ -45,6 +50,8 @@ class Job:
     times: MeasuredTimes
     tuned: TunedTemplates
     kernels: tuple[LoweredKernel, ...] = ()
+    buffers: BufferPlan | None = None
+    fusions: MeasuredFusions | None = None
 
 
 class Tuner:
@@ -102,9 +109,23 @@ class Tuner:
         plans are; then times for plans."""
         for kernel in kernels_to_tune(job):
             yield -predict_us(kernel.program, job.device), partial(self._tune, kernel, job)
+        if job.fusions is not None and job.buffers is not None:
+            for gain, pair in pairs_to_measure(job.buffers, job):
+                yield -gain, partial(self._fuse, pair, job, job.fusions)
         graph = job.plan.graph
         for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(live_out(graph))):
             yield 0.0, partial(measure, (pattern, *parts), job, self._cache)
+
+    def _fuse(self, pair: Pair, job: Job, fusions: MeasuredFusions) -> None:
+        key = fusion_key(pair, job.aligned)
+        if fusions.get(key) is not None:  # for another region, meanwhile
+            return
+        start = time.perf_counter()
+        timer = ProgramTimer(job.device, job.ordinal, self._cache)
+        record = measure_pair(pair, job.device, timer, timer.apart,
+                              lambda: not self._stop and time.perf_counter() - start < self._left)
+        if record is not None:
+            fusions.add({key: record})
 
     def _tune(self, kernel: LoweredKernel, job: Job) -> None:
         if is_tuned(kernel, job):  # for another region, meanwhile
@@ -121,6 +142,15 @@ class Tuner:
         job.tuned.add({key: tuning.record()})
         job.times.add({key: tuning.best_us})  # what it takes from now on, for plans
         self._found(tuning, time.perf_counter() - start)
+
+
+def pairs_to_measure(buffers: BufferPlan, job: Job) -> list[tuple[float, Pair]]:
+    """Kernels that might share blocks, as no process has measured yet, with what that is predicted to save."""
+    works, rounds = buffers.kernels, buffers.rounds
+    found = [(gain, pair_of(works, numbers))
+             for gain, numbers in proposals(works, rounds, pack(works, rounds, False), job.device)]
+    return [(gain, pair) for gain, pair in found
+            if job.fusions is not None and job.fusions.get(fusion_key(pair, job.aligned)) is None]
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:

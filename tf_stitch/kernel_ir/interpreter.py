@@ -57,9 +57,14 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
     writers: _Writers = {}
     scratch: dict[tuple[str, int], int | None] = {}
     phases = program.phases()
-    for stmt in program.body if program.looped else (k.GridLoop(program.grid, program.body, group=program.cluster),):
+    whole = (k.GridLoop(program.grid, program.body, group=program.cluster),)
+    for stmt in program.body if program.looped or program.partitioned else whole:
         if isinstance(stmt, k.GridBarrier):
             _pass_grid_barrier(writers, scratch)
+        elif isinstance(stmt, k.ThreadRange):  # ranges share nothing: one after the other is as good as beside
+            phase = next(phases)
+            for number in range(phase.grid):
+                _Block(phase, state, number, writers, scratch, number).run(stmt.body)
         elif isinstance(stmt, k.GridLoop):
             phase = next(phases)
             firsts = range(0, phase.grid, stmt.group)
@@ -149,8 +154,9 @@ class _Block:
 
     @_together(k.Barrier)
     def _barrier(self, stmt: k.Barrier, active: list[int]) -> None:
-        if len(active) != self.threads:
-            raise VerifyError(f"a barrier is reached by {len(active)} of {self.threads} threads")
+        waiting = stmt.barrier.threads or self.threads
+        if len(active) != waiting:
+            raise VerifyError(f"a barrier is reached by {len(active)} of {waiting} threads")
         self.epoch += 1
 
     @_together(k.Attention)

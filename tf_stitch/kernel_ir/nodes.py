@@ -28,6 +28,7 @@ from tf_stitch.kernel_ir.program import (
 )
 from tf_stitch.kernel_ir.statements import (
     TOGETHER,
+    WHOLE_BLOCK,
     Accumulate,
     Accumulator,
     AllReduce,
@@ -39,6 +40,7 @@ from tf_stitch.kernel_ir.statements import (
     Attention,
     AwaitAsyncCopies,
     Barrier,
+    BlockBarrier,
     ClusterBarrier,
     ClusterStarted,
     Comment,
@@ -60,6 +62,7 @@ from tf_stitch.kernel_ir.statements import (
     Stmt,
     Store,
     StoreVector,
+    ThreadRange,
     Update,
 )
 
@@ -67,6 +70,7 @@ __all__ = [
     "BLOCK",
     "THREAD",
     "TOGETHER",
+    "WHOLE_BLOCK",
     "Accumulate",
     "Accumulator",
     "AllReduce",
@@ -79,6 +83,7 @@ __all__ = [
     "Attention",
     "AwaitAsyncCopies",
     "Barrier",
+    "BlockBarrier",
     "Buffer",
     "ClusterBarrier",
     "ClusterStarted",
@@ -110,6 +115,7 @@ __all__ = [
     "Stmt",
     "Store",
     "StoreVector",
+    "ThreadRange",
     "Update",
     "both",
 ]

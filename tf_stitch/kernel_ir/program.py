@@ -8,7 +8,7 @@ from enum import Enum
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.index import Var
-from tf_stitch.kernel_ir.statements import GridBarrier, GridLoop, Stmt
+from tf_stitch.kernel_ir.statements import GridBarrier, GridLoop, Stmt, ThreadRange
 
 
 class Mode(Enum):
@@ -82,19 +82,25 @@ class Program:
         return any(isinstance(s, GridLoop) for s in self.body)
 
     @property
+    def partitioned(self) -> bool:
+        """Whether the threads of a block are parted among programs."""
+        return any(isinstance(s, ThreadRange) for s in self.body)
+
+    @property
     def cooperative(self) -> bool:
         """Whether blocks wait for each other: all of them have to be resident at once."""
         return any(isinstance(s, GridBarrier) or (isinstance(s, GridLoop) and s.group > 1) for s in self.body)
 
     @property
     def alone(self) -> bool:
-        """Whether no other program may share its launch: blocks wait for each other."""
-        return self.cooperative or self.cluster > 1
+        """Whether no other program may share its launch: blocks wait for each other, or are shared already."""
+        return self.cooperative or self.cluster > 1 or self.partitioned
 
     def phases(self) -> Iterator[Program]:
-        """Each grid loop as a program of its own; a program without any is one."""
-        loops = [s for s in self.body if isinstance(s, GridLoop)]
-        if not loops:
+        """Each grid loop, or thread range, as a program of its own; a program without any is one."""
+        parts = [s for s in self.body if isinstance(s, GridLoop | ThreadRange)]
+        if not parts:
             yield self
-        for loop in loops:
-            yield replace(self, grid=loop.blocks, body=loop.body)
+        for part in parts:
+            threads = part.threads if isinstance(part, ThreadRange) else self.threads
+            yield replace(self, grid=part.blocks, threads=threads, body=part.body)

@@ -18,6 +18,7 @@ class Role(Enum):
     LET = "an immutable scalar that it declares"
     VAR = "an accumulator that it declares"
     SETS = "an accumulator that it changes"
+    BARRIER = "a barrier of the block that it waits at"
 
 
 class Where(Enum):

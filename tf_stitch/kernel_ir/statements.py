@@ -27,6 +27,23 @@ Sets: TypeAlias = Annotated[str, Role.SETS]
 
 
 @dataclass(frozen=True)
+class BlockBarrier:
+    """One of a block's barriers.
+
+    Attributes:
+        id: its number; of a thread range's, no other range's.
+        threads: how many wait there until as many have come; 0: all of the block.
+    """
+
+    id: int = 0
+    threads: int = 0
+
+
+WHOLE_BLOCK = BlockBarrier()
+WaitsAt: TypeAlias = Annotated[BlockBarrier, Role.BARRIER]
+
+
+@dataclass(frozen=True)
 class Statement:
     """Base of all. Fields say what they hold by their roles; those without are plain values."""
 
@@ -231,6 +248,7 @@ class AllReduce(Statement):
 
     members: tuple[tuple[str, OpKind], ...]
     width: int
+    barrier: WaitsAt = WHOLE_BLOCK
 
 
 @dataclass(frozen=True)
@@ -244,13 +262,16 @@ class ArgAllReduce(Statement):
     kind: OpKind
     width: int
     dtype: DType
+    barrier: WaitsAt = WHOLE_BLOCK
 
 
 @dataclass(frozen=True)
 class Barrier(Statement):
-    """Every thread of the block waits here."""
+    """Every thread of the block waits here, or of its thread range."""
 
     where = Where.TOGETHER
+
+    barrier: WaitsAt = WHOLE_BLOCK
 
 
 @dataclass(frozen=True)
@@ -339,6 +360,20 @@ class GroupBarrier(Statement):
 
 
 @dataclass(frozen=True)
+class ThreadRange(Statement):
+    """Some neighbouring threads of each of the first `blocks` blocks, as a block of their own: in `body` THREAD counts
+    from `first` on (horizontal fusion, HFuse). Stands at the top of a program, beside those of the other threads, which
+    share nothing with it but the block."""
+
+    where = Where.TOP_OF_PROGRAM
+
+    first: int
+    threads: int
+    blocks: int
+    body: Body
+
+
+@dataclass(frozen=True)
 class Send(Statement):
     """array[index] = value in the memory of a block of this one's cluster, its own too. The array is `received`.
 
@@ -404,5 +439,5 @@ class Attention(Statement):
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
                    | LoadVector
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
-                   | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | Send
-                   | ClusterStarted | ClusterBarrier | Attention)
+                   | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | ThreadRange
+                   | Send | ClusterStarted | ClusterBarrier | Attention)

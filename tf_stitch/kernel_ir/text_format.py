@@ -87,6 +87,13 @@ def _grid_loop(stmt: k.GridLoop, indent: str) -> Iterator[str]:
     yield from _block(stmt.body, indent + "  ")
 
 
+@_LINES(k.ThreadRange)
+def _thread_range(stmt: k.ThreadRange, indent: str) -> Iterator[str]:
+    last = stmt.first + stmt.threads - 1
+    yield f"{indent}threads {stmt.first}..{last} of blocks 0..{stmt.blocks - 1}:"
+    yield from _block(stmt.body, indent + "  ")
+
+
 @_LINES(k.Attention)
 def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
     shape, tiling = stmt.shape, stmt.tiling
@@ -187,12 +194,12 @@ def _store_vector(stmt: k.StoreVector) -> str:
 @_LINE(k.AllReduce)
 def _all_reduce(stmt: k.AllReduce) -> str:
     members = ", ".join(f"{kind.value} {name}" for name, kind in stmt.members)
-    return f"all_reduce over {stmt.width} threads: {members}"
+    return f"all_reduce over {stmt.width} threads{_at(stmt.barrier)}: {members}"
 
 
 @_LINE(k.ArgAllReduce)
 def _arg_all_reduce(stmt: k.ArgAllReduce) -> str:
-    return f"all_reduce over {stmt.width} threads: {stmt.kind.value} ({stmt.best}, {stmt.at})"
+    return f"all_reduce over {stmt.width} threads{_at(stmt.barrier)}: {stmt.kind.value} ({stmt.best}, {stmt.at})"
 
 
 @_LINE(k.AsyncCopy)
@@ -228,7 +235,11 @@ def _comment(stmt: k.Comment) -> str:
 
 @_LINE(k.Barrier)
 def _barrier(stmt: k.Barrier) -> str:
-    return "barrier"
+    return f"barrier{_at(stmt.barrier)}"
+
+
+def _at(barrier: k.BlockBarrier) -> str:
+    return "" if barrier == k.WHOLE_BLOCK else f" at {barrier.id} of {barrier.threads}"
 
 
 @_LINE(k.GridBarrier)

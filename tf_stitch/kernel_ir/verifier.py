@@ -13,6 +13,7 @@ from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.roles import Role, Where, held
+from tf_stitch.kernel_ir.thread_ranges import verify_ranges
 from tf_stitch.kernel_ir.walk import accesses, arrays, evaluated, operands, statements
 
 _OF_CLUSTERS = (k.Send, k.ClusterStarted, k.ClusterBarrier)
@@ -30,14 +31,20 @@ def verify_program(program: k.Program) -> None:
     for b in program.buffers:
         _require(b.constant is None or (len(b.constant) == b.size and b.mode is k.Mode.READ), f"table {b.name}")
     _require(program.threads >= 1 and program.grid >= 0, f"{program.grid} blocks of {program.threads} threads")
+    if program.partitioned:
+        verify_ranges(program)
     verifier = _Verifier(program)
     for phase in program.phases():
+        verifier.threads = phase.threads
         body = [s for s in phase.body if s.where is not Where.TOP_OF_BLOCK]
-        verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: program.threads}), parted=False)
+        verifier.body(body, _Scope({k.BLOCK: phase.grid, k.THREAD: phase.threads}), parted=False)
         for first, second in overlapping(phase):
             raise VerifyError(f"arrays {first} and {second} share memory with no barrier between their uses")
     if any(isinstance(s, k.GridLoop | k.GridBarrier) for s in program.body):
         _verify_grid_barriers(program)
+    if not program.partitioned:
+        _require(all(barrier == k.WHOLE_BLOCK for s in statements(program.body) for barrier in held(s, Role.BARRIER)),
+                 "a barrier of some of the threads outside of a thread range")
     _verify_cluster(program)
 
 
@@ -135,6 +142,7 @@ _rules: ByType[None] = ByType("the verifier", otherwise=lambda *_: None)
 class _Verifier:
     def __init__(self, program: k.Program) -> None:
         self.program = program
+        self.threads = program.threads  # those of the phase
         self.buffers = {b.name: b for b in program.buffers}
         self.received: set[str] = set()
 
@@ -194,8 +202,8 @@ class _Verifier:
     def _reduction(self, stmt: k.AllReduce | k.ArgAllReduce, scope: _Scope, parted: bool) -> None:
         for name, _ in stmt.members if isinstance(stmt, k.AllReduce) else ():
             self._mutable(name, scope)
-        _require(stmt.width & (stmt.width - 1) == 0 and self.program.threads % stmt.width == 0,
-                 f"a reduction over {stmt.width} of {self.program.threads} threads")
+        _require(stmt.width & (stmt.width - 1) == 0 and self.threads % stmt.width == 0,
+                 f"a reduction over {stmt.width} of {self.threads} threads")
 
     @_rules(k.SetElement)
     def _set_element(self, stmt: k.SetElement, scope: _Scope, parted: bool) -> None:
@@ -209,15 +217,15 @@ class _Verifier:
     @_rules(k.LoadFence)
     def _load_fence(self, stmt: k.LoadFence, scope: _Scope, parted: bool) -> None:
         _require(set(stmt.names) <= scope.scalars.keys() | scope.arrays.keys(), f"{stmt.names} are not declared")
-        _require(self.program.threads > 1, "loads of a CPU are not held in place")
+        _require(self.threads > 1, "loads of a CPU are not held in place")
 
     @_rules(k.Prefetch)
     def _prefetch(self, stmt: k.Prefetch, scope: _Scope, parted: bool) -> None:
-        _require(self.program.threads == 1, "a prefetch by threads of a GPU")
+        _require(self.threads == 1, "a prefetch by threads of a GPU")
 
     @_rules(k.Attention)
     def _attention(self, stmt: k.Attention, scope: _Scope, parted: bool) -> None:
-        _require(self.program.threads == stmt.tiling.threads, f"attention by {self.program.threads} threads")
+        _require(self.threads == stmt.tiling.threads, f"attention by {self.threads} threads")
         words = shared_words(stmt.shape.keys, (stmt.shape.depth, stmt.shape.width), stmt.shape.dtype, stmt.tiling)
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         inner = scope.inner()
@@ -227,7 +235,7 @@ class _Verifier:
 
     def _differs(self, index: Index) -> bool:
         """Whether threads of one block may see different values."""
-        return any(v.name != k.BLOCK for v in index.variables()) and self.program.threads > 1
+        return any(v.name != k.BLOCK for v in index.variables()) and self.threads > 1
 
     def _mutable(self, name: str, scope: _Scope) -> None:
         _require(scope.scalars.get(name, False), f"{name} is no accumulator that is declared here")

@@ -114,8 +114,8 @@ class _Counter:
         for stmt in body:
             _rules.of(stmt)(self, stmt, times, simd, serial)
 
-    @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.LoadFence,
-            k.AwaitAsyncCopies, k.Prefetch)
+    @_rules(k.Accumulator, k.Comment, k.GridLoop, k.GridBarrier, k.GroupBarrier, k.ThreadRange, k.ClusterStarted,
+            k.LoadFence, k.AwaitAsyncCopies, k.Prefetch)
     def _nothing(self, stmt: k.Stmt, times: float, simd: Var | None, serial: Var | None) -> None:
         """Takes no time that is known here."""
 

@@ -107,6 +107,8 @@ def predict(program: Program, device: DeviceSpec, footprint: int = 0) -> Predict
         return Prediction(0.0, 0.0, 0.0, 0.0, 0)
     if program.looped:
         return _phases(program, device, footprint)
+    if program.partitioned:
+        return _ranges(program, device, footprint)
     work = count_work(program)
     nbytes = moved_bytes(program, work)
     rate = interpolate(device.profile.bandwidth, nbytes)
@@ -140,6 +142,13 @@ def _phases(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
         barriers += cross_block_reductions * loop.blocks / program.grid / max(program.resident, 1)
     wait = barriers * interpolate(device.profile.barrier, program.grid)
     return Prediction(device.profile.launch_us, total, 0.0, wait, sum(part.nbytes for part in parts), overlap=0.0)
+
+
+def _ranges(program: Program, device: DeviceSpec, footprint: int) -> Prediction:
+    """Thread ranges side by side: they take turns at memory and at issue slots, and wait at the same time."""
+    parts = [predict(phase, device, footprint) for phase in program.phases()]
+    return Prediction(device.profile.launch_us, sum(p.memory for p in parts), sum(p.compute for p in parts),
+                      max(p.wait for p in parts), sum(p.nbytes for p in parts), max(p.overlap for p in parts))
 
 
 def _blocks(program: Program, work: Work, nbytes: int, gbps: float, device: DeviceSpec) -> Prediction:

@@ -22,6 +22,8 @@ from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, make_pattern
 
 VERSION = 1
 """Of the keys: measurements of kernels that are generated differently now are of no use."""
+MARGIN, LEAST_US = 0.02, 0.2
+"""Part of its time, and microseconds, that another form of a kernel has to save: less is noise."""
 COMPLEX_NODES = 4
 """Nodes from which a pattern with a reduction is worth measuring; the model is right enough for the others."""
 
@@ -66,6 +68,11 @@ class MeasuredTimes(DeviceRecords[float]):
 
     def encode(self, record: float) -> Any:
         return record
+
+
+def saves(before: float, after: float) -> bool:
+    """Whether it is for sure that something took less time, in microseconds."""
+    return before - after > max(MARGIN * before, LEAST_US)
 
 
 def as_time(value: Any) -> float:

@@ -48,6 +48,15 @@ def tuned_templates_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path
     return cache_dir / "templates" / f"{machine_key(target, ordinal)}.json"
 
 
+def measured_fusions_path(cache_dir: Path, target: str, ordinal: int = 0) -> Path:
+    """Where it is kept how fast kernels of a device are that share blocks.
+
+    Raises:
+        BuildError: there is no such GPU.
+    """
+    return cache_dir / "fusions" / f"{machine_key(target, ordinal)}.json"
+
+
 @lru_cache(maxsize=16)
 def device_spec(cache_dir: Path | None, ordinal: int | None) -> DeviceSpec:
     """A device of this machine.

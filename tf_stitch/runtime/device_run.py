@@ -192,6 +192,54 @@ def time_on_device(cubin: Path, kernels: Sequence[TimedKernel], ordinal: int = 0
         return _times(cubin, kernels)
 
 
+def time_apart_on_device(cubin: Path, kernels: Sequence[TimedKernel], ordinal: int = 0) -> float:
+    """Microseconds of kernels that need nothing of each other, each in a launch: one behind the other or each in a
+    stream of its own, whichever is faster; NaN where memory is short.
+
+    Raises:
+        BuildError: there is no CuPy.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise BuildError(f"CuPy is not available ({error}); install cupy-cuda12x or cupy-cuda13x") from None
+    with cupy.cuda.Device(ordinal):
+        module = cupy.RawModule(path=str(cubin))
+        try:
+            bound = [bind_alone(module, kernel) for kernel in kernels]
+            calls = [call for call, _ in bound]
+            return min(queued_us(lambda: _in_turn(calls)), queued_us(_side_streams(calls)))
+        except cupy.cuda.memory.OutOfMemoryError:
+            return float("nan")
+        finally:
+            bound = []
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _in_turn(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def _side_streams(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """A call of all, each in a stream, between two points of the current one."""
+    import cupy
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in calls]
+    begin, *ends = [cupy.cuda.Event(disable_timing=True) for _ in range(len(calls) + 1)]
+
+    def together() -> None:
+        current = cupy.cuda.get_current_stream()
+        begin.record(current)
+        for stream, call, end in zip(streams, calls, ends, strict=True):
+            stream.wait_event(begin)
+            with stream:
+                call()
+            end.record(stream)
+            current.wait_event(end)
+
+    return together
+
+
 def _times(cubin: Path, kernels: Sequence[TimedKernel]) -> list[float]:
     import cupy
     module = cupy.RawModule(path=str(cubin))

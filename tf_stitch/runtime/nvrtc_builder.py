@@ -33,9 +33,7 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
         BuildInterruptedError: NVRTC lacked memory, or made no cubin.
     """
     nvrtc = _nvrtc()
-    version = ".".join(map(str, nvrtc.getVersion()))
-    key = cache_key(code_of(source), "cuda", architecture, options, f"nvrtc {version}", "")
-    known = cache.get(key, ".cubin")
+    known = known_cubin(source, architecture, cache, options)
     if known is not None:
         return known
     cubin, resources = run_foreign(lambda: _compile(nvrtc, source, architecture, options))
@@ -43,9 +41,27 @@ def build_cuda(source: str, architecture: str, cache: KernelCache, options: tupl
     if spilling:
         relaxed = tuple(f"-D{relaxable(symbol)}=1" for symbol in spilling)
         cubin, resources = run_foreign(lambda: _compile(nvrtc, source, architecture, (*options, *relaxed)))
-    check_elf(cubin, f"NVRTC {version}")
+    check_elf(cubin, f"NVRTC {_version(nvrtc)}")
+    key = _cubin_key(source, architecture, options)
     cache.put(_resources_key(key), ".json", kernel_resources.write(resources))
     return cache.put(key, ".cubin", cubin)
+
+
+def known_cubin(source: str, architecture: str, cache: KernelCache, options: tuple[str, ...] = OPTIONS) -> Path | None:
+    """The cubin that `build_cuda` kept; None where there is none.
+
+    Raises:
+        BuildError: NVRTC, whose version is part of the question, is missing.
+    """
+    return cache.get(_cubin_key(source, architecture, options), ".cubin")
+
+
+def _cubin_key(source: str, architecture: str, options: tuple[str, ...]) -> str:
+    return cache_key(code_of(source), "cuda", architecture, options, f"nvrtc {_version(_nvrtc())}", "")
+
+
+def _version(nvrtc: Any) -> str:
+    return ".".join(map(str, nvrtc.getVersion()))
 
 
 def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
@@ -58,9 +74,8 @@ def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
         BuildError, BuildInterruptedError: as build_cuda.
     """
     nvrtc = _nvrtc()
-    version = ".".join(map(str, nvrtc.getVersion()))
     options = tuple(option for option in OPTIONS if not option.startswith("--ptxas"))
-    key = cache_key(code_of(source), "ptx", architecture, options, f"nvrtc {version}", "")
+    key = cache_key(code_of(source), "ptx", architecture, options, f"nvrtc {_version(nvrtc)}", "")
     return cache.get(key, ".ptx") or cache.put(key, ".ptx", run_foreign(
         lambda: _compile_ptx(nvrtc, source, architecture, options)))
 

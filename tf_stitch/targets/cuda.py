@@ -16,7 +16,7 @@ from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
 from tf_stitch.pass_manager import Pass
 from tf_stitch.planning.stitch_plan import SMALL_MATMUL, is_large
-from tf_stitch.runtime.device_run import time_on_device
+from tf_stitch.runtime.device_run import time_apart_on_device, time_on_device
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda, resources_of
 from tf_stitch.runtime.timed_kernel import TimedKernel
@@ -63,5 +63,10 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
     return time_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
 
 
+def _times_apart(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordinal: int, cache: KernelCache
+                 ) -> float:
+    return time_apart_on_device(build_cuda(source, device.architecture, cache), kernels, ordinal)
+
+
 CUDA_TARGET = Target("cuda", "GPU", "cu", _SPLITTING, FAMILIES, (GEMM, CUDNN), _passes,
-                     Emission(emit_cuda, _render, join_cuda), build_cuda, resources_of, _times)
+                     Emission(emit_cuda, _render, join_cuda), build_cuda, resources_of, _times, _times_apart)

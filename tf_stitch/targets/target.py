@@ -67,6 +67,8 @@ class Target:
         resources: what the launches of such a binary take, by symbol; nothing where that is not known.
         times: builds a source and times its kernels each alone (source, kernels, device, the device's number, cache):
             microseconds, NaN for one that gets no memory; where DeviceProfile.per_core holds, in one thread.
+        times_apart: the same of all kernels together, in launches that need nothing of each other; None where nothing
+            would share a launch.
     """
 
     name: str
@@ -80,3 +82,4 @@ class Target:
     build: Callable[[str, str, KernelCache], Path]
     resources: Callable[[Path], Mapping[str, KernelResources]]
     times: Callable[[str, Sequence[TimedKernel], DeviceSpec, int, KernelCache], list[float]]
+    times_apart: Callable[[str, Sequence[TimedKernel], DeviceSpec, int, KernelCache], float] | None = None

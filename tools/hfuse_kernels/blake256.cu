@@ -2,10 +2,10 @@
 // a nonce. A thread tries `tries` nonces, that many apart as there are threads, and keeps the digest that is the smallest,
 // and its nonce: of the digests' first words; the first of equal ones. Words of the header are big-endian numbers. Blocks
 // of 256 threads.
-__constant__ unsigned int BLAKE_C[16] = {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
+__constant__ const unsigned int BLAKE_C[16] = {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
                                          0x082efa98, 0xec4e6c89, 0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c,
                                          0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917};
-__constant__ unsigned char BLAKE_SIGMA[10][16] = {
+__constant__ const unsigned char BLAKE_SIGMA[10][16] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
     {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4}, {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
     {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13}, {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},

@@ -2,7 +2,7 @@
 // and nonces from `first` on. A thread tries `tries` nonces, that many apart as there are threads, and keeps the result that
 // is the smallest, its mix digest and its nonce: of the results' first bytes, as little-endian numbers of 64 bits; the first
 // of equal ones. Eight lanes read a page together, 16 bytes each, for one of them after the other. Blocks of 256 threads.
-__constant__ unsigned long long KECCAK_RC[24] = {
+__constant__ const unsigned long long KECCAK_RC[24] = {
     0x0000000000000001ull, 0x0000000000008082ull, 0x800000000000808aull, 0x8000000080008000ull, 0x000000000000808bull,
     0x0000000080000001ull, 0x8000000080008081ull, 0x8000000000008009ull, 0x000000000000008aull, 0x0000000000000088ull,
     0x0000000080008009ull, 0x000000008000000aull, 0x000000008000808bull, 0x800000000000008bull, 0x8000000000008089ull,

@@ -2,7 +2,7 @@
 // tries `tries` nonces, that many apart as there are threads, and keeps the digest that is the smallest, and its nonce: of
 // the digests' first words, as big-endian numbers; the first of equal ones. Words of the header are big-endian numbers.
 // Blocks of 256 threads.
-__constant__ unsigned int SHA256_K[64] = {
+__constant__ const unsigned int SHA256_K[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,

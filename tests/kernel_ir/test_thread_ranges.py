@@ -1,0 +1,286 @@
+"""Programs that share blocks by their threads compute what they compute alone, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.generator import make_case
+from tests.differential.runner import compiled, region
+from tests.emit.ptx import ptx_of_source
+from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, LaunchError, build, launch
+from tests.support.hip_target import HIP_DEVICE
+from tf_stitch.device.spec import CPU, H200
+from tf_stitch.emit.cuda import emit_cuda
+from tf_stitch.emit.rendered import Packed
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.kernel_ir.text_format import format_program
+from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
+from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.kernel_ir.walk import rewritten, statements
+from tf_stitch.runtime.executable import DeviceLaunch
+from tf_stitch.runtime.host_run import aligned_copy
+
+B, F32 = p.B, DType.F32
+Memory = dict[str, Any]
+MOST_THREADS = 1024
+
+
+def x(*shape: int, dtype: DType = F32) -> Node:
+    return B.input("x:0", dtype, shape)
+
+
+MADE: dict[str, Callable[[], list[Node]]] = {
+    "elements": lambda: [B.op(OpKind.TANH, x(900))],
+    "softmax": lambda: [p.softmax(x(3, 1100))],
+    "short rows": lambda: [p.softmax(x(33, 20))],
+    "argmax": lambda: [B.arg_reduce(OpKind.ARGMAX, x(3, 1100), 1, DType.I64)],
+    "two reductions": lambda: [B.sum(x(3, 1100), [1]), B.reduce(OpKind.MAX, x(3, 1100), [1])],
+    "columns": lambda: [B.sum(x(20, 40), [0])],
+    "transpose": lambda: [B.transpose(B.op(OpKind.TANH, x(70, 50)), [1, 0])],
+    "running sum": lambda: [B.cumsum(x(70, 50), False, False)],
+}
+
+
+@cache
+def made(name: str) -> k.Program:
+    """A program by itself."""
+    kernels = compiled(region(name, MADE[name]()), H200).kernels
+    return kernels[0].program
+
+
+def memory_of(program: k.Program, seed: int) -> Memory:
+    """Numbers for what it reads, and for what it is to write."""
+    rng = np.random.default_rng(seed)
+    return {b.name: aligned_copy(rng.integers(-9, 10, b.size).astype(b.dtype.numpy)) if b.dtype is not DType.BOOL
+            else aligned_copy(rng.integers(0, 2, b.size).astype(bool)) for b in program.parameters}
+
+
+def both(memories: Sequence[Memory]) -> Memory:
+    """As the parameters of a program side by side."""
+    return {f"k{i}_{name}": value for i, memory in enumerate(memories, 1) for name, value in memory.items()}
+
+
+def copied(memory: Memory) -> Memory:
+    return {name: aligned_copy(value) for name, value in memory.items()}
+
+
+def equal(a: Memory, b: Memory) -> bool:
+    return all(value.tobytes() == b[name].tobytes() for name, value in a.items())
+
+
+def interpreted(program: k.Program, memory: Memory) -> Memory:
+    result = copied(memory)
+    interpret_program(program, result)
+    return result
+
+
+class OnCpu:
+    """The CUDA source of two programs and of both side by side, run on this machine."""
+
+    def __init__(self, *programs: k.Program) -> None:
+        self.programs = programs
+        named = [(f"stitch_{i}", program) for i, program in enumerate(programs)]
+        self.library = build(emit_cuda(named, [Packed(f"launch_{i}", (i,)) for i in range(len(programs))]))
+
+    def run(self, number: int, memory: Memory, adversary: Adversary) -> Memory:
+        program, result = self.programs[number], copied(memory)
+        step = DeviceLaunch(f"launch_{number}", program.grid, program.threads, shared_bytes(program), ())
+        launch(self.library, step, [value.ctypes.data for value in result.values()], 1, adversary)
+        return result
+
+
+def check(one: k.Program, two: k.Program, seed: int = 0, on_cpu: bool = True) -> None:
+    fused = side_by_side([one, two])
+    verify_program(fused)
+    memories = [memory_of(one, seed), memory_of(two, seed + 1)]
+    want = both([interpreted(program, memory) for program, memory in zip((one, two), memories, strict=True)])
+    assert equal(interpreted(fused, both(memories)), want)
+    if not on_cpu:
+        return
+    device = OnCpu(one, two, fused)
+    for adversary in ADVERSARIES:
+        want = both([device.run(i, memory, adversary) for i, memory in enumerate(memories)])
+        assert equal(device.run(2, both(memories), adversary), want), adversary
+
+
+PAIRS = [("softmax", "elements"), ("elements", "softmax"), ("softmax", "softmax"), ("softmax", "two reductions"),
+         ("argmax", "argmax"), ("columns", "argmax"), ("running sum", "short rows"), ("transpose", "transpose")]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_pairs(pair: tuple[str, str]) -> None:
+    check(*map(made, pair))
+
+
+@cache
+def random_programs(seed: int) -> tuple[k.Program, ...]:
+    """Those of a random graph that can be ranges."""
+    built = compiled(make_case(random.Random(seed), 14, 1500).graph, H200, solver="greedy")
+    return tuple(kernel.program for kernel in built.kernels
+                 if kernel.program.grid and not cannot_be_range(kernel.program))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_pairs(seed: int) -> None:
+    ones, twos = random_programs(seed), random_programs(seed + 100)
+    pairs = [(a, b) for a in ones for b in twos if a.threads + b.threads <= MOST_THREADS]
+    draw = random.Random(seed)
+    for one, two in draw.sample(pairs, min(2, len(pairs))):
+        check(one, two, seed, on_cpu=seed < 5)
+
+
+def test_three_programs_share_a_block() -> None:
+    programs = [made(name) for name in ("softmax", "short rows", "columns")]
+    fused = side_by_side(programs)
+    verify_program(fused)
+    memories = [memory_of(program, i) for i, program in enumerate(programs)]
+    want = both([interpreted(program, memory) for program, memory in zip(programs, memories, strict=True)])
+    assert equal(interpreted(fused, both(memories)), want)
+
+
+def test_text() -> None:
+    text = format_program(side_by_side([made("softmax"), made("elements")]))
+    threads, blocks = made("softmax").threads, made("softmax").grid
+    assert f"\n  threads 0..{threads - 1} of blocks 0..{blocks - 1}:\n" in text
+    assert f" threads at 1 of {threads}: max" in text
+
+
+def test_who_cannot_share_a_block() -> None:
+    attention = compiled(_attention(), H200).kernels[0].program
+    assert cannot_be_range(attention) == "Attention is for a whole block"
+    on_cpu = compiled(region("g", MADE["elements"]()), CPU).kernels[0].program
+    assert "no whole warps" in cannot_be_range(on_cpu)
+    assert "wait for each other" in cannot_be_range(side_by_side([made("elements"), made("columns")]))
+    with pytest.raises(VerifyError, match="Attention is for a whole block"):
+        side_by_side([made("elements"), attention])
+
+
+def _attention() -> TensorGraph:
+    q, key, v = (B.input(f"{name}:0", F32, (1, 2, 64, 32)) for name in "qkv")
+    return region("attention", [B.dot(p.softmax(B.dot(q, key, False, True)), v)])
+
+
+def test_barriers_are_named_in_ptx() -> None:
+    fused = side_by_side([made("transpose"), made("softmax")])
+    text = ptx_of_source(emit_cuda([("stitch", fused)], [Packed("launch", (0,))]))
+    assert f"bar.sync 1, {made('transpose').threads};" in text
+    assert f"bar.sync 2, {made('softmax').threads};" in text
+    assert not re.search(r"bar(rier)?\.sync\S*\s+0", text)
+
+
+def test_capability() -> None:
+    assert H200.block_barriers == 16
+    assert HIP_DEVICE.block_barriers == CPU.block_barriers == 1
+
+
+def change(kind: type, **fields: Any) -> Callable[[k.Stmt], k.Stmt]:
+    return lambda stmt: replace(stmt, **fields) if isinstance(stmt, kind) else stmt
+
+
+def of_range(fused: k.Program, number: int, **fields: Any) -> k.Program:
+    body = list(fused.body)
+    body[number] = replace(body[number], **fields)
+    return replace(fused, body=tuple(body))
+
+
+def inside(fused: k.Program, number: int, edit: Callable[[k.Stmt], k.Stmt]) -> k.Program:
+    return of_range(fused, number, body=rewritten(fused.body[number].body, edit))  # type: ignore[union-attr]
+
+
+def waits_at(barrier: k.BlockBarrier) -> Callable[[k.Stmt], k.Stmt]:
+    return change(k.Barrier | k.AllReduce | k.ArgAllReduce, barrier=barrier)  # type: ignore[arg-type]
+
+
+def _thin() -> k.Program:
+    """A transpose, whose threads meet at barriers, beside another."""
+    return side_by_side([made("transpose"), made("transpose")])
+
+
+def _threads() -> int:
+    return made("transpose").threads
+
+
+REFUSED: dict[str, tuple[Callable[[], k.Program], str]] = {
+    "a barrier for more threads": (
+        lambda: inside(_thin(), 0, waits_at(k.BlockBarrier(1, _threads() + 32))), r"barrier of \d+ threads in a range"),
+    "a barrier for fewer threads": (
+        lambda: inside(_thin(), 0, waits_at(k.BlockBarrier(1, _threads() - 32))), r"barrier of \d+ threads in a range"),
+    "the barrier of the whole block": (lambda: inside(_thin(), 1, waits_at(k.WHOLE_BLOCK)), "waits at barrier 0"),
+    "one barrier for both": (
+        lambda: inside(_thin(), 1, waits_at(k.BlockBarrier(1, _threads()))), "two ranges wait at barrier 1"),
+    "a barrier that is not there": (
+        lambda: inside(_thin(), 1, waits_at(k.BlockBarrier(16, _threads()))), "waits at barrier 16"),
+    "a barrier that some threads miss": (
+        lambda: of_range(_thin(), 0, body=(k.If(_first_half(), (k.Barrier(k.BlockBarrier(1, _threads())),)),)),
+        "Barrier where threads part"),
+    "half a warp": (
+        lambda: replace(of_range(of_range(_thin(), 0, threads=_threads() - 16), 1, first=_threads() - 16,
+                                 threads=_threads() + 16)), "no whole warps"),
+    "threads of two ranges": (lambda: of_range(_thin(), 1, first=_threads() - 32), "in no range, or in two"),
+    "threads of none": (lambda: replace(_thin(), threads=2 * _threads() + 32), "ranges of"),
+    "one shared memory": (
+        lambda: inside(_thin(), 1, lambda s: replace(s, offset=0) if isinstance(s, k.Array) and s.offset else s),
+        "of two ranges share memory"),
+    "one writes what the other reads": (lambda: _mixed(), "written in one range, touched in another"),
+    "something beside": (lambda: replace(_thin(), body=(*_thin().body, k.Barrier())), "Barrier beside thread ranges"),
+    "a cluster": (lambda: replace(_thin(), cluster=2, grid=_thin().grid * 2), "a cluster of partitioned blocks"),
+    "a range inside a range": (
+        lambda: of_range(_thin(), 0, body=(_thin().body[0],)), "ThreadRange inside a grid loop"),
+}
+
+
+def _first_half() -> k.Expr:
+    return k.InRange(k_thread(), 0, _threads() // 2)
+
+
+def k_thread() -> Any:
+    from tf_stitch.kernel_ir.index import Var, var
+
+    return var(Var(k.THREAD, _threads()))
+
+
+def _mixed() -> k.Program:
+    """The second range writes what the first one writes."""
+    fused = _thin()
+    return inside(fused, 1, lambda s: replace(s, buffer=s.buffer.replace("k2", "k1")) if isinstance(s, k.Store) else s)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_verifier_refuses(name: str) -> None:
+    make, message = REFUSED[name]
+    with pytest.raises(VerifyError, match=message):
+        verify_program(make())
+
+
+def test_the_whole_block_has_one_barrier() -> None:
+    program = made("transpose")
+    verify_program(program)
+    with pytest.raises(VerifyError, match="outside of a thread range"):
+        verify_program(replace(program, body=rewritten(program.body, waits_at(k.BlockBarrier(1, program.threads)))))
+
+
+def test_what_the_verifier_refuses_hangs() -> None:
+    """As on a GPU, but that here it ends."""
+    fused = _thin()
+    assert any(isinstance(s, k.Barrier) for s in statements(fused.body))
+    wrong = inside(fused, 0, waits_at(k.BlockBarrier(1, _threads() + 32)))
+    memory = both([memory_of(made("transpose"), i) for i in range(2)])
+    with pytest.raises(LaunchError, match="deadlock"):
+        OnCpu(wrong).run(0, memory, ADVERSARIES[0])
+    with pytest.raises(VerifyError, match="a barrier is reached by"):
+        interpreted(wrong, memory)
