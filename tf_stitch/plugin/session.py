@@ -40,6 +40,7 @@ from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph
 from tf_stitch.graph.graph_item import GraphItem
 from tf_stitch.graph.loops.while_node import NativeLoop, number_regions
 from tf_stitch.graph.pipeline import FoundRegions, GraphOptions, find_regions
+from tf_stitch.graph.shapes.branch_sizes import types_between_branches
 from tf_stitch.graph.state import GraphState, ImportCount
 from tf_stitch.jit.build_budget import BuildBudget
 from tf_stitch.jit.collector import collector_paused
@@ -124,7 +125,8 @@ class Session:
         try:
             self._may_rewrite(item)
             convolutions = any(is_convolution(node.op) for node in item.graph_def.node)
-            state = GraphState(item.graph_def, item.output_types, item.preserved,
+            types_of = types_between_branches(item.graph_def, item.output_types)
+            state = GraphState(item.graph_def, types_of, item.preserved,
                                self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
             options = GraphOptions.by(self._config, item.device_type, self._native is not None,
                                       profiles(self._config.cache_dir), self._controls)

@@ -1,0 +1,120 @@
+"""Sizes of a graph with branches and loops: what must be equal inside may differ outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from tf_stitch.graph.shapes.branch_sizes import Types, types_between_branches
+
+
+def graph_of(make: Callable[[], None]) -> tuple[GraphDef, Callable[[str], Types]]:
+    """The graph that is made, and the types that TensorFlow has of each node by itself: no size has a name."""
+    with tf.Graph().as_default() as graph:
+        make()
+    types = {op.name: [(t.dtype.as_datatype_enum, None if t.shape.rank is None else tuple(
+        -1 if d is None else d for d in t.shape.as_list())) for t in op.outputs] for op in graph.get_operations()}
+    return graph.as_graph_def(), lambda name: types[name]
+
+
+def arguments() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    x, w = (tf.compat.v1.placeholder(tf.float32, [None, None], name) for name in "xw")
+    return x, w, tf.compat.v1.placeholder(tf.bool, [], "p")
+
+
+def dims(types_of: Callable[[str], Types], name: str, index: int = 0) -> tuple[int, ...]:
+    shape = types_of(name)[index][1]
+    assert shape is not None
+    return shape
+
+
+def branch() -> None:
+    x, w, p = arguments()
+    x_false, x_true = tf.raw_ops.Switch(data=x, pred=p, name="x_switch")
+    _, w_true = tf.raw_ops.Switch(data=w, pred=p, name="w_switch")
+    tf.raw_ops.MatMul(a=x_true, b=w_true, name="product")
+    tf.raw_ops.Merge(inputs=[tf.exp(x_false), tf.tanh(x_true)], name="merge")
+    tf.raw_ops.Merge(inputs=[x_false, w_true], name="either")
+
+
+def test_a_branch_that_is_not_taken_says_nothing_of_the_arguments() -> None:
+    types_of = types_between_branches(*graph_of(branch))
+    x, w = dims(types_of, "x"), dims(types_of, "w")
+    assert len({*x, *w}) == 4
+    assert all(d < -1 for d in (*x, *w))
+    assert dims(types_of, "product") == (x[0], w[1])
+
+
+def test_names_hold_in_branches_and_behind_them() -> None:
+    types_of = types_between_branches(*graph_of(branch))
+    x, w = dims(types_of, "x"), dims(types_of, "w")
+    assert dims(types_of, "x_switch") == x
+    assert dims(types_of, "x_switch", 1)[0] == x[0]
+    assert dims(types_of, "merge") == x
+    assert not {*dims(types_of, "either")} & {*x, *w}
+
+
+def test_a_number_of_one_branch_is_not_the_argument_s() -> None:
+    def make() -> None:
+        x, _, p = arguments()
+        _, x_true = tf.raw_ops.Switch(data=x, pred=p)
+        tf.raw_ops.MatMul(a=x_true, b=tf.ones([3, 5]), name="product")
+        known, _ = tf.raw_ops.Switch(data=tf.ones([2, 7]), pred=p)
+        tf.identity(known, "known")
+
+    types_of = types_between_branches(*graph_of(make))
+    assert all(d < -1 for d in dims(types_of, "x"))
+    assert dims(types_of, "product")[1] == 5
+    assert dims(types_of, "known") == (2, 7)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_loop_of_no_trips_says_nothing_of_the_arguments(constant: bool) -> None:
+    """x is carried, w too or read by all trips."""
+    def make() -> None:
+        x, w, p = arguments()
+        merged, bodies = [], []
+        going = tf.raw_ops.LoopCond(input=p)
+        for name, value in (("x", x), ("w", w)):
+            enter = tf.raw_ops.Enter(data=value, frame_name="f", is_constant=constant and name == "w")
+            if constant and name == "w":
+                bodies.append(enter)
+                continue
+            merged.append(tf.raw_ops.Merge(inputs=[enter, enter], name=f"{name}_merge")[0])
+            merged[-1].set_shape([None, None])
+            left, body = tf.raw_ops.Switch(data=merged[-1], pred=going)
+            bodies.append(body)
+            tf.raw_ops.NextIteration(data=body, name=f"{name}_next")
+            tf.raw_ops.Exit(data=left, name=f"{name}_exit")
+        tf.raw_ops.MatMul(a=bodies[0], b=bodies[1], name="product")
+
+    graph_def, theirs = graph_of(make)
+    for node in graph_def.node:
+        if node.op == "Merge":
+            node.input[1] = node.name.replace("merge", "next")
+    types_of = types_between_branches(graph_def, theirs)
+    x, w = dims(types_of, "x"), dims(types_of, "w")
+    assert len({*x, *w}) == 4
+    assert dims(types_of, "x_merge") == dims(types_of, "x_exit") == x
+    assert dims(types_of, "product") == (x[0], w[1])
+
+
+def test_nothing_passes_where_not_even_the_rank_is_known() -> None:
+    def make() -> None:
+        p = tf.compat.v1.placeholder(tf.bool, [], "p")
+        for name in "xw":
+            tf.compat.v1.placeholder(tf.float32, None, name)
+        x_true, w_true = (tf.raw_ops.Switch(data=tf.compat.v1.get_default_graph().get_tensor_by_name(f"{name}:0"),
+                                            pred=p)[1] for name in "xw")  # fmt: skip
+        tf.raw_ops.MatMul(a=x_true, b=w_true)
+
+    types_of = types_between_branches(*graph_of(make))
+    assert types_of("x")[0][1] is types_of("w")[0][1] is None
+
+
+def test_a_graph_without_branches_keeps_its_types() -> None:
+    graph_def, theirs = graph_of(lambda: tf.exp(arguments()[0]).set_shape([None, None]))
+    assert types_between_branches(graph_def, theirs) is theirs

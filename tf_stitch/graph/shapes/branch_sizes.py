@@ -1,0 +1,185 @@
+"""Types of a graph with branches or loops, in which what holds in a branch or a body holds nowhere else.
+
+TensorFlow's inference gives one name, or one number, to sizes that an op needs to be equal, in the whole graph: a
+matmul in a branch that is not taken, or in a loop of no trips, then says what the sizes of the function's arguments
+are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
+StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
+those that all of its inputs have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+from tensorflow.python.grappler import item as grappler_item
+
+from tf_stitch.frontend.tensorflow.control_flow import ENTERS, MERGES, NEXT_ITERATIONS
+from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE
+from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
+from tf_stitch.frontend.tensorflow.importer import TypesOf
+
+Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
+_SWITCHES = frozenset({"Switch", "_SwitchN"})
+_HANDLES = frozenset({DT_RESOURCE, tf.variant.as_datatype_enum})
+"""Their shape is nothing; what they lead to is not cut."""
+_TYPES = {"_Arg": "T", "Placeholder": "dtype", "PlaceholderWithDefault": "dtype"}
+"""What is given from outside -> the attribute that says its type."""
+
+
+def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
+    """Types of every node's outputs, with sizes of which only what holds wherever the node runs is said.
+
+    Args:
+        types_of: as TensorFlow infers them; these are what is given for a graph without branches and loops.
+    """
+    entrances = [node for node in graph_def.node
+                 if node.op in _SWITCHES or (node.op in ENTERS and node.attr["is_constant"].b)]  # fmt: skip
+    if not entrances:
+        return types_of
+
+    @cache
+    def found() -> Mapping[str, Types]:
+        cut = [node for node in entrances if _can_be_cut(node, types_of)]
+        if not cut:
+            return {}
+        nodes = {node.name: node for node in graph_def.node}
+        return _named(nodes, cut, _inferred(_cut_graph(graph_def, cut, types_of), nodes))
+
+    return lambda name: found().get(name) or types_of(name)
+
+
+def _can_be_cut(entrance: NodeDef, types_of: TypesOf) -> bool:
+    types = types_of(entrance.name)
+    return bool(types) and types[0][0] not in _HANDLES and types[0][1] != ()
+
+
+def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
+    """Each output of an entrance is a slice of its padded input, by the name of `_part`: for inference alone. Of that
+    nothing is known where the rank is not."""
+    graph, cut, data = GraphDef(), {entrance.name for entrance in entrances}, dict[str, str]()
+    graph.CopyFrom(graph_def)
+    for node in list(graph.node):
+        for place, text in enumerate(node.input):
+            name, _, index = canonical_tensor(text).rpartition(":") if not text.startswith("^") else ("", "", "")
+            if name in cut:
+                node.input[place] = _part(name, int(index))
+        if node.op in _TYPES:
+            _say_shape(graph, node)
+        if node.name in cut:
+            data[node.name] = node.input[0]
+    for entrance in entrances:
+        dtype, dims = types_of(entrance.name)[0]
+        parts = [_part(entrance.name, index) for index in range(len(types_of(entrance.name)))]
+        if dims is None:
+            for part in parts:
+                _given(graph, part, dtype)
+            continue
+        ends = {value: _constant(graph, f"{entrance.name}/tfs_{value}", np.full(len(dims), value, np.int32))
+                for value in (-1, 1)}  # fmt: skip
+        pads = _constant(graph, f"{entrance.name}/tfs_pads", np.ones((len(dims), 2), np.int32))
+        padded = _add(graph, f"{entrance.name}/tfs_padded", "Pad", [data[entrance.name], pads], T=dtype,
+                      Tpaddings=tf.int32)  # fmt: skip
+        for part in parts:
+            _add(graph, part, "StridedSlice", [padded, ends[1], ends[-1], ends[1]], T=dtype, Index=tf.int32)
+    return graph
+
+
+def _part(entrance: str, index: int) -> str:
+    return f"{entrance}/tfs_part{index}"
+
+
+def _add(graph: GraphDef, name: str, op: str, inputs: Sequence[str], **types: Any) -> str:
+    node = graph.node.add(name=name, op=op, input=inputs)
+    for attr, dtype in types.items():
+        node.attr[attr].type = tf.as_dtype(dtype).as_datatype_enum
+    return name
+
+
+def _constant(graph: GraphDef, name: str, value: np.ndarray[Any, Any]) -> str:
+    _add(graph, name, "Const", [], dtype=tf.int32)
+    graph.node[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    return name
+
+
+def _given(graph: GraphDef, name: str, dtype: int) -> str:
+    _add(graph, name, "_Arg", [], T=dtype)
+    graph.node[-1].attr["index"].i = 0
+    return name
+
+
+def _say_shape(graph: GraphDef, node: NodeDef) -> None:
+    """Inference of an item would say nothing of what is given from outside: it may be fed."""
+    dtype, shape = node.attr[_TYPES[node.op]].type, TensorShapeProto(unknown_rank=True)
+    if node.attr["_output_shapes"].list.shape:
+        shape = node.attr["_output_shapes"].list.shape[0]
+    elif "shape" in node.attr:
+        shape = node.attr["shape"].shape
+    if dtype in _HANDLES:
+        return
+    name, given = node.name, _given(graph, f"{node.name}/tfs_given", dtype)
+    node.Clear()
+    node.name, node.op = name, "EnsureShape"
+    node.input.append(given)
+    node.attr["T"].type = dtype
+    node.attr["shape"].shape.CopyFrom(shape)
+
+
+def _inferred(graph: GraphDef, nodes: Mapping[str, NodeDef]) -> dict[str, Types]:
+    used = {producer_of(canonical_tensor(i)) for n in graph.node for i in n.input if not i.startswith("^")}
+    meta = MetaGraphDef(graph_def=graph)
+    meta.collection_def["train_op"].node_list.value.extend(name for name in nodes if name not in used)
+    properties = grappler_item.Item(meta, ignore_user_placement=False).GetOpProperties()
+    return {name: [(p.dtype, None if p.shape.unknown_rank else tuple(d.size for d in p.shape.dim)) for p in outputs]
+            for name, outputs in properties.items()}  # fmt: skip
+
+
+def _named(nodes: Mapping[str, NodeDef], entrances: Sequence[NodeDef], inferred: dict[str, Types]) -> dict[str, Types]:
+    """Names from outside of branches hold in them, and behind a Merge those that all of its inputs have.
+
+    Only names that have none yet get one: two names that a branch takes for one stay two outside of it.
+    """
+    names: dict[int, int] = {}
+
+    def named(dim: int) -> int:
+        while dim in names:
+            dim = names[dim]
+        return dim
+
+    def dims(tensor: str) -> tuple[int, ...]:
+        name, _, index = canonical_tensor(tensor).rpartition(":")
+        types = inferred.get(name, [])
+        return (types[int(index)][1] or ()) if int(index) < len(types) else ()
+
+    for entrance in entrances:
+        parts = itertools.takewhile(inferred.__contains__, (_part(entrance.name, i) for i in itertools.count()))
+        inferred[entrance.name] = [inferred[part][0] for part in parts]
+    merges = [node for node in nodes.values() if node.op in MERGES]
+    changed = True
+    while changed:
+        changed = False
+        for node in (*entrances, *merges):
+            inputs = [i for i in node.input if not i.startswith("^")][:None if node.op in MERGES else 1]
+            back = [dims(i) for i in inputs if _op(nodes, i) in NEXT_ITERATIONS]
+            shapes = [dims(i) for i in inputs if _op(nodes, i) not in NEXT_ITERATIONS]
+            for _, shape in inferred.get(node.name, []):
+                for axis, dim in enumerate(shape or ()):
+                    theirs = {named(s[axis]) if axis < len(s) else -1 for s in shapes}
+                    again = {named(s[axis]) if axis < len(s) else -1 for s in back} - {dim}  # a trip keeps it
+                    name = theirs.pop()
+                    if dim < -1 and dim not in names and name < -1 and name != dim and not theirs and again <= {name}:
+                        names[dim], changed = name, True
+    return {name: [(dtype, shape and tuple(map(named, shape))) for dtype, shape in types]
+            for name, types in inferred.items()}  # fmt: skip
+
+
+def _op(nodes: Mapping[str, NodeDef], tensor: str) -> str:
+    return str(nodes[producer_of(tensor)].op)
