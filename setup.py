@@ -1,4 +1,5 @@
-"""Adds the .pth file that activates tf_stitch to wheels and to editable installs; the rest is in pyproject.toml."""
+"""Adds the .pth file that activates tf_stitch to wheels and to editable installs, and names wheels that hold native
+libraries after their TensorFlow (tools/wheel.py); the rest is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -8,6 +9,11 @@ from typing import Any
 from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1
+    from wheel.bdist_wheel import bdist_wheel
 
 PTH_NAME = "tf_stitch.pth"
 # Looks at the variable before anything else: every Python process of the environment runs this line.
@@ -28,6 +34,21 @@ class BuildWithPth(build_py):
 
     def _target(self) -> Path:
         return Path(self.build_lib) / PTH_NAME
+
+
+class WheelOfOneTensorFlow(bdist_wheel):
+    """Of a tree that holds native libraries: for this platform, any Python; TensorFlow's version is the build tag."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self._libraries = sorted(Path("tf_stitch/native/prebuilt").glob("stitch_op-tf*.so"))
+        if self._libraries:
+            self.root_is_pure = False
+            self.build_number = self._libraries[0].name.removeprefix("stitch_op-tf").rpartition("-")[0] + "tf"
+
+    def get_tag(self) -> tuple[str, str, str]:
+        python, abi, platform = super().get_tag()
+        return ("py3", "none", platform) if self._libraries else (python, abi, platform)
 
 
 class EditableWheelWithPth(editable_wheel):
@@ -55,4 +76,5 @@ class _WithPth:
         wheel.writestr(PTH_NAME, PTH_LINE)
 
 
-setup(cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWheelWithPth})
+setup(cmdclass={"bdist_wheel": WheelOfOneTensorFlow, "build_py": BuildWithPth,
+                "editable_wheel": EditableWheelWithPth})

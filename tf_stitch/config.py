@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_stitch.errors import ConfigError, TemplateError
+from tf_stitch.messages import CHANNELS
 from tf_stitch.schedule.templates import Template, parse_template
 
 
@@ -76,6 +77,7 @@ class StitchConfig:
         guard: time each region's kernels against its own TensorFlow ops on early calls, and keep the faster.
         short_calls: what TensorFlow does around the kernels in each call of a function is cut short.
         verbose: status lines while the program runs, not at exit alone.
+        log: channels of what goes on (tf_stitch/messages.py) that are said.
     """
 
     enabled: bool = False
@@ -104,6 +106,7 @@ class StitchConfig:
     guard: bool = True
     short_calls: bool = True
     verbose: bool = False
+    log: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,13 @@ def _globs(text: str) -> tuple[str, ...]:
     if not all(globs):
         raise ValueError(text)
     return globs
+
+
+def _channels(text: str) -> frozenset[str]:
+    channels = frozenset(_globs(text))
+    if not channels <= set(CHANNELS):
+        raise ValueError(text)
+    return channels
 
 
 def _templates(text: str) -> tuple[ForcedTemplate, ...]:
@@ -237,6 +247,9 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_CALLS": Variable("short_calls", "0, 1", _flag,
                                 "1 cuts short what TensorFlow does around the kernels in each call of a function"),
     "TF_STITCH_VERBOSE": Variable("verbose", "0, 1", _flag, "status lines while the program runs"),
+    "TF_STITCH_LOG": Variable("log", f"{', '.join(CHANNELS)}; several with commas between", _channels,
+                              "says what goes on: kernels that are built, shapes that come, what is fused, each "
+                              "fallback"),
 }
 
 
@@ -278,3 +291,13 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
 def plain_environment() -> dict[str, str]:
     """The environment for a process that runs without tf_stitch."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+
+
+def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process with these variables, and without a report of its own."""
+    return {name: value for name, value in os.environ.items() if name != "TF_STITCH_REPORT"} | dict(variables)
+
+
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Sets variables for this process, before TensorFlow is imported, and for those that it starts."""
+    os.environ.update(variables)

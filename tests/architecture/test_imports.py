@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).parents[2] / "tf_stitch"
 
 # Part -> parts of tf_stitch it may import; every part may import itself, and what is for EVERYONE.
 # A narrower entry ("planning.stitch_plan") allows one module of a part.
-EVERYONE = {"config", "errors", "atomic_file", "private_folder", "compiler_run", "interruption", "version"}
+EVERYONE = {"config", "errors", "atomic_file", "private_folder", "compiler_run", "interruption", "messages", "version"}
 ALLOWED: dict[str, set[str]] = {
-    "config": {"schedule.templates"}, "errors": set(), "atomic_file": set(), "private_folder": set(),
+    "config": {"schedule.templates"}, "errors": set(), "messages": set(), "atomic_file": set(), "private_folder": set(),
     "compiler_run": set(), "interruption": set(), "version": set(),
     "ir": set(),
     "device": set(),
@@ -39,13 +39,13 @@ ALLOWED: dict[str, set[str]] = {
                "runtime.load_test", "runtime.words"},
     "graph": {"ir", "frontend", "planning", "transforms", "runtime.host_builder", "report.entries", "pass_manager"},
     "report": {"ir", "device", "libraries", "frontend", "planning", "schedule", "kernel_ir", "lowering", "pass_manager",
-               "runtime", "compiler", "targets", "graph.validation"},
+               "runtime", "compiler", "targets", "graph.validation", "graph.origin"},
     "jit": {"ir", "device", "frontend", "planning", "schedule", "kernel_ir", "lowering", "emit.rendered", "runtime",
             "compiler", "targets", "native", "graph.clustering.region_graph", "report"},
     "plugin": {"frontend", "runtime", "native", "graph", "report", "jit", "pass_manager"},
     "hfuse": {"device.spec"},
-    "cli": {"ir", "device", "targets", "frontend", "planning", "schedule", "compiler", "graph", "report", "jit",
-            "pass_manager"},
+    "cli": {"ir", "device", "targets", "frontend", "planning", "schedule", "compiler", "runtime", "graph", "report",
+            "jit", "native", "pass_manager", "plugin.autoload", "plugin.installed_tensorflow", "hfuse.command"},
     "convert": {"ir", "device.spec", "device.profile", "targets", "emit.rendered", "frontend", "planning", "schedule",
                 "compiler", "runtime", "graph", "jit", "native"},
 }

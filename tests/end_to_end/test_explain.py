@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS, Runner
-from tools.explain.rows import SHARED, Graph, graphs
-from tools.explain.why import answers
+from tf_stitch.cli.explain.rows import SHARED, Graph, graphs
+from tf_stitch.cli.explain.why import answers
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, Run, Runner, check
 from tf_stitch.atomic_file import read_verified, write_verified
+from tf_stitch.cli.explain.rows import graphs
+from tf_stitch.cli.explain.why import answers
 from tf_stitch.runtime.host_builder import compiler
-from tools.explain.rows import graphs
-from tools.explain.why import answers
 
 PROGRAM = PROGRAMS / "waits_for_tuning.py"
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler")

@@ -264,7 +264,7 @@ def test_the_report_of_a_large_graph_stays_small(config: StitchConfig, tmp_path:
 
     session, entry = rewrite(config, large)
     assert len(entry.nodes) > 5000
-    path = write_report(session.report.document(None), tmp_path, {})
+    path = write_report(session.report.document(), tmp_path, {})
     assert path.stat().st_size < 3 << 20
     assert json.loads(path.read_text())["graphs"][0]["nodes"][5]["name"]
 

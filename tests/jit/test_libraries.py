@@ -43,7 +43,7 @@ def test_without_cublas_regions_of_a_gpu_hold_no_matmuls() -> None:
     for _ in range(2):
         assert found.devices("GPU") == {"CPU": Matmuls.SMALL}
     assert native.asked == 1
-    [entry] = report.document(None)["fallbacks"]
+    [entry] = report.document()["fallbacks"]
     assert (entry["stage"], entry["count"]) == ("library", 1)
     assert entry["reason"] == "no cuBLASLt library: regions hold none"
 
@@ -53,7 +53,7 @@ def test_with_cublas_they_do() -> None:
     assert libraries("region", Native(""), report).devices("GPU") == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
     assert libraries("ops", Native(""), report).devices("GPU") == NO_MATMULS
     assert libraries("auto", None, report).devices("GPU") == NO_MATMULS
-    assert report.document(None)["fallbacks"] == []
+    assert report.document()["fallbacks"] == []
 
 
 def test_regions_of_a_target_without_libraries_hold_no_matmuls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_regions_of_a_target_without_libraries_hold_no_matmuls(monkeypatch: pyte
     native = Native("no cuBLASLt library")
     report = Report()
     assert libraries("region", native, report).devices("GPU") == {"CPU": Matmuls.ALL}
-    assert (native.asked, report.document(None)["fallbacks"]) == (0, [])
+    assert (native.asked, report.document()["fallbacks"]) == (0, [])
 
 
 def test_with_cudnn_regions_of_a_gpu_hold_convolutions() -> None:
@@ -84,7 +84,7 @@ def test_without_cudnn_they_hold_matmuls_alone() -> None:
     for _ in range(2):
         assert found.devices("GPU", convolutions=True) == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
     assert native.asked_for_cudnn == 1
-    [entry] = report.document(None)["fallbacks"]
+    [entry] = report.document()["fallbacks"]
     assert entry["reason"] == "no cuDNN 9 library: regions hold none"
 
 
@@ -93,4 +93,4 @@ def test_a_target_without_convolutions_holds_none(monkeypatch: pytest.MonkeyPatc
         replace(one, libraries=one.libraries[:1]) for one in targets.TARGETS))
     native, report = Native(""), Report()
     assert libraries("region", native, report).devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL
-    assert (native.asked_for_cudnn, report.document(None)["fallbacks"]) == (0, [])
+    assert (native.asked_for_cudnn, report.document()["fallbacks"]) == (0, [])

@@ -94,7 +94,8 @@ def test_functions_are_called_by_what_came_before_them() -> None:
 
 
 def graph(number: int, regions: list[int]) -> GraphEntry:
-    return GraphEntry(f"g{number}", "CPU", [NodeEntry("a", "Add", None, None, [])], len(regions), regions, {}, 1.0)
+    return GraphEntry(f"g{number}", "CPU", [NodeEntry("a", "Add", None, None, [])], len(regions), regions,
+                      {} if regions else {"why not": 1}, 1.0, stitched_work=len(regions))
 
 
 def test_the_report_keeps_the_latest_of_what_is_gone() -> None:
@@ -109,9 +110,9 @@ def test_the_report_keeps_the_latest_of_what_is_gone() -> None:
     assert [region.id for region in report.regions] == [3, 4, 5, 6, 7, 8, 9]
     assert [entry.graph for entry in report.graphs] == [f"g{n}" for n in range(3, 10)]
     assert sorted(report.sources()) == [f"region_{n}_0.c" for n in range(3, 10)]
-    assert report.document(None)["dropped"] == {"graphs": 3, "nodes": 3, "stitched_nodes": 3, "regions": 3,
-                                                "kernels": 0, "given_back": 0}
-    assert "10 graphs, 10 of 10 nodes in 10 regions" in report.status_line(True)
+    assert report.document()["dropped"] == {"graphs": 3, "nodes": 3, "stitched_nodes": 3, "regions": 3,
+                                                "kernels": 0, "given_back": 0, "work": 3, "stitched_work": 3}
+    assert "10 regions, 0 kernels for 10 of 10 ops" in report.status_line()
 
 
 def test_graphs_without_regions_and_reasons_have_an_end() -> None:
@@ -120,7 +121,7 @@ def test_graphs_without_regions_and_reasons_have_an_end() -> None:
         report.add(graph(number, []))
         report.note("run", f"region {number}", "why")
     assert len(report.graphs) <= 8
-    assert report.status_line(True).startswith("[tf_stitch] 10000 graphs, 0 of 10000 nodes in 0 regions")
-    document = report.document(None)
+    assert report.status_line().startswith("nothing was stitched: why not (")
+    document = report.document()
     assert len(document["fallbacks"]) == 1001
     assert sum(entry["count"] for entry in document["fallbacks"]) == 10_000

@@ -242,12 +242,12 @@ def main() -> None:
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         results = []
-        regions, fallbacks = report.regions_seen, len(report.document(None)["fallbacks"])
+        regions, fallbacks = report.regions_seen, len(report.document()["fallbacks"])
         for eager in (True, False):
             keras.utils.set_random_seed(7)
             tf.config.run_functions_eagerly(eager)
             results.append(values(function()))
-        taken = report.document(None)["fallbacks"][fallbacks:]
+        taken = report.document()["fallbacks"][fallbacks:]
         print(json.dumps({"case": name, "same": same(*results), "regions": report.regions_seen - regions,
                           "fallbacks": [f"{f['stage']}: {f['reason']}" for f in taken]}), flush=True)
 

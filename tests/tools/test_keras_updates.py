@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tf_stitch.cli import analysis
+from tf_stitch.cli.explain.graphs import analyse
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.runtime.executable import DeviceLaunch
-from tools.explain.graphs import analyse
 
 LAYERS = 12
 

@@ -52,7 +52,7 @@ class Analysis:
 
     def document(self) -> dict[str, Any]:
         """As report.json holds it, with the kernels' sources by name."""
-        return self.report.document(None) | {"sources": self.report.sources()}
+        return self.report.document() | {"sources": self.report.sources()}
 
     def add(self, graph_id: str, graph_def: GraphDef, types_of: TypesOf, preserved: frozenset[str]) -> None:
         """Finds the regions of a graph and plans those whose shapes are known.

@@ -7,7 +7,6 @@ the same machine, with the same versions, begin with them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from tf_stitch.config import StitchConfig
@@ -15,6 +14,7 @@ from tf_stitch.errors import BuildError
 from tf_stitch.jit.region_builder import CPU_ORDINAL
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.jit.verdict_store import VerdictStore
+from tf_stitch.messages import say
 from tf_stitch.native.bindings import Verdict
 from tf_stitch.report.entries import ProfitabilityEntry
 from tf_stitch.report.report import Report
@@ -56,8 +56,8 @@ class ProfitabilityCheck:
                 self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
         if verdict.original and self._config.verbose:
-            print(f"[tf_stitch] {self._where(region)}: TensorFlow's own ops run from now on: they take "
-                  f"{verdict.original_us:.1f} us, the kernels {verdict.stitched_us:.1f} us", file=sys.stderr)
+            say(f"{self._where(region)}: TensorFlow's own ops run from now on: they take "
+                  f"{verdict.original_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
         return verdict.original
 
     def not_timed(self, region: int, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from tf_stitch.jit.kernel_library import Images, KernelLibrary
 from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
+from tf_stitch.messages import log
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.planner import PlanOptions
@@ -181,6 +182,7 @@ class RegionBuilder:
         start = time.perf_counter()
         self._library.build(kernels, options.device)
         wanted.seconds["build"] = time.perf_counter() - start
+        _log_built(place, wanted, shapes, "kernels for these and other sizes")
         self._took(place, wanted, self._library.resources(wanted.rendered, options.device))
         if not family.change.prepared:
             family.change.prepared = True
@@ -324,6 +326,20 @@ class RegionBuilder:
                                   target.build(compiled.source, options.device.architecture, self._cache))
             words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
+        _log_built(place, compiled, [node.type.shape for node in graph.inputs()], "kernels for these sizes")
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,
                      self._times(place.device), self._templates(place.device), names_of(graph), stem,
                      compiled.seconds, images, options.fusions)
+
+
+def _log_built(place: PlacedRegion, compiled: CompiledRegion, shapes: Sequence[Sequence[object]], what: str) -> None:
+    """For TF_STITCH_LOG: which shapes led to a build, how long it took, and what was fused."""
+    members = place.region.members
+    names = f"region {place.number} ({members[0]} ... {members[-1]})" if members else f"region {place.number}"
+    sizes = " ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
+    seconds = sum(compiled.seconds.values())
+    log("builds", f"{names}: {what}, {sizes}: {seconds:.2f} s, {compiled.seconds.get('build', 0.0):.2f} s of them by "
+                  f"the compiler or the cache, {len(compiled.kernels)} kernels, {len(compiled.calls)} library calls")
+    for kernel in compiled.kernels:
+        fused = dict.fromkeys(node.loc.node for node in kernel.schedule.pattern.nodes if node.loc.node)
+        log("fusion", f"region {place.number}: {kernel.schedule.family} kernel of {', '.join(fused)}")

@@ -25,6 +25,7 @@ from tf_stitch.jit.region_builder import CPU_ORDINAL, Built, RegionBuilder
 from tf_stitch.jit.shape_family import ShapeFamily, Shapes
 from tf_stitch.jit.tuner import Job, Tuner
 from tf_stitch.kernel_ir import index
+from tf_stitch.messages import Activity, log
 from tf_stitch.native.build import native_cache
 from tf_stitch.planning.measured_cost import measurement_key
 from tf_stitch.report.build_entries import Place, build_entries, names_of, tune_entry
@@ -87,6 +88,8 @@ class RegionRegistry:
         self._said = self.cache.problem
         if self._said:
             report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")
+        self.activity = Activity(lambda: f"building kernels: {sum(n > 0 for n in self._executables.values())} of "
+                                         f"{len(self._regions)} regions ready")
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
                             lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
 
@@ -242,11 +245,14 @@ class RegionRegistry:
             built = family.find(key.shapes)
             if built is not None:
                 return built, True
+            shapes = " ".join("x".join(map(str, shape)) or "scalar" for shape in key.shapes)
+            log("shapes", f"region {number}: {shapes} came")
             known = False
             if family.covers(place.sizes(key.shapes)):
                 built = self._builder.as_before(place, key.shapes, family)
             if built is None:
-                built, known = self._built(place, key.shapes, family)
+                with self.activity.going_on():
+                    built, known = self._built(place, key.shapes, family)
             family.keep(key.shapes, built)
             return built, known
 

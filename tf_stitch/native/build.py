@@ -1,7 +1,7 @@
 """Builds the native libraries against the installed TensorFlow, once per TensorFlow version and source.
 
-Nothing is built at install time, when TensorFlow may not be there (pip isolates builds): the first use builds, in
-about half a minute on one core. A file serves the CPU and the GPU wheel of its TensorFlow version, so a cache folder
+Wheels for one TensorFlow version hold them. Else the first use builds: at install time TensorFlow may not be there,
+for pip isolates builds. A file serves the CPU and the GPU wheel of its TensorFlow version, so a cache folder
 can be carried to a machine without a compiler.
 """
 
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from tf_stitch.compiler_run import end_compilers, may_pass, run_compiler
 from tf_stitch.config import plain_environment
 from tf_stitch.errors import BuildError, NativeError
 from tf_stitch.libraries.registry import LIBRARIES
+from tf_stitch.messages import Activity, on_terminal, say
 from tf_stitch.native import failed_builds
 from tf_stitch.native.failed_builds import LastingError
 from tf_stitch.runtime.cache_key import ABI_VERSION
@@ -35,14 +36,20 @@ from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.load_test import check_elf
 
 SOURCE_DIR = Path(__file__).parent
+PREBUILT = SOURCE_DIR / "prebuilt"
+"""Libraries that came with the wheel (tools/wheel.py); not there in others."""
 COMPILERS = ("g++", "c++", "clang++")
 COMPILE_SECONDS = 600
 """For one run of the compiler, which then is killed."""
 _SUFFIX = ".so"
 _FLAGS = ("-O2", "-DNDEBUG", "-fPIC", "-w")
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
+# Eigen's own kernels for AVX-512 take four times as long to compile as its general ones. Those are as fast: measured
+# within 5% on blocks of 64 x 64 to 64 x 1024, and 1.35 times as fast on 17 x 33 (2026-11, Zen 4).
+_GENERAL_KERNELS = ("-DEIGEN_USE_AVX512_GEMM_KERNELS=0", "-DEIGEN_USE_AVX512_TRSM_KERNELS=0")
 _X86_FLAGS = {"cpu/host_blocks_avx2.cc": _AVX2,
-              "cpu/host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl")}
+              "cpu/host_blocks_avx512.cc": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl",
+                                            *_GENERAL_KERNELS)}
 """Source -> instructions it may use where processors are x86: which file runs is decided by the processor at hand."""
 
 
@@ -55,21 +62,32 @@ class Library:
         sources: paths below SOURCE_DIR. Those for special processors come last: of a function that several hold, the
             linker takes the first.
         links_tensorflow: resolves TensorFlow's symbols (the op does; the graph hook must not).
+        together: sources that are compiled as one: most of the time goes into the headers that they share.
     """
 
     name: str
     sources: tuple[str, ...]
     links_tensorflow: bool
+    together: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def units(self) -> list[tuple[str, ...]]:
+        """What the compiler is run for, the longest first."""
+        alone = [source for source in self.sources if not any(source in unit for unit in self.together)]
+        return [*self.together, *((source,) for source in alone)]
 
 
+_WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/loop_spec.cc", "op/callers_executor.cc",
+                    "op/module_op.cc", "cpu/workers.cc")
+"""All that read TensorFlow's large headers, which takes seven seconds."""
+_BY_THEMSELVES = ("op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/exports.cc", "op/aot_module.cc",
+                  "loop/loop_roles.cc", "cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc",
+                  "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc")
 STITCH_OP = Library(
     "stitch_op",
-    ("op/stitch_op.cc", "op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/callers_executor.cc",
-     "op/exports.cc", "op/aot_module.cc", "op/module_op.cc", "loop/while_op.cc", "loop/loop_roles.cc",
-     "loop/loop_spec.cc", "cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc", "cuda/cuda_graph.cc",
-     "cuda/graph_nodes.cc", "cuda/graph_places.cc",
-     *(source for library in LIBRARIES for source in library.sources)),
+    (*_WITH_TENSORFLOW, *_BY_THEMSELVES, *(source for library in LIBRARIES for source in library.sources)),
     links_tensorflow=True,
+    together=(_WITH_TENSORFLOW, ),
 )
 GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)
 
@@ -81,16 +99,9 @@ def build_library(library: Library, cache_dir: Path) -> Path:
         NativeError: no compiler, or it rejected the sources, now or (then in one line) in an earlier process; the
             message says what to do.
     """
-    import tensorflow as tf
-
-    flags = [*_FLAGS, *tf.sysconfig.get_compile_flags()]
-    libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
-    version = tf.version.VERSION
-    special = [flag for source in library.sources for flag in _special_flags(source)]
-    digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries])
-    key = f"{library.name}-tf{version}-{digest[:16]}"
+    flags, libraries, key = _recipe(library)
     cache = native_cache(cache_dir)
-    found = cache.get(key, _SUFFIX)  # perhaps where nothing can be written
+    found = _prebuilt(key) or cache.get(key, _SUFFIX)  # perhaps where nothing can be written
     if found is None:
         with _locked(cache.folder / f"{library.name}.lock"):
             if (cache.folder / (key + _SUFFIX)).exists():  # who held the lock has built it
@@ -99,6 +110,33 @@ def build_library(library: Library, cache_dir: Path) -> Path:
     if cache.problem:
         _say_once(f"native libraries go to a temporary folder ({cache.problem}); TF_STITCH_CACHE names a lasting one")
     return found
+
+
+def find_library(library: Library, cache_dir: Path) -> tuple[Path | None, str]:
+    """The library's file if it is built; else why it is not, "" where nobody has tried."""
+    _, _, key = _recipe(library)
+    kept = native_cache(cache_dir)
+    compiler = find_compiler()
+    failed = None if compiler is None else failed_builds.recall(kept.folder, key, compiler)
+    return _prebuilt(key) or kept.get(key, _SUFFIX), "" if failed is None else str(failed)
+
+
+def _recipe(library: Library) -> tuple[list[str], list[str], str]:
+    """The compiler's flags, the linker's, and the name that says all that the library depends on."""
+    import tensorflow as tf
+
+    flags = [*_FLAGS, *tf.sysconfig.get_compile_flags()]
+    libraries = [*tf.sysconfig.get_link_flags(), "-ldl"] if library.links_tensorflow else ["-ldl"]
+    version = tf.version.VERSION
+    special = [flag for source in library.sources for flag in _special_flags(source)]
+    digest = _digest(library, [str(ABI_VERSION), version, tf.version.GIT_VERSION, *flags, *special, *libraries])
+    return flags, libraries, f"{library.name}-tf{version}-{digest[:16]}"
+
+
+def _prebuilt(key: str) -> Path | None:
+    """What a wheel for this TensorFlow holds."""
+    path = PREBUILT / (key + _SUFFIX)
+    return path if path.exists() else None
 
 
 @cache
@@ -110,8 +148,8 @@ def native_cache(cache_dir: Path) -> KernelCache:
 def _build(library: Library, flags: list[str], libraries: list[str], cache: KernelCache, key: str) -> Path:
     compiler = find_compiler()
     if compiler is None:
-        raise NativeError(f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or set "
-                          "TF_STITCH_WRAP=py_function")
+        raise NativeError(f"no C++ compiler ({', '.join(COMPILERS)}) to build {library.name}: install g++, or a wheel "
+                          "of tf_stitch for this TensorFlow, which holds it (docs/getting_started.md)")
     failed = failed_builds.recall(cache.folder, key, compiler)
     if failed is not None:
         raise failed
@@ -168,13 +206,28 @@ def find_compiler() -> str | None:
 
 
 def _compile(compiler: str, library: Library, flags: list[str], libraries: list[str], kept: Path) -> bytes:
-    _say(f"building {library.name} for this TensorFlow, once (kept in {kept})")
+    runs: list[Future[None]] = []
+    activity = Activity(lambda: f"building {library.name} for this TensorFlow, once: {sum(r.done() for r in runs)} of "
+                                f"{len(library.units)} parts")
+    with activity.going_on():
+        built = _compiled(compiler, library, flags, libraries, runs)
+    if not on_terminal():
+        say(f"built {library.name} for this TensorFlow in {activity.seconds:.0f} s, once (kept in {kept})")
+    return built
+
+
+def _compiled(compiler: str, library: Library, flags: list[str], libraries: list[str], runs: list[Future[None]]
+              ) -> bytes:
+    """
+    Args:
+        runs: gets the runs of the compiler.
+    """
     with tempfile.TemporaryDirectory(prefix="tf_stitch-") as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = [f"{folder}/{source.replace('/', '_')}.o" for source in library.sources]
+        objects = [f"{folder}/{unit[0].replace('/', '_')}.o" for unit in library.units]
         linked = Path(folder, library.name)
-        runs = [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(source), "-c",
-                                            str(SOURCE_DIR / source), "-o", made])
-                for source, made in zip(library.sources, objects, strict=True)]
+        runs += [pool.submit(_run, library, [compiler, *flags, f"-I{SOURCE_DIR}", *_special_flags(unit[0]), "-c",
+                                             str(_file_of(unit, Path(made.removesuffix(".o")))), "-o", made])
+                 for unit, made in zip(library.units, objects, strict=True)]
         try:
             for run in runs:
                 run.result()
@@ -199,6 +252,14 @@ def _check_loads(library: Library, path: Path) -> None:
     if tried.returncode != 0:
         raise _error_of(tried)(f"{library.name} was built, but cannot be loaded (exit {tried.returncode}):\n"
                           f"{_first_errors(tried.stderr)}")
+
+
+def _file_of(unit: tuple[str, ...], joined: Path) -> Path:
+    """What to compile: for several sources a file that includes them, `joined`."""
+    if len(unit) == 1:
+        return SOURCE_DIR / unit[0]
+    joined.write_text("".join(f'#include "{source}"\n' for source in unit))
+    return joined
 
 
 def _special_flags(source: str) -> tuple[str, ...]:
@@ -237,8 +298,4 @@ def _first_errors(output: str) -> str:
 
 @cache
 def _say_once(message: str) -> None:
-    _say(message)
-
-
-def _say(message: str) -> None:
-    print(f"[tf_stitch] {message}", file=sys.stderr)
+    say(message)

@@ -6,7 +6,6 @@ cycle, the patterns on it are forbidden together and the program is solved again
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from tf_stitch.interruption import run_foreign
+from tf_stitch.messages import say
 from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.selection import NEGLIGIBLE, Choice, Selection
 
@@ -51,8 +51,7 @@ def _imported() -> ModuleType | None:
         reason = "it is not installed" if error.name == "pulp" else str(error)
     except Exception as error:  # whatever a broken package raises
         reason = f"{type(error).__name__}: {error}"
-    print(f"[tf_stitch] pulp cannot be used ({reason}): fusions are chosen greedily; pip install \"pulp>=2.8,<4\"",
-          file=sys.stderr)
+    say(f"pulp cannot be used ({reason}): fusions are chosen greedily; pip install \"pulp>=2.8,<4\"")
     return None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 
 from tf_stitch import interruption
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import NativeError
+from tf_stitch.messages import say
 from tf_stitch.native.bindings import OpLibrary, load_op
+from tf_stitch.native.build import GRAPH_HOOK, build_library
 from tf_stitch.native.failed_builds import first_line
 from tf_stitch.plugin import at_exit, function_calls, graph_hook, keras_jit, partial_runs
 from tf_stitch.plugin.installed_tensorflow import check_version
@@ -37,6 +38,7 @@ def enable(config: StitchConfig | None = None) -> None:
         if not config.enabled or _session is not None:
             return
         check_version(tf.version.VERSION)
+        build_library(GRAPH_HOOK, config.cache_dir)  # without it nothing is worth doing, or saying
         native, no_native = _load_native(config)
         session = Session(config, native, no_native)
         # At exit the last added runs first: TensorFlow is kept out of Python before the report is written.
@@ -74,5 +76,5 @@ def _load_native(config: StitchConfig) -> tuple[OpLibrary | None, str]:
     except NativeError as error:
         if config.strict or config.wrap == "native":
             raise
-        print(f"[tf_stitch] no native op, regions run in Python (slow): {error}", file=sys.stderr)
+        say(f"no native op, regions run in Python (slow): {error}")
         return None, first_line(str(error))

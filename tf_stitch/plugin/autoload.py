@@ -11,6 +11,7 @@ from types import ModuleType
 
 from tf_stitch.config import StitchConfig, load_config
 from tf_stitch.errors import ConfigError
+from tf_stitch.messages import say
 from tf_stitch.plugin import at_exit  # registers itself before the program can
 from tf_stitch.plugin.post_import import after_import
 
@@ -45,8 +46,8 @@ def _say_if_set_too_late() -> None:
     except ConfigError:
         return
     if late and not _tried:
-        print("[tf_stitch] nothing was stitched: TF_STITCH was set after TensorFlow had been imported; set it before, "
-              "or call tf_stitch.enable()", file=sys.stderr)
+        say("nothing was stitched: TF_STITCH was set after TensorFlow had been imported; set it before, "
+              "or call tf_stitch.enable()")
 
 
 _tried: list[bool] = []
@@ -64,7 +65,7 @@ def _activate(_: ModuleType) -> None:
     except Exception as error:
         if config.strict:
             raise
-        print(f"[tf_stitch] disabled: {error}", file=sys.stderr)
+        say(f"disabled: {error}")
 
 
 at_exit.callbacks.callback(_say_if_set_too_late)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import operator
-import sys
 from typing import Any
+
+from tf_stitch.messages import say
 
 EXECUTOR = "TF_STITCH"
 """native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
@@ -24,8 +25,7 @@ def shorten(executor: bool) -> None:
 
         hashed, captured, call = FunctionType.__hash__, ConcreteFunction.captured_inputs.fget, Context.call_function
     except (ImportError, AttributeError) as error:
-        print(f"[tf_stitch] this TensorFlow calls functions in an unknown way, which stays as it is: {error}",
-              file=sys.stderr)  # fmt: skip
+        say(f"this TensorFlow calls functions in an unknown way, which stays as it is: {error}")
         return
     FunctionType.__hash__ = _once(hashed)
     ConcreteFunction.captured_inputs = property(_while_the_same(captured))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import (
+    BuildError,
     BuildInterruptedError,
     BuildPending,
     EmptyTensorError,
@@ -49,6 +51,7 @@ from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
 from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import Key, RegionRegistry
+from tf_stitch.messages import PATIENCE, listen, say
 from tf_stitch.native.bindings import GraphRecord, OpLibrary
 from tf_stitch.native.fallback_call import FallbackCall
 from tf_stitch.pass_manager import Instrument
@@ -56,7 +59,9 @@ from tf_stitch.plugin.graph_hook import suspended
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import CudaGraphs, GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
-from tf_stitch.report.report import MOST_GONE, Report, write_report
+from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
+from tf_stitch.report.source_lines import source_lines
+from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
@@ -91,6 +96,9 @@ class Session:
 
     def __init__(self, config: StitchConfig, native: OpLibrary | None, no_native: str = "") -> None:
         self._config, self._native = config, native
+        listen(config.log)
+        if config.report_dir is not None:
+            _try_folder(config.report_dir)
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
@@ -226,6 +234,8 @@ class Session:
             raise GraphLeftAloneError("the graph holds Python functions")
         if item.device_type == "CPU" and compiler() is None:
             reason = "no C compiler (gcc, cc or clang) on this machine"
+            if self._config.strict:
+                raise BuildError(reason)
             self.report.fallback("rewrite", item.graph_id, reason)
             raise GraphLeftAloneError(reason)
 
@@ -237,13 +247,17 @@ class Session:
         idle = set() if imported is None else {n.name for n in imported.nodes.values() if not n.weight}
         left_out = dict(Counter(n.reason for n in nodes if n.reason is not None and n.name not in idle))
         milliseconds = timing.milliseconds
+        again = is_second_pass(node.op for node in graph_def.node)
         self.report.add(GraphEntry(item.graph_id, item.device_type, nodes, len(region_of), numbers, left_out,
-                                   milliseconds, list(loops), timing.passes, timing.count.imports))
+                                   milliseconds, list(loops), timing.passes, timing.count.imports,
+                                   sum(name not in idle for name in region_of), again,
+                                   {} if again or self._config.report_dir is None else
+                                   source_lines(graph_def, item.graph_id)))
         if imported is not None:
             self._dump.imported(item.graph_id, imported, nodes)
         if self._config.verbose:
-            print(f"[tf_stitch] {item.graph_id}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
-                  f"{milliseconds:.0f} ms", file=sys.stderr)
+            say(f"{item.graph_id}: {len(region_of)} of {len(nodes)} nodes in {len(numbers)} regions, "
+                  f"{milliseconds:.0f} ms")
 
     def build(self, region: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         """Words of the executable for one signature, None to fall back for good.
@@ -359,6 +373,11 @@ class Session:
             entry.executables = self.registry.executables(entry.id)
             entry.builds = self.registry.builds(entry.id)
             entry.builds_behind = self.registry.builds_behind(entry.id)
+        native = self._native
+        if native is not None and entry.wrap == "native":
+            entry.runs, entry.fallbacks = native.region_runs(entry.id), native.region_fallbacks(entry.id)
+            entry.preferred_fallback_runs = native.region_originals(entry.id)
+            entry.shadow_runs = native.region_shadows(entry.id)
 
     def _where(self, region: int) -> str:
         if region not in self.registry:
@@ -372,26 +391,31 @@ class Session:
 
     def document(self) -> dict[str, Any]:
         """report.json as a dict."""
-        for entry in self.report.regions:
-            self._count(entry)
-        native = self._native
-        return self.report.document(None if native is None else (
-            lambda r: (native.region_runs(r), native.region_fallbacks(r), native.region_originals(r),
-                       native.region_shadows(r))))
+        self._count_all()
+        return self.report.document()
 
     def close(self) -> None:
         """Says what was done, and writes the report."""
         self.registry.close()
         if self._native is not None:
             self._record_native(self._native)
-        line = self.report.status_line(self._config.report_dir is not None)
+        self._count_all()
+        line = self.report.status_line(*([] if self._config.guard else ["not timed (TF_STITCH_GUARD=0)"]))
+        waited = self.registry.activity.seconds
+        line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
         if self._config.report_dir is not None:
             try:
+                if self._report_name() == REPORT:
+                    set_aside(self._config.report_dir)
                 document, sources = self.document(), self.report.sources()
                 line += f"; {write_report(document, self._config.report_dir, sources, self._report_name())}"
             except OSError as error:
                 line += f"; no report: {error}"
-        print(line, file=sys.stderr)
+        say(line)
+
+    def _count_all(self) -> None:
+        for entry in self.report.regions:
+            self._count(entry)
 
     def _record_graphs(self, native: OpLibrary) -> None:
         """CUDA graphs of every region, over all devices."""
@@ -408,13 +432,23 @@ class Session:
 
     def _report_name(self) -> str:
         """A forked child's report goes beside its parent's."""
-        return "report.json" if os.getpid() == self._process else f"report_{os.getpid()}.json"
+        return REPORT if os.getpid() == self._process else f"report_{os.getpid()}.json"
 
     def _record_native(self, native: OpLibrary) -> None:
         """What the native op counted and decided by itself."""
         for region, reason, count in native.native_fallbacks():
             self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
         self._record_graphs(native)
+
+
+def _try_folder(folder: Path) -> None:
+    """Says at start, not after hours, that there will be no report."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
 
 
 def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:

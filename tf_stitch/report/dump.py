@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.libraries.call import Library
+from tf_stitch.messages import say
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.stitch_plan import StitchPlan, is_library_call
@@ -46,7 +46,7 @@ class Dump:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 (self._folder / name).write_text(text)
             except OSError as error:
-                print(f"[tf_stitch] no more dumps: {error}", file=sys.stderr)
+                say(f"no more dumps: {error}")
                 self._folder = None
 
     def imported(self, graph_id: str, imported: ImportedGraph, nodes: Sequence[NodeEntry]) -> None:

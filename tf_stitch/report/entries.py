@@ -41,7 +41,8 @@ class LoopEntry:
 class GraphEntry:
     """One graph the hook saw. `left_out` counts working nodes by the reason they stayed TensorFlow ops; `loops` is
     empty where loops are left alone; `passes` are milliseconds by graph pass; `imports` says how often the graph was
-    imported."""
+    imported; `stitched_work` counts working nodes in regions; `again`: it holds our ops, from an earlier pass;
+    `sources` are the user's files and lines, "train.py:12", by node, where a report is written."""
 
     graph: str
     device: str
@@ -53,6 +54,9 @@ class GraphEntry:
     loops: list[LoopEntry] = field(default_factory=list)
     passes: dict[str, float] = field(default_factory=dict)
     imports: int = 0
+    stitched_work: int = 0
+    again: bool = False
+    sources: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import platform
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -15,12 +16,16 @@ from typing import Any
 
 from tf_stitch.atomic_file import write_atomically
 from tf_stitch.errors import is_of_empty_tensor
+from tf_stitch.messages import log, say
 from tf_stitch.report.entries import BuildEntry, GraphEntry, KernelEntry, ProfitabilityEntry, RegionEntry, TuneEntry
+from tf_stitch.report.verdict import StepTime, step_time, why_nothing
 from tf_stitch.version import __version__
 
+REPORT = "report.json"
 SOURCES = "sources"
 """Folder of the kernels' sources, beside report.json."""
-
+EARLIER = "earlier"
+"""Folder of the reports of earlier runs, each in one of its own."""
 
 MOST_GONE = 100
 """Graphs that are gone whose entries are kept for a report, the latest."""
@@ -41,6 +46,8 @@ class Dropped:
     regions: int = 0
     kernels: int = 0
     given_back: int = 0
+    work: int = 0
+    stitched_work: int = 0
 
 
 @dataclass
@@ -71,6 +78,7 @@ class Report:
     _sources: dict[str, str] = field(default_factory=dict)
     _fallbacks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _remarks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _step: StepTime | None = None  # of dropped graphs the one that took longest
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[str] = field(default_factory=set)
 
@@ -110,6 +118,7 @@ class Report:
     def _drop(self, regions: frozenset[int]) -> None:
         """Takes out the entries of regions, and of their graph. The lock is held."""
         graphs = [g for g in self.graphs if not regions.isdisjoint(g.regions)]
+        self._step = self._longest_step(graphs)
         self._count_dropped(graphs)
         self.dropped.regions += len(regions)
         self.dropped.given_back += len({g.region for g in self.profitability
@@ -138,6 +147,14 @@ class Report:
         self.dropped.graphs += len(graphs)
         self.dropped.nodes += sum(len(g.nodes) for g in graphs)
         self.dropped.stitched_nodes += sum(g.stitched_nodes for g in graphs)
+        stitched, work = _work(graphs)
+        self.dropped.stitched_work += stitched
+        self.dropped.work += work
+
+    def _longest_step(self, graphs: Iterable[GraphEntry]) -> StepTime | None:
+        """Of these graphs and those that were dropped. The lock is held."""
+        steps = [self._step, *(step_time(g, self.regions, self.profitability) for g in graphs if g.regions)]
+        return max((step for step in steps if step is not None), key=lambda step: step.weight, default=None)
 
     @property
     def fallbacks(self) -> Counter[tuple[str, str, str]]:
@@ -172,8 +189,9 @@ class Report:
             first = subject not in self._said and len(self._said) < MOST_COUNTED
             if first:
                 self._said.add(subject)
+        log("fallback", f"{stage}: {where}: {reason}")
         if first:
-            print(f"[tf_stitch] {stage}: {where}: {reason}; {instead}", file=sys.stderr)
+            say(f"{stage}: {where}: {reason}; {instead}")
 
     def add_source(self, name: str, text: str) -> None:
         """Keeps the source of kernels for `sources`."""
@@ -195,19 +213,10 @@ class Report:
         with self._lock:
             _count(self._remarks, (stage, where, text))
 
-    def document(self, region_counts: Callable[[int], tuple[int, int, int, int]] | None) -> dict[str, Any]:
-        """report.json as a dict.
-
-        Args:
-            region_counts: region -> (runs, fallbacks, preferred fallback runs, shadow runs) of the native op.
-        """
+    def document(self) -> dict[str, Any]:
+        """report.json as a dict."""
         self._make()
         with self._lock:
-            if region_counts is not None:
-                for region in self.regions:
-                    if region.wrap == "native":
-                        (region.runs, region.fallbacks, region.preferred_fallback_runs,
-                         region.shadow_runs) = region_counts(region.id)
             return {"tf_stitch": __version__, "python": platform.python_version(), "time": time.strftime("%FT%T%z"),
                     "graphs": [asdict(g) for g in self.graphs], "regions": [asdict(r) for r in self.regions],
                     "kernels": [asdict(k) for k in self._kernels], "builds": [asdict(b) for b in self._builds],
@@ -215,33 +224,35 @@ class Report:
                     "no_native": self.no_native, "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
-    def status_line(self, kept: bool) -> str:
-        """What was done, in a line.
+    def status_line(self, why_untimed: str = "not timed, no region was called often enough") -> str:
+        """What was done and gained, in a line.
 
         Args:
-            kept: report.json is written, and holds the remarks.
+            why_untimed: why no region may have been timed against TensorFlow's ops.
         """
         self._make()
         with self._lock:
             gone = self.dropped
-            nodes = gone.nodes + sum(len(g.nodes) for g in self.graphs)
-            stitched = gone.stitched_nodes + sum(g.stitched_nodes for g in self.graphs)
-            launches, host = self._graph_launches()
-            given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
-            remarks = sum(self._remarks.values())
-            return ((f"[tf_stitch] NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
-                     if self.no_native else "[tf_stitch] ")
-                    + f"{gone.graphs + len(self.graphs)} graphs, {stitched} of {nodes} nodes in "
-                    f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels, "
-                    f"{sum(self._fallbacks.values())} fallbacks"
-                    + (f", {remarks} remarks{'' if kept else ' (TF_STITCH_REPORT keeps them)'}" if remarks else "")
-                    + (f", {given_back} regions faster as TensorFlow's ops" if given_back else "")
-                    + (f", {launches} CUDA graph launches of {host / launches:.1f} us" if launches else ""))
+            stitched, work = _work(self.graphs)
+            if not self.regions_seen:
+                said = "nothing was stitched: " + why_nothing([g for g in self.graphs if not g.again])
+            else:
+                given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
+                said = (f"{self._longest_step(self.graphs) or why_untimed}; "
+                        f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels for "
+                        f"{gone.stitched_work + stitched} of {gone.work + work} ops"
+                        + (f", {given_back} gave way" if given_back else ""))
+            fallbacks = sum(self._fallbacks.values())
+            return ((f"NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
+                     if self.no_native else "")
+                    + said + (f"; {fallbacks} fallbacks" if fallbacks else ""))
 
-    def _graph_launches(self) -> tuple[int, float]:
-        """Launches of CUDA graphs, and microseconds of the host for all of them."""
-        found = [region.cuda_graphs for region in self.regions if region.cuda_graphs is not None]
-        return sum(g.launches for g in found), sum(g.launches * g.host_us for g in found)
+
+def _work(graphs: Iterable[GraphEntry]) -> tuple[int, int]:
+    """Working nodes that are stitched, and all: of graphs as they first come, without constants and the like."""
+    first = [g for g in graphs if not g.again]
+    stitched = sum(g.stitched_work for g in first)
+    return stitched, stitched + sum(sum(g.left_out.values()) for g in first)
 
 
 def _count(entries: Counter[tuple[str, str, str]], entry: tuple[str, str, str], times: int = 1) -> None:
@@ -255,8 +266,26 @@ def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:
     return [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in entries.items()]
 
 
+def set_aside(folder: Path) -> None:
+    """Moves the report of an earlier run into `folder`/earlier, with its sources.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = folder / REPORT
+    with contextlib.suppress(FileNotFoundError):  # there is none, or another process that ends now has moved it
+        when = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.stat().st_mtime))
+        aside = folder / EARLIER / when
+        number = itertools.count(2)
+        while aside.exists():
+            aside = folder / EARLIER / f"{when}_{next(number)}"
+        aside.mkdir(parents=True)
+        path.rename(aside / path.name)
+        (folder / SOURCES).rename(aside / SOURCES)
+
+
 def write_report(document: dict[str, Any], folder: Path, sources: Mapping[str, str],
-                 name: str = "report.json") -> Path:
+                 name: str = REPORT) -> Path:
     """Writes sources/ and a report into `folder`; the report whole or not at all.
 
     Raises:

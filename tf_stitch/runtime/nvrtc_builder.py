@@ -89,6 +89,16 @@ def _resources_key(key: str) -> str:
     return f"{key}_resources"
 
 
+def nvrtc_version() -> tuple[int, int]:
+    """Of NVRTC as it is found here.
+
+    Raises:
+        BuildError: there is none.
+    """
+    major, minor = _nvrtc().getVersion()
+    return int(major), int(minor)
+
+
 def _nvrtc() -> Any:
     try:
         from cupy_backends.cuda.libs import nvrtc

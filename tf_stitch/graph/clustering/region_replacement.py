@@ -13,6 +13,7 @@ from tf_stitch.frontend.tensorflow.control_flow import SWITCHES
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.pruning import prune
 from tf_stitch.graph.rewired_graph import rewired_graph
 from tf_stitch.graph.state import GraphState
@@ -44,6 +45,8 @@ class RegionReplacement:
         anchors: dict[str, NodeDef] = {}
         nodes = [make_node(r, self.state.imported.nodes[r.members[0]].device, self._controls(r, anchors))
                  for r in regions]
+        for region, node in zip(regions, nodes, strict=True):
+            set_origin(node, [self._defs[member] for member in region.members])
         names = {id(r): n.name for r, n in zip(regions, nodes, strict=True)}
         tensor = {t: f"{names[id(r)]}:{i}" for r in regions for t, i in r.outputs.items()}
         control = {f"^{m}": f"^{names[id(r)]}" for m, r in region_of.items()}

@@ -21,6 +21,7 @@ from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_cut import LoopCut
 from tf_stitch.graph.loops.loop_device import device_of, is_split
 from tf_stitch.graph.loops.while_node import NativeLoop, while_node
+from tf_stitch.graph.origin import set_origin
 from tf_stitch.graph.state import GraphState
 
 
@@ -98,6 +99,7 @@ class _Replacement:
         cut = LoopCut(frame, around, self._lists)
         loop = cut.loop(name, device, is_split(device))
         new = [*around.new.values(), while_node(loop)]
+        set_origin(new[-1], [edit.defs[name] for name in loop.body.members if name in edit.defs])
         if not _alive_together(frame, new, contexts):
             raise UnsupportedError("it is in a branch")
         regions = 1 + len(loop.parts)

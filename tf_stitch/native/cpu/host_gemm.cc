@@ -4,8 +4,7 @@
 #include "op/gemm.h"
 #include "cpu/host_blocks.h"
 #include "cpu/shared_loop.h"
-#include "tensorflow/core/framework/types.pb.h"
-#include "tensorflow/core/platform/threadpool.h"
+#include "op/element_types.h"
 
 namespace tf_stitch {
 namespace {
@@ -38,13 +37,13 @@ std::int64_t ColumnsOfBlock(const GemmSpec& g, std::int64_t row_blocks, std::int
 // Null for an element type that there is none for.
 MatmulBlock BlockFor(int type) {
   switch (type) {
-    case tensorflow::DT_FLOAT:
+    case kFloat:
       return Blocks().f32;
-    case tensorflow::DT_DOUBLE:
+    case kDouble:
       return Blocks().f64;
-    case tensorflow::DT_HALF:
+    case kHalf:
       return Blocks().f16;
-    case tensorflow::DT_BFLOAT16:
+    case kBfloat16:
       return Blocks().bf16;
     default:
       return nullptr;
@@ -59,7 +58,7 @@ bool RunHostGemm(const GemmSpec& g, void* const* arguments, tsl::thread::ThreadP
   const Operands at{arguments[0], arguments[1], g.bias ? arguments[2] : nullptr,
                     g.addend ? arguments[AddendArgument(g)] : nullptr, arguments[Arguments(g) - 1]};
   const std::int64_t row_blocks = (g.m + kRows - 1) / kRows;
-  const std::int64_t columns = ColumnsOfBlock(g, row_blocks, workers->NumThreads());
+  const std::int64_t columns = ColumnsOfBlock(g, row_blocks, NumThreads(*workers));
   const std::int64_t column_blocks = (g.n + columns - 1) / columns;
   const std::int64_t cost = std::min(kRows, g.m) * columns * g.k / 16 + 1;  // cycles, about 32 operations each
   SharedLoop::Run(workers, g.batch * row_blocks * column_blocks, cost, [&](std::int64_t begin, std::int64_t end) {

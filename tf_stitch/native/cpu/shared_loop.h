@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "absl/functional/function_ref.h"
-#include "tensorflow/core/platform/threadpool.h"
+#include "cpu/workers.h"
 
 namespace tf_stitch {
 
@@ -24,7 +24,7 @@ class SharedLoop : public std::enable_shared_from_this<SharedLoop> {
   static void Run(tsl::thread::ThreadPool* pool, std::int64_t total, std::int64_t cost, Body body) {
     cost = std::max<std::int64_t>(cost, 1);
     const std::int64_t worthwhile = std::min<std::int64_t>(total, total * cost / kThreadCycles);
-    const std::int64_t threads = std::min<std::int64_t>(pool->NumThreads(), worthwhile);
+    const std::int64_t threads = std::min<std::int64_t>(NumThreads(*pool), worthwhile);
     if (threads <= 1) return body(0, total);
     const std::int64_t least = std::max<std::int64_t>(kLeastCycles / cost, 1);
     const auto loop = std::make_shared<SharedLoop>(pool, total, least, threads, body);
@@ -46,7 +46,7 @@ class SharedLoop : public std::enable_shared_from_this<SharedLoop> {
   void Help(std::int64_t helpers) {
     while (helpers > 0) {
       const std::int64_t theirs = (helpers - 1) / 2;
-      pool_->Schedule([self = shared_from_this(), theirs] { self->Help(theirs); });
+      Schedule(pool_, [self = shared_from_this(), theirs] { self->Help(theirs); });
       helpers -= theirs + 1;
     }
     std::int64_t begin, end;

@@ -2,12 +2,13 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 
 #include "op/gemm.h"
 #include "cuda/gpu_timer.h"
 #include "cuda/lt_library.h"
 #include "op/recently_used.h"
-#include "tensorflow/core/framework/types.h"
+#include "op/element_types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
 
@@ -68,13 +69,13 @@ std::string Words(const GemmSpec& spec) {
 
 int DataType(int type) {
   switch (type) {
-    case tensorflow::DT_FLOAT:
+    case kFloat:
       return kReal32;
-    case tensorflow::DT_DOUBLE:
+    case kDouble:
       return kReal64;
-    case tensorflow::DT_HALF:
+    case kHalf:
       return kReal16;
-    case tensorflow::DT_BFLOAT16:
+    case kBfloat16:
       return kBfloat16;
     default:
       return -1;
@@ -161,8 +162,8 @@ class LtGemm final : public DeviceCall {
   }
 
   std::string NewDesc(const void* bias, Owned<LtDescOpaque>* owned) const {
-    const bool wide = spec_.type == tensorflow::DT_DOUBLE;
-    const int compute = wide ? kCompute64 : tf32_ && spec_.type == tensorflow::DT_FLOAT ? kCompute32AsTf32 : kCompute32;
+    const bool wide = spec_.type == kDouble;
+    const int compute = wide ? kCompute64 : tf32_ && spec_.type == kFloat ? kCompute32AsTf32 : kCompute32;
     LtDesc desc = nullptr;
     std::string error = Failed("cublasLtMatmulDescCreate", lt_.DescCreate(&desc, compute, wide ? kReal64 : kReal32));
     owned->reset(desc);
@@ -268,7 +269,7 @@ class LtGemm final : public DeviceCall {
     if (error.empty()) {
       const float one = 1, beta = spec_.addend;
       const double wide_one = 1, wide_beta = spec_.addend;
-      const bool wide = spec_.type == tensorflow::DT_DOUBLE;
+      const bool wide = spec_.type == kDouble;
       void* out = arguments[Arguments(spec_) - 1];
       const void* c = spec_.addend ? arguments[AddendArgument(spec_)] : out;
       error = Failed("cublasLtMatmul",
@@ -288,7 +289,7 @@ class LtGemm final : public DeviceCall {
   }
 
   std::uint32_t ItemBytes() const {
-    return tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
+    return ElementBytes(spec_.type);
   }
 
   const LtLibrary& lt_;

@@ -12,7 +12,7 @@
 #include "cuda/cudnn_descriptor.h"
 #include "cuda/gpu_timer.h"
 #include "op/recently_used.h"
-#include "tensorflow/core/framework/types.h"
+#include "op/element_types.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"
 #include "tensorflow/core/util/determinism.h"
 
@@ -55,13 +55,13 @@ std::string Words(const ConvolutionSpec& spec) {
 
 int DataType(int type) {
   switch (type) {
-    case tensorflow::DT_FLOAT:
+    case kFloat:
       return kDnnFloat;
-    case tensorflow::DT_DOUBLE:
+    case kDouble:
       return kDnnDouble;
-    case tensorflow::DT_HALF:
+    case kHalf:
       return kDnnHalf;
-    case tensorflow::DT_BFLOAT16:
+    case kBfloat16:
       return kDnnBfloat16;
     default:
       return -1;
@@ -129,7 +129,7 @@ class Convolution final : public DeviceCall {
 
  private:
   int pass() const { return static_cast<int>(spec_.pass); }
-  bool wide() const { return spec_.type == tensorflow::DT_DOUBLE; }
+  bool wide() const { return spec_.type == kDouble; }
 
   // Sizes of a tensor as [batch, height, width, channels] lie in memory; of a filter [k, r, s, c / groups].
   std::array<std::int64_t, 4> Sizes(Role role) const {
@@ -150,7 +150,7 @@ class Convolution final : public DeviceCall {
   }
 
   std::size_t ItemBytes() const {
-    return tensorflow::DataTypeSize(static_cast<tensorflow::DataType>(spec_.type));
+    return ElementBytes(spec_.type);
   }
 
   // cuDNN names channels before height and width, wherever they lie. A tensor's number is its role.
@@ -245,7 +245,7 @@ class Convolution final : public DeviceCall {
     };
     if (has(kDnnEngineBehaviorNotes, kDnnIsBehaviorNote, kDnnBehaviorNotes, kDnnCompiledAtRunTime)) return false;
     if (deterministic_ && noted(kDnnNondeterministic)) return false;
-    if (spec_.type != tensorflow::DT_FLOAT) return true;
+    if (spec_.type != kFloat) return true;
     return !noted(kDnnDownConvertsInputs) && (tf32_ || !noted(kDnnTensorCore));
   }
 

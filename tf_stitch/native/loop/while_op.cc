@@ -77,7 +77,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     for (RegionRuntime* region : regions_->All()) region->Leave();
   }
 
-  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
+  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx), def())); }
 
  private:
   // A kernel instance lives on one device, whose context never changes.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "op/fallback.h"
+#include "op/named_error.h"
 #include "op/original_function.h"
 #include "op/region_runtime.h"
 #include "op/variable_copies.h"
@@ -23,7 +24,7 @@ struct RegionCall {
 
 class OriginalForm {
  public:
-  explicit OriginalForm(bool on_gpu) : function_(on_gpu) {}
+  explicit OriginalForm(bool on_gpu) : function_(on_gpu), naming_(on_gpu, /*naming=*/true) {}
 
   // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
   std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
@@ -33,7 +34,8 @@ class OriginalForm {
     absl::Status status = absl::UnavailableError("no nodes");
     if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
     if (status.ok()) call.runtime->originals.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok() || ran) return status;
+    if (status.ok()) return status;
+    if (ran) return WithItsNode(call, nodes, status);
     KeepKernels(call, slot, status);
     return std::nullopt;
   }
@@ -74,7 +76,7 @@ class OriginalForm {
       bool ran = false;
       const absl::Status status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
       if (status.ok()) call.runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
-      if (ran) return status;
+      if (ran) return status.ok() ? status : WithItsNode(call, nodes, status);
       reason = absl::StrCat(reason, " (through Python, for: ", status.message(), ")");
     }
     return RunThroughPython(call.ctx, call.placement, call.runtime, call.num_inputs, call.variables, reason);
@@ -85,17 +87,37 @@ class OriginalForm {
   absl::Status RunUnseen(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
     const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original("", &OriginalNodes::Parse);
     if (nodes == nullptr) return absl::UnavailableError("");
-    std::vector<tensorflow::Tensor> inputs = OriginalFunction::Inputs(call.ctx, call.num_inputs), outputs;
-    if (!nodes->written().empty()) {
-      call.variables->Lock(/*exclusive=*/false);
-      const absl::Status copied = CopyVariables(call.ctx, call.placement, call.runtime->context(), *call.variables,
-                                                nodes->written(), &inputs);
-      call.variables->Unlock();
-      TF_RETURN_IF_ERROR(copied);
-    }
+    std::vector<tensorflow::Tensor> inputs, outputs;
+    TF_RETURN_IF_ERROR(UnseenInputs(call, *nodes, &inputs));
     bool ran = false;
     slot.guard.Start(call.placement.stream, turn);
     return function_.Run(call.ctx, inputs, nodes, &outputs, &ran);
+  }
+
+  // The op's inputs, with copies in place of the variables that the nodes write. Takes unlocked variables.
+  static absl::Status UnseenInputs(const RegionCall& call, const OriginalNodes& nodes,
+                                   std::vector<tensorflow::Tensor>* inputs) {
+    *inputs = OriginalFunction::Inputs(call.ctx, call.num_inputs);
+    if (nodes.written().empty()) return absl::OkStatus();
+    call.variables->Lock(/*exclusive=*/false);
+    const absl::Status copied = CopyVariables(call.ctx, call.placement, call.runtime->context(), *call.variables,
+                                              nodes.written(), inputs);
+    call.variables->Unlock();
+    return copied;
+  }
+
+  // The nodes' own error, with the node that met it: for that they run once more, unseen, by the executor that says it.
+  // The error is as it was where this meets none, or another.
+  absl::Status WithItsNode(const RegionCall& call, const std::shared_ptr<const OriginalNodes>& nodes,
+                           const absl::Status& error) {
+    if (NamesNode(error) || absl::IsCancelled(error)) return error;
+    std::vector<tensorflow::Tensor> inputs, outputs;
+    if (!UnseenInputs(call, *nodes, &inputs).ok()) return error;
+    bool ran = false;
+    const absl::Status again = naming_.Run(call.ctx, inputs, nodes, &outputs, &ran);
+    naming_.Release();
+    const bool same = again.code() == error.code() && absl::StartsWith(again.message(), error.message());
+    return same && NamesNode(again) ? again : error;
   }
 
   void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {
@@ -104,7 +126,7 @@ class OriginalForm {
     call.runtime->NotTimed(std::string(why.message()));
   }
 
-  OriginalFunction function_;
+  OriginalFunction function_, naming_;
 };
 
 }  // namespace tf_stitch

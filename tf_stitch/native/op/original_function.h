@@ -42,7 +42,8 @@ class OriginalNodes {
     return std::shared_ptr<const OriginalNodes>(new OriginalNodes(functions));
   }
 
-  absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library,
+  // `naming`: for the sake of an error's node, which the executor of a single thread does not tell.
+  absl::Status Instantiate(tensorflow::FunctionLibraryRuntime* library, bool naming,
                            tensorflow::FunctionLibraryRuntime::Handle* handle) const {
     // One at a time: another kernel of the region would be handed the instance that is about to be refused.
     tensorflow::mutex_lock lock(instantiating_);
@@ -50,8 +51,9 @@ class OriginalNodes {
     *handle = tensorflow::kInvalidHandle;
     // The first costs least per node. It takes no edges between host and device memory, which the second does.
     for (const char* executor : {"SINGLE_THREADED_EXECUTOR", ""}) {
-      if (parallel_ && *executor != '\0') continue;
+      if ((parallel_ || naming) && *executor != '\0') continue;
       tensorflow::FunctionLibraryRuntime::InstantiateOptions options;
+      if (naming) options.state_handle = "tf_stitch_naming";  // part of what tells instances apart
       options.lib_def = &library_;
       options.executor_type = executor;
       options.create_kernels_eagerly = true;
@@ -87,7 +89,7 @@ class OriginalNodes {
 // What one kernel instantiated of them, by function library: a kernel can be run with several, and outlive them.
 class OriginalFunction {
  public:
-  explicit OriginalFunction(bool on_gpu) : on_gpu_(on_gpu) {}
+  explicit OriginalFunction(bool on_gpu, bool naming = false) : on_gpu_(on_gpu), naming_(naming) {}
   OriginalFunction(const OriginalFunction&) = delete;
   OriginalFunction& operator=(const OriginalFunction&) = delete;
 
@@ -132,7 +134,7 @@ class OriginalFunction {
       tensorflow::mutex_lock lock(mutex_);
       if (Find(library) != nullptr) continue;
       tensorflow::FunctionLibraryRuntime::Handle handle;
-      TF_RETURN_IF_ERROR(nodes->Instantiate(library, &handle));
+      TF_RETURN_IF_ERROR(nodes->Instantiate(library, naming_, &handle));
       instances_.erase(std::remove_if(instances_.begin(), instances_.end(), [](const Instance& instance) {
         return instance.alive.GetNewRef() == nullptr;
       }), instances_.end());
@@ -189,7 +191,7 @@ class OriginalFunction {
     return nullptr;
   }
 
-  const bool on_gpu_;
+  const bool on_gpu_, naming_;
   mutable tensorflow::mutex mutex_;
   std::vector<Instance> instances_;
 };

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "op/gemm.h"
-#include "op/shape_key.h"
+#include "op/key_flags.h"
 
 namespace tf_stitch {
 namespace {
@@ -309,7 +309,7 @@ void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extent
   }
   if (context_ != nullptr) {
     ScopedContext current(context_);
-    const bool aligned = (slot->key[0] & ShapeKey::kAllAligned) != 0;
+    const bool aligned = (slot->key[0] & KeyFlags::kAllAligned) != 0;
     slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
     if (!slot->reason.empty()) return;
   }

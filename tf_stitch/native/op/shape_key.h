@@ -4,17 +4,13 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "op/key_flags.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_stitch {
 
-class ShapeKey {
+class ShapeKey : public KeyFlags {
  public:
-  static constexpr std::int64_t kAllAligned = 1;     // every data pointer is a multiple of kAlignment
-  static constexpr std::int64_t kTensorFloat32 = 2;  // TensorFlow's settings of products
-  static constexpr std::int64_t kDeterministic = 4;
-  static constexpr std::uintptr_t kAlignment = 64;
-
   // Whether rows of so many bytes are as aligned as the tensor is, as far as kernels of all-aligned buffers care: those
   // of a GPU access 16 bytes at once.
   static constexpr bool AlignsRows(bool on_gpu, std::int64_t bytes) {

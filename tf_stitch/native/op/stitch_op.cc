@@ -59,7 +59,7 @@ class StitchOp final : public tensorflow::OpKernel {
     if (RegionRuntime* runtime = runtime_.load()) runtime->Leave();
   }
 
-  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Run(ctx)); }
+  void Compute(OpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, WithUsersNodes(Run(ctx), def())); }
 
  private:
   // Of a node in a converted SavedModel, which has its kernels in a module, and its own nodes as an attribute. Its

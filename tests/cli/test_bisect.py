@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import bisect as bisecting
-from tools.bisect import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
+from tf_stitch.cli import bisect as bisecting
+from tf_stitch.cli.bisect import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
 
 ROOT = Path(__file__).parents[2]
 PLAIN = Outcome({"step 1": 1.0, "step 2": 0.5})
@@ -114,7 +114,7 @@ def test_a_command(tmp_path: Path) -> None:
         "path = os.environ.get('TF_STITCH_REPORT', '') + '/report.json'\n"
         "if on: json.dump({'regions': entries, 'kernels': kernels}, open(path, 'w'))\n"
     )
-    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, str(program)]
+    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", sys.executable, str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "region 2 is the first" in done.stdout
@@ -123,7 +123,7 @@ def test_a_command(tmp_path: Path) -> None:
 
 
 def test_tells_when_tf_stitch_is_not_active() -> None:
-    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, "-c", "print('loss 1.0')"]
+    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", sys.executable, "-c", "print('loss 1.0')"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "not active" in done.stderr
@@ -143,7 +143,7 @@ def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the matmuls between its regions are small
-    command = [sys.executable, "-m", "tools.bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
+    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "region 1 is the first that makes a difference: step 0: " in done.stdout

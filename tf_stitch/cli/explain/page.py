@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
+from tf_stitch.cli.explain.text import kernel_line, micros, region_facts, times
 from tf_stitch.errors import StitchError
-from tools.explain.rows import LIBRARY, Graph, Kernel, Op, Region
-from tools.explain.text import kernel_line, micros, region_facts, times
 
 _ASSETS = Path(__file__).parent
 _PARTS = {"STYLE": "page.css", "CYTOSCAPE": "vendor/cytoscape.min.js", "DAGRE": "vendor/dagre.min.js",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from tools.explain.rows import LIBRARY, Graph, Kernel, Op, Region
+from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
 
 _KERNEL_COLUMNS = ("kernel", "rule", "scheme", "predicted us", "measured us", "bytes", "scratch")
 _NUMBERS = frozenset({0, 3, 4, 5, 6})
 
 
-def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
-    """Lines on a graph, its regions and its ops; with a glob, on matching ops and their regions alone."""
-    ops = [op for op in graph.ops if glob is None or fnmatchcase(op.name, glob)]
+def table(graph: Graph, glob: str | None = None, source: str | None = None) -> Iterator[str]:
+    """Lines on a graph, its regions and its ops; with a glob, or a line of the program, on matching ops and their
+    regions alone."""
+    ops = [op for op in graph.ops if (glob is None or fnmatchcase(op.name, glob)) and _is_of(op, source)]
     if not ops:
         return
     stitched = sum(op.region is not None for op in graph.ops)
@@ -24,6 +25,17 @@ def table(graph: Graph, glob: str | None = None) -> Iterator[str]:
             yield from _region(region)
     yield ""
     yield from _lines(ops)
+
+
+def _is_of(op: Op, source: str | None) -> bool:
+    """Whether an op was made in a file, or at "FILE:LINE" of one; the file may lack its folder."""
+    if source is None:
+        return True
+    file, _, line = source.rpartition(":")
+    if not line.isdigit():
+        file, line = source, ""
+    own_file, _, own_line = op.source.rpartition(":")
+    return (own_file == file or own_file.endswith(f"/{file}")) and line in ("", own_line)
 
 
 def region_facts(region: Region) -> list[str]:

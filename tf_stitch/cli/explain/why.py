@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from tools.explain.rows import Graph, Op
-from tools.explain.text import kernel_line
+from tf_stitch.cli.explain.rows import Graph, Op
+from tf_stitch.cli.explain.text import kernel_line
 
 MEMORY = "memory"
 """How a value goes from one kernel to another, or to and from TensorFlow's ops."""
@@ -22,7 +22,7 @@ def answers(graph: Graph, glob: str) -> Iterator[str]:
             users.setdefault(place, []).append(op)
     for place, op in enumerate(graph.ops):
         if fnmatchcase(op.name, glob):
-            yield f"{op.name} ({op.op}) in graph {graph.name}"
+            yield f"{op.name} ({op.op}) in graph {graph.name}" + (f", made at {op.source}" if op.source else "")
             yield from _runs(op, guards.get(op.region) if op.region is not None else None)
             yield from _hands_on(op, users.get(place, []))
             yield ""

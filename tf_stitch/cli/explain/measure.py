@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tf_stitch.cli.explain.load import Document
+from tf_stitch.cli.explain.rows import last_builds
 from tf_stitch.config import load_config
 from tf_stitch.errors import BuildError
 from tf_stitch.runtime.device_query import compute_capability
@@ -14,8 +16,6 @@ from tf_stitch.runtime.host_timer import time_on_host, with_timer
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
 from tf_stitch.runtime.timed_kernel import TimedKernel
-from tools.explain.load import Document
-from tools.explain.rows import last_builds
 
 Times = dict[str, float]
 """Microseconds of the launches of one source, by symbol."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tools.explain.load import Document
+from tf_stitch.cli.explain.load import Document
 
 READ = "a read of a variable, which the region's kernels read in place"
 KNOWN = "its value is known when the graph is read: nothing is left to compute"
@@ -99,7 +99,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Op:
-    """One TensorFlow node. `why` is None where a kernel computes it; `inputs` are places in the graph's list."""
+    """One TensorFlow node. `why` is None where a kernel computes it; `inputs` are places in the graph's list; `source`
+    is where the user's program made it, "train.py:12", "" where nobody knows."""
 
     name: str
     op: str
@@ -107,6 +108,7 @@ class Op:
     kernels: tuple[Kernel, ...]
     why: str | None
     inputs: tuple[int, ...]
+    source: str = ""
 
     @property
     def scheme(self) -> str:
@@ -146,7 +148,9 @@ def graphs(document: Document) -> Iterator[Graph]:
             continue
         known |= own
         values = _values(graph["nodes"], by_node.keys() | idle.keys())
-        ops = tuple(_op(i, graph["nodes"], values, regions, by_node, idle) for i in range(len(values)))
+        sources = graph.get("sources", {})
+        ops = tuple(replace(op, source=sources.get(op.name, "")) for op in
+                    (_op(i, graph["nodes"], values, regions, by_node, idle) for i in range(len(values))))
         yield Graph(graph["graph"], graph["device"], ops, tuple(regions[number] for number in graph["regions"]))
 
 
@@ -245,7 +249,7 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     loop, is_whole_loop = _loop(document, number)
     built = last is not None or (is_whole_loop and entry["runs"])
     problem = "; ".join(troubles) or (None if built else "has not run, so no kernels were built")
-    build = last[1] if last else {"solver": None, "arena_bytes": 0, "live_bytes": 0}
+    build: dict[str, Any] = last[1] if last else {"solver": None, "arena_bytes": 0, "live_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
                   entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
                   build["live_bytes"], entry["cuda_graphs"], _guard(document, number), problem, loop,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tf_stitch.cli.explain.load import Document, load_document
+from tf_stitch.cli.explain.measure import measure
+from tf_stitch.cli.explain.rows import KNOWN, SHARED, Graph, graphs
+from tf_stitch.cli.explain.text import table
+from tf_stitch.cli.explain.why import answers
 from tf_stitch.errors import StitchError
 from tf_stitch.runtime.device_run import gpu_is_here
-from tools.explain.load import Document, load_document
-from tools.explain.measure import measure
-from tools.explain.rows import KNOWN, SHARED, Graph, graphs
-from tools.explain.text import table
-from tools.explain.why import answers
 
 ROOT = Path(__file__).parents[2]
 
@@ -267,7 +267,7 @@ def test_measured_times_on_a_gpu(tmp_path: Path) -> None:
 
 
 def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.explain", *arguments]
+    command = [sys.executable, "-m", "tf_stitch", "explain", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

@@ -32,7 +32,9 @@ def load_document(path: Path, size: int | None = None, device: str = "cpu") -> D
         path = path.parent
     if not path.exists():
         raise StitchError(f"{path} does not exist")
-    from tools.explain.graphs import analyse  # here: TensorFlow takes seconds to import, and reports need none of it
+    from tf_stitch.cli.explain.graphs import (
+        analyse,  # here: TensorFlow takes seconds to import, and reports need none of it
+    )
 
     return analyse(path, size, device)
 

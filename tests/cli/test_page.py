@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.tools.browser import CHROMIUM, Browser
-from tests.tools.test_explain import build, kernel, node, region
-from tools.explain.page import write_page
-from tools.explain.rows import graphs
+from tests.cli.browser import CHROMIUM, Browser
+from tests.cli.test_explain import build, kernel, node, region
+from tf_stitch.cli.explain.page import write_page
+from tf_stitch.cli.explain.rows import graphs
 
 pytestmark = [pytest.mark.browser,
               pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: the page of explain is not tested")]

@@ -1,0 +1,41 @@
+"""What the doctor finds, and what it advises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.cli.test_commands import command
+
+
+def test_a_sound_machine() -> None:
+    done = command("doctor", "--try")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "was stitched, with TensorFlow's result" in done.stdout
+    assert "NO  " not in done.stdout
+
+
+def test_without_compilers(tmp_path: Path) -> None:
+    done = command("doctor", TF_STITCH_CACHE=str(tmp_path), PATH="/nonexistent")
+    assert done.returncode == 1
+    found = {line[4:20].strip(): line[:2] for line in done.stdout.splitlines() if line[:2] in ("ok", "--", "NO")}
+    assert found["C compiler"] == "NO"
+    assert found["graph_hook"] == "NO"
+    assert found["stitch_op"] == "--"
+    assert "apt-get install g++" in done.stdout
+
+
+def test_without_gxx_native_libraries_are_missing_alone(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "gcc").symlink_to(next(Path(folder, "gcc") for folder in os.environ["PATH"].split(":")
+                                    if Path(folder, "gcc").exists()))
+    done = command("doctor", TF_STITCH_CACHE=str(tmp_path / "cache"), PATH=str(tools))
+    assert "ok  C compiler" in done.stdout
+    assert "NO  graph_hook" in done.stdout
+
+
+def test_a_wrong_variable() -> None:
+    done = command("doctor", TF_STITCH_LOG="nonsense")
+    assert done.returncode == 1
+    assert "NO  variables        TF_STITCH_LOG='nonsense' is not allowed" in done.stdout

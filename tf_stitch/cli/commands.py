@@ -1,0 +1,83 @@
+"""The commands of `tf_stitch`, and how they read their flags. A command's module is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from absl import flags
+
+USAGE = 2
+"""Exit code: the flags make no sense."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command.
+
+    Attributes:
+        module: has `main(arguments) -> exit code`, arguments without the command's name.
+        summary: of what it does, a line.
+    """
+
+    module: str
+    summary: str
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """The exit code."""
+        code: int = import_module(self.module).main(list(arguments))
+        return code
+
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command("tf_stitch.cli.run", "runs a program with its graphs stitched"),
+    "explain": Command("tf_stitch.cli.explain.command", "says where a run's time goes, and why ops were left out"),
+    "doctor": Command("tf_stitch.cli.doctor", "says what works on this machine, and what to do about the rest"),
+    "bisect": Command("tf_stitch.cli.bisect", "finds the region and kernel that make a result differ"),
+    "convert": Command("tf_stitch.convert.command", "makes a SavedModel that carries its kernels with it"),
+    "prebuild": Command("tf_stitch.cli.prebuild", "fills a cache, for images and clusters"),
+    "cache": Command("tf_stitch.cli.cache", "shows the cache, and clears it"),
+    "hfuse": Command("tf_stitch.cli.hfuse", "fuses two CUDA kernels into one, side by side"),
+}
+
+
+def usage() -> str:
+    """What `tf_stitch --help` says."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(["usage: tf_stitch COMMAND [flags]; tf_stitch COMMAND --help says more", "", *lines, "",
+                      "Start with `tf_stitch doctor`, then `tf_stitch run --report=/tmp/stitch train.py` and",
+                      "`tf_stitch explain /tmp/stitch`. TF_STITCH=1 in the environment does what run does."])
+
+
+def parse(name: str, doc: str | None, values: flags.FlagValues, arguments: Sequence[str], stop: bool = False
+          ) -> list[str]:
+    """Arguments that are no flags.
+
+    Args:
+        name: of the command.
+        doc: what --help says before the flags.
+        stop: flags end at the first argument that is none: what follows is another program's.
+
+    Raises:
+        SystemExit: with 0 after --help, with USAGE where a flag is wrong.
+    """
+    flags.DEFINE_boolean("help", False, "show this", flag_values=values, short_name="h")
+    values.set_gnu_getopt(not stop)
+    try:
+        rest: list[str] = values([name, *arguments])[1:]
+    except flags.Error as error:
+        print(f"tf_stitch {name}: {error}; --help says more", file=sys.stderr)
+        raise SystemExit(USAGE) from None
+    if values.help:
+        print(f"{(doc or '').strip()}\n\nFlags:\n{values.get_help()}")
+        raise SystemExit(0)
+    return rest
+
+
+def wrong(name: str, message: str) -> int:
+    """Says what is wrong with the arguments; the exit code."""
+    print(f"tf_stitch {name}: {message}; --help says more", file=sys.stderr)
+    return USAGE

@@ -1,0 +1,1 @@
+"""What `tf_stitch explain` is made of."""

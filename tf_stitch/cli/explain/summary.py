@@ -1,0 +1,166 @@
+"""The first screen: where the time goes, which kernels take it, why ops were left to TensorFlow, what would help."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_stitch.cli.explain.load import Document
+from tf_stitch.cli.explain.rows import LIBRARY, Graph, Kernel, Op, Region
+from tf_stitch.cli.explain.text import micros
+from tf_stitch.report.verdict import milliseconds
+
+_REGIONS, _KERNELS, _REASONS, _TROUBLES = 5, 10, 8, 3
+_NO_WORK = ("Const", "_Arg", "Arg", "_Retval", "Identity", "NoOp", "VarHandleOp", "ReadVariableOp", "Placeholder")
+_HELP = {
+    "Python functions": "tf.py_function and tf.numpy_function keep a whole graph from being stitched: move them out of "
+                        "the step",
+    "XLA compiles": "compile without jit_compile=True where tf_stitch shall do it",
+    "TF_STITCH_": "a variable of yours leaves ops out",
+    "compiler": "install gcc: `tf_stitch doctor` says what is missing",
+    "elements": "empty tensors have nothing to compute; nothing to do",
+}
+"""Part of a reason -> what to do about it."""
+
+
+@dataclass(frozen=True)
+class _Time:
+    """Microseconds of one run of a region: now, and by TensorFlow's ops; the latter None where it was not timed."""
+
+    now: float
+    plain: float | None
+
+
+def summary(document: Document, graphs: Sequence[Graph]) -> Iterator[str]:
+    """Lines of the first screen."""
+    regions = {region.number: region for graph in graphs for region in graph.regions if region.kernels}
+    times = {number: _time(document, region) for number, region in regions.items()}
+    ops = {op.name: op for graph in graphs for op in graph.ops}
+    of_region: dict[int, list[Op]] = {}
+    for graph in graphs:
+        for op in graph.ops:
+            if op.region is not None:
+                of_region.setdefault(op.region, []).append(op)
+    yield from _where_time_goes(regions, times, of_region)
+    yield from _kernels(regions, ops)
+    yield from _left_out(graphs, {reason for graph in document["graphs"] for reason in graph["left_out"]})
+    yield from _troubles(document)
+    yield "more: --op=GLOB or --source=FILE:LINE for some ops, --why=GLOB for all that is known of them, --full"
+
+
+def _time(document: Document, region: Region) -> _Time:
+    timed = [entry for entry in document.get("profitability", []) if entry["region"] == region.number]
+    if timed:
+        last = timed[-1]
+        return _Time(last["fallback_us" if last["chosen"] == "fallback" else "stitched_us"], last["fallback_us"])
+    return _Time(region.predicted_us, None)
+
+
+def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: dict[int, list[Op]]) -> Iterator[str]:
+    known = [time for time in times.values() if time.plain is not None]
+    if known:
+        now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
+        gave_way = sum("gave way" in (region.guard or "") for region in regions.values())
+        yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
+               f"{milliseconds(plain)} by TensorFlow's ops: {plain / max(now, 1e-9):.2f}x; {gave_way} gave way")
+    elif regions:
+        yield f"{len(regions)} regions, not timed against TensorFlow's ops (that takes 20 calls): times are predicted"
+    else:
+        yield "no region has kernels"
+    yield ""
+    runs = {number: max(region.runs, 1) for number, region in regions.items()}
+    total = sum(times[n].now * runs[n] for n in regions) or 1.0
+    longest = sorted(regions, key=lambda n: -times[n].now * runs[n])[:_REGIONS]
+    if longest:
+        yield "regions that take most      share      a run  TensorFlow     runs  what"
+    for number in longest:
+        plain_us = times[number].plain
+        yield (f"  region {number:<18} {times[number].now * runs[number] / total:6.0%} {micros(times[number].now):>10} "
+               f"{'?' if plain_us is None else micros(plain_us):>11} {runs[number]:8}  {_what(ops.get(number, []))}")
+    if longest:
+        yield ""
+
+
+def _what(ops: Sequence[Op]) -> str:
+    """A few words on nodes: the last, which a region is for, how many, and where in the program."""
+    if not ops:
+        return ""
+    sources = Counter(op.source for op in ops if op.source)
+    where = f", {_place(sources.most_common(1)[0][0])}" if sources else ""
+    return f"{len(ops)} ops to {_short(ops[-1].name)}{where}"
+
+
+def _kernels(regions: dict[int, Region], ops: dict[str, Op]) -> Iterator[str]:
+    found: list[tuple[float, Region, Kernel]] = []
+    for region in regions.values():
+        for kernel in region.kernels:
+            us = kernel.predicted_us if kernel.measured_us is None else kernel.measured_us / kernel.shared_launch
+            found.append((us * max(region.runs, 1), region, kernel))
+    found.sort(key=lambda one: -one[0])
+    if found:
+        yield f"kernels that take most, of {len(found)}   predicted   measured     runs  what"
+    for _, region, kernel in found[:_KERNELS]:
+        measured = "?" if kernel.measured_us is None else micros(kernel.measured_us)
+        names = [name for name, op in ops.items() if kernel in op.kernels]
+        kind = "library call" if kernel.rule == LIBRARY else kernel.rule
+        source = _place(next((ops[name].source for name in reversed(names) if ops[name].source), ""))
+        yield (f"  {kernel.name:7} {kind:22} {micros(kernel.predicted_us):>10} {measured:>10} {region.runs:8}  "
+               f"{kernel.ops} ops to {_short(names[-1]) if names else kernel.symbol}{f', {source}' if source else ''}")
+    if found:
+        if all(kernel.measured_us is None for _, _, kernel in found):
+            yield "  (--measure times them on this machine)"
+        yield ""
+
+
+def _left_out(graphs: Sequence[Graph], of_work: Collection[str]) -> Iterator[str]:
+    """
+    Args:
+        of_work: reasons for which ops were left out that cost something.
+    """
+    by_reason: dict[str, list[Op]] = {}
+    for graph in graphs:
+        for op in graph.ops:
+            if op.region is None and op.why in of_work and op.op not in _NO_WORK:
+                by_reason.setdefault(str(op.why), []).append(op)
+    reasons = sorted(by_reason, key=lambda reason: -len(by_reason[reason]))
+    if reasons:
+        yield "ops left to TensorFlow"
+    for reason in reasons[:_REASONS]:
+        ops = by_reason[reason]
+        sources = Counter(op.source for op in ops if op.source)
+        where = f"as at {_place(sources.most_common(1)[0][0])}" if sources else f"as {_short(ops[0].name)}"
+        yield f"  {len(ops):5}  {reason}, {where}"
+    if len(reasons) > _REASONS:
+        yield f"  {sum(len(by_reason[r]) for r in reasons[_REASONS:]):5}  for {len(reasons) - _REASONS} other reasons"
+    advice = dict.fromkeys(words for reason in reasons for part, words in _HELP.items() if part in reason)
+    yield from (f"  what would help: {words}" for words in advice)
+    if reasons:
+        yield ""
+
+
+def _troubles(document: Document) -> Iterator[str]:
+    if document.get("no_native"):
+        yield f"NO NATIVE OP, regions ran in Python, slower than TensorFlow: {document['no_native']}"
+    for title, entries in (("what went wrong", document["fallbacks"]),
+                           ("what could be better", document.get("remarks", []))):
+        counts: Counter[tuple[str, str]] = Counter()
+        for entry in entries:
+            counts[entry["stage"], entry["reason"]] += entry["count"]
+        if counts:
+            yield title
+            yield from (f"  {count:5}  {stage}: {reason}"[:160] for (stage, reason), count in
+                        itertools.islice(counts.most_common(), _TROUBLES))
+            yield ""
+
+
+def _place(source: str) -> str:
+    """A file and line, seen from the folder at hand if it is there."""
+    return source.removeprefix(f"{Path.cwd()}/")
+
+
+def _short(name: str, most: int = 48) -> str:
+    """The end of a node's name, which tells most."""
+    return name if len(name) <= most else "..." + name[-most + 3:]

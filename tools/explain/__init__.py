@@ -1,1 +1,0 @@
-"""What `python -m tools.explain` is made of."""

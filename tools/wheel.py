@@ -1,0 +1,67 @@
+"""Makes a wheel for the TensorFlow that is installed, with the native libraries inside: it needs no g++ where it goes.
+
+    python -m tools.wheel --out=dist
+
+The wheel's name has TensorFlow's version ("-2.21.0tf-"). Beside another TensorFlow it works as any other: the libraries
+are built from their sources when they are first used. One for each version: tools/versions.py shows how to install
+those.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import app, flags
+
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, PREBUILT, SOURCE_DIR, STITCH_OP, build_library
+
+_OUT = flags.DEFINE_string("wheel_out", "dist", "folder for the wheel")
+flags.DEFINE_alias("out", "wheel_out")
+
+ROOT = Path(__file__).parents[1]
+_PARTS = ("setup.py", "pyproject.toml", "tf_stitch")
+
+
+def make_wheel(folder: Path) -> Path:
+    """The wheel, in `folder`. Libraries come from the cache, or are built.
+
+    Raises:
+        NativeError: they cannot be built.
+        subprocess.CalledProcessError: pip failed.
+    """
+    libraries = [build_library(library, load_config().cache_dir) for library in (GRAPH_HOOK, STITCH_OP)]
+    with tempfile.TemporaryDirectory() as temporary:
+        tree, made = Path(temporary, "tree"), Path(temporary, "made")
+        tree.mkdir()
+        for part in _PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, tree / part, ignore=shutil.ignore_patterns("__pycache__", PREBUILT.name))
+            else:
+                shutil.copy(source, tree / part)
+        inside = tree / "tf_stitch" / SOURCE_DIR.name / PREBUILT.name
+        inside.mkdir()
+        for library in libraries:
+            shutil.copy(library, inside / library.name)
+        flags_of_pip = ["-q", "--no-deps", "--no-build-isolation", "-w", str(made)]
+        subprocess.run([sys.executable, "-m", "pip", "wheel", *flags_of_pip, str(tree)], check=True)
+        [wheel] = made.glob("*.whl")
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(wheel, folder / wheel.name))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Raises SystemExit for arguments that are no flags."""
+    if len(argv) > 1:
+        raise app.UsageError(f"{argv[1]} is no flag")
+    print(make_wheel(Path(_OUT.value)))
+
+
+if __name__ == "__main__":
+    app.run(main)
