@@ -88,7 +88,8 @@ class RegionRegistry:
         if self._said:
             report.fallback("cache", str(config.cache_dir), self._said, "kernels are built anew in each process")
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
-                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
+                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)),
+                            lambda names, record: report.remark("hfuse", names, record.text))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""
