@@ -225,13 +225,17 @@ def test_pairs_are_measured_in_the_background(tmp_path: Path, monkeypatch: pytes
     job = Job(compiled.plan, H200, 0, True, MeasuredTimes(tmp_path / "t.json"), TunedTemplates(tmp_path / "u.json"),
               (), compiled.buffers, known)
     ((_, pair),) = pairs_to_measure(compiled.buffers, job)
-    tuner = Tuner(60, KernelCache(tmp_path / "kernels"), pytest.fail, lambda tuning, seconds: None)
+    said: list[str] = []
+    tuner = Tuner(60, KernelCache(tmp_path / "kernels"), pytest.fail, lambda tuning, seconds: None,
+                  lambda names, record: said.append(record.text))
     tuner.add(job)
     for _ in range(600):
-        if len(known):
+        if said:
             break
         time.sleep(0.02)
     tuner.close()
+    assert said == [f"20.0 us in two launches, 12.0 us in blocks of {pair[0].program.threads} + "
+                    f"{pair[1].program.threads} threads"]
     assert pairs_to_measure(compiled.buffers, job) == [], "once is enough"
     found = MeasuredFusions(tmp_path / "fusions.json").get(fusion_key(pair, True))
     assert found is not None

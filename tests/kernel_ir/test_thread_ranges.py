@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,26 +18,32 @@ from tests.differential.runner import compiled, region
 from tests.emit.ptx import ptx_of_source
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, LaunchError, build, launch
 from tests.support.hip_target import HIP_DEVICE
+from tf_stitch.compiler.template_kernels import templated
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.emit.cuda import emit_cuda
 from tf_stitch.emit.rendered import Packed
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.interpreter import interpret_program
+from tf_stitch.kernel_ir.roles import Where
+from tf_stitch.kernel_ir.statements import Statement
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import rewritten, statements
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
+from tf_stitch.schedule.templates import parse_template
 
 B, F32 = p.B, DType.F32
 Memory = dict[str, Any]
 MOST_THREADS = 1024
+BEHIND = 4096
+"""Elements behind a buffer, which no thread may touch."""
 
 
 def x(*shape: int, dtype: DType = F32) -> Node:
@@ -49,18 +55,23 @@ MADE: dict[str, Callable[[], list[Node]]] = {
     "softmax": lambda: [p.softmax(x(3, 1100))],
     "short rows": lambda: [p.softmax(x(33, 20))],
     "argmax": lambda: [B.arg_reduce(OpKind.ARGMAX, x(3, 1100), 1, DType.I64)],
-    "two reductions": lambda: [B.sum(x(3, 1100), [1]), B.reduce(OpKind.MAX, x(3, 1100), [1])],
     "columns": lambda: [B.sum(x(20, 40), [0])],
     "transpose": lambda: [B.transpose(B.op(OpKind.TANH, x(70, 50)), [1, 0])],
+    "attention": lambda: attention(),
+    "wide rows": lambda: [p.softmax(x(2, 3000))],
+    "exact": lambda: [B.op(OpKind.TANH, x(512))],
     "running sum": lambda: [B.cumsum(x(70, 50), False, False)],
 }
+WIDE = {"wide rows": "; ".join(f"{op}[GRID,THREAD_3-CTA_256-THREAD_4]{kept}" for op, kept
+                               in (("max_1", "S"), ("sum_1", "S"), ("mul_1", ""))) + ";"}
+"""Templates of those that have not what the rules give them."""
 
 
 @cache
 def made(name: str) -> k.Program:
     """A program by itself."""
-    kernels = compiled(region(name, MADE[name]()), H200).kernels
-    return kernels[0].program
+    kernel = compiled(region(name, MADE[name]()), H200).kernels[0]
+    return templated(parse_template(WIDE[name]), kernel, H200, True).program if name in WIDE else kernel.program
 
 
 def memory_of(program: k.Program, seed: int) -> Memory:
@@ -98,10 +109,13 @@ class OnCpu:
         self.library = build(emit_cuda(named, [Packed(f"launch_{i}", (i,)) for i in range(len(programs))]))
 
     def run(self, number: int, memory: Memory, adversary: Adversary) -> Memory:
-        program, result = self.programs[number], copied(memory)
+        program = self.programs[number]
+        held = {name: aligned_copy(np.pad(value, (0, BEHIND), mode="wrap")) for name, value in memory.items()}
+        behind = {name: value[-BEHIND:].copy() for name, value in held.items()}
         step = DeviceLaunch(f"launch_{number}", program.grid, program.threads, shared_bytes(program), ())
-        launch(self.library, step, [value.ctypes.data for value in result.values()], 1, adversary)
-        return result
+        launch(self.library, step, [value.ctypes.data for value in held.values()], 1, adversary)
+        assert equal({name: value[-BEHIND:] for name, value in held.items()}, behind), "more is written than there is"
+        return {name: value[:-BEHIND] for name, value in held.items()}
 
 
 def check(one: k.Program, two: k.Program, seed: int = 0, on_cpu: bool = True) -> None:
@@ -118,8 +132,9 @@ def check(one: k.Program, two: k.Program, seed: int = 0, on_cpu: bool = True) ->
         assert equal(device.run(2, both(memories), adversary), want), adversary
 
 
-PAIRS = [("softmax", "elements"), ("elements", "softmax"), ("softmax", "softmax"), ("softmax", "two reductions"),
-         ("argmax", "argmax"), ("columns", "argmax"), ("running sum", "short rows"), ("transpose", "transpose")]
+PAIRS = [("softmax", "elements"), ("exact", "elements"), ("elements", "softmax"), ("softmax", "softmax"),
+         ("softmax", "wide rows"), ("argmax", "argmax"), ("columns", "argmax"), ("running sum", "short rows"),
+         ("transpose", "transpose")]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
@@ -144,6 +159,11 @@ def test_random_pairs(seed: int) -> None:
         check(one, two, seed, on_cpu=seed < 5)
 
 
+def test_reductions_that_begin_within_another_ones_width() -> None:
+    widths = {s.width for s in statements(made("wide rows").body) if isinstance(s, k.AllReduce)}
+    assert made("softmax").threads < max(widths), "test_pairs has them"
+
+
 def test_three_programs_share_a_block() -> None:
     programs = [made(name) for name in ("softmax", "short rows", "columns")]
     fused = side_by_side(programs)
@@ -161,18 +181,36 @@ def test_text() -> None:
 
 
 def test_who_cannot_share_a_block() -> None:
-    attention = compiled(_attention(), H200).kernels[0].program
-    assert cannot_be_range(attention) == "Attention is for a whole block"
     on_cpu = compiled(region("g", MADE["elements"]()), CPU).kernels[0].program
     assert "no whole warps" in cannot_be_range(on_cpu)
     assert "wait for each other" in cannot_be_range(side_by_side([made("elements"), made("columns")]))
-    with pytest.raises(VerifyError, match="Attention is for a whole block"):
-        side_by_side([made("elements"), attention])
+    meets = replace(made("elements"), body=(*made("elements").body, Meets()))
+    assert cannot_be_range(meets) == "Meets is for a whole block"
+    with pytest.raises(VerifyError, match="Meets is for a whole block"):
+        side_by_side([made("columns"), meets])
+    ranges = side_by_side([made("elements"), made("columns")])
+    with pytest.raises(VerifyError, match="Meets in a thread range"):
+        verify_program(of_range(ranges, 1, body=(*ranges.body[1].body, Meets())))  # type: ignore[union-attr]
 
 
-def _attention() -> TensorGraph:
+@dataclass(frozen=True)
+class Meets(Statement):
+    """All threads wait, and nobody can tell where."""
+
+    where = Where.TOGETHER
+
+
+def attention() -> list[Node]:
+    """Behind it nothing reads the scores."""
     q, key, v = (B.input(f"{name}:0", F32, (1, 2, 64, 32)) for name in "qkv")
-    return region("attention", [B.dot(p.softmax(B.dot(q, key, False, True)), v)])
+    return [B.dot(p.softmax(B.dot(q, key, False, True)), v)]
+
+
+@pytest.mark.parametrize("beside", ["elements", "softmax", "attention"])
+def test_attention(beside: str) -> None:
+    """Tensor cores beside a kernel that moves bytes."""
+    check(made("attention"), made(beside))
+    check(made(beside), made("attention"))
 
 
 def test_barriers_are_named_in_ptx() -> None:

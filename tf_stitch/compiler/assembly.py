@@ -70,11 +70,12 @@ def _joined(groups: Sequence[Sequence[int]], pairs: Collection[tuple[int, int]])
             for i in group[:1] if i not in gone]
 
 
-def _unique(work: Sequence[Work]) -> tuple[list[tuple[str, Program]], dict[int, int]]:
-    """Programs without repetition (F13), named, and the program number of every kernel by its place in `work`."""
+def _unique(work: Sequence[Work], but: Collection[int] = ()) -> tuple[list[tuple[str, Program]], dict[int, int]]:
+    """Programs without repetition (F13), named, and the program number of every kernel by its place in `work`, but for
+    some places."""
     numbers: dict[Program, int] = {}
     which = {i: numbers.setdefault(one.program, len(numbers)) for i, one in enumerate(work)
-             if isinstance(one, LoweredKernel)}
+             if isinstance(one, LoweredKernel) and i not in but}
     return [(f"stitch_{i}", program) for i, program in enumerate(numbers)], which
 
 
@@ -111,31 +112,37 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
                fused: Mapping[tuple[int, int], Partition]) -> Assembly:
-    programs, which = _unique(buffers.kernels)
+    programs, which = _unique(buffers.kernels, {i for pair in fused for i in pair})
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
-    names = dict.fromkeys(which, "")
+    names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
     for group in groups:
         first = buffers.kernels[group[0]]
         if isinstance(first, BoundCall):
             steps.append(_library_step(first, _args(buffers, first)))
             continue
         partition = fused.get((group[0], group[-1]))
-        if partition is not None:
-            programs.append((f"stitch_{len(programs)}", partition.program))
-        members = tuple(which[i] for i in group) if partition is None else (len(programs) - 1,)
+        members = tuple(which[i] for i in group) if partition is None else (_number(partition.program, programs),)
         if members not in launches:
             bound = launch_bound([programs[number][1] for number in members], device)
             launches[members] = Packed(f"launch_{len(launches)}", members, bound)
         launch = launches[members]
         names |= dict.fromkeys(group, launch.name)
         kernels = _kernels(buffers, group) if partition is None else partition.kernels
-        shared = _shared(kernels) if partition is None else shared_bytes(programs[-1][1])
+        shared = _shared(kernels) if partition is None else shared_bytes(programs[members[0]][1])
         args = tuple(a for kernel in kernels for a in _args(buffers, kernel))
         steps.append(_device_launch(launch.name, [programs[i][1] for i in members], shared, args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
     source = target_of(device).emission.emit(programs, list(launches.values())) if programs else ""
     return Assembly(steps, source, runs, tuple(names.values()))
+
+
+def _number(program: Program, programs: list[tuple[str, Program]]) -> int:
+    """Of a program, which is added if it is not there."""
+    known = next((i for i, (_, other) in enumerate(programs) if other == program), len(programs))
+    if known == len(programs):
+        programs.append((f"stitch_{known}", program))
+    return known
 
 
 def _kernels(buffers: BufferPlan, group: Sequence[int]) -> list[LoweredKernel]:

@@ -23,17 +23,17 @@ template <class C> struct tfs_attention {
   static constexpr int K_WORDS = C::DEPTH / E::PER_WORD, V_WORDS = C::WIDTH / E::PER_WORD;
   static constexpr int O_STRIDE = C::WIDTH + 4;  // floats of a row of results in shared memory
 
-  // Lane, warp, and what the thread keeps: 16 queries of q, the result so far, and for rows g and g + 8 the largest score
+  // The thread's number, its place in its warp, its warp, and what it keeps: 16 queries of q, the result so far, and for rows g and g + 8 the largest score
   // and the sum of exponentials (of the thread's own columns).
-  int g, t, query_warp, key_warp;
+  int thread, g, t, query_warp, key_warp;
   uint32_t q[K_WORDS / 8][4];
   float o[C::WIDTH / 8][4], most[2], sum[2];
 
   // Copies a tile's rows into shared memory; rows that are not there become zeros, or their products might be NaN.
   template <int WORDS, int STRIDE>
-  static __device__ __forceinline__ void copy_tile(uint32_t* shared, const T* rows, int step, int there) {
+  __device__ __forceinline__ void copy_tile(uint32_t* shared, const T* rows, int step, int there) const {
     constexpr int CHUNKS = WORDS / 4;
-    for (int i = threadIdx.x; i < TILE * CHUNKS; i += THREADS) {
+    for (int i = thread; i < TILE * CHUNKS; i += THREADS) {
       const int row = i / CHUNKS, chunk = i % CHUNKS;
       const T* from = rows + (long long)(row < there ? row : 0) * step + chunk * (4 * E::PER_WORD);
       tfs_copy_async(shared + row * STRIDE + chunk * 4, from, row < there);
@@ -168,10 +168,10 @@ template <class C> struct tfs_attention {
   }
 
   // Puts together what the warps of the same queries have, and stores it.
-  static __device__ __forceinline__ void store(T* out, int first, const float* results, const float* largest,
-                                               const float* sums) {
+  __device__ __forceinline__ void store(T* out, int first, const float* results, const float* largest,
+                                        const float* sums) const {
     constexpr float LOG2_E = 1.44269504f;
-    for (int i = threadIdx.x; i < ROWS * (C::WIDTH / 4); i += THREADS) {
+    for (int i = thread; i < ROWS * (C::WIDTH / 4); i += THREADS) {
       const int row = i / (C::WIDTH / 4), column = i % (C::WIDTH / 4) * 4;
       float most = largest[row];
 #pragma unroll
@@ -203,10 +203,11 @@ template <class C> struct tfs_attention {
 
   // shared: STAGES stages of a tile of k and v, later the results of all warps.
   template <class Score>
-  __device__ __forceinline__ void run(int block, const T* queries, const T* keys, const T* values, T* out,
+  __device__ __forceinline__ void run(int own_thread, int block, const T* queries, const T* keys, const T* values, T* out,
                                       uint32_t* shared, Score score) {
     constexpr int BLOCKS = (C::QUERIES + ROWS - 1) / ROWS;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    thread = own_thread;
+    const int lane = thread % 32, warp = thread / 32;
     g = lane / 4, t = lane % 4, query_warp = warp % C::QUERY_WARPS, key_warp = warp / C::QUERY_WARPS;
     const int first = block % BLOCKS * ROWS, head = block / BLOCKS % C::HEADS, outer = block / BLOCKS / C::HEADS;
     keys += (long long)outer * C::K_OUTER + (long long)head * C::K_HEAD;
@@ -238,7 +239,7 @@ template <class C> struct tfs_attention {
         }
       }
       tfs_copy_wait<2 * (STAGES - 1) + 1>();
-      __syncthreads();
+      C::Barrier::wait();
       float s[C::WARP_KEYS / 8][4];
       multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
 #pragma unroll
@@ -254,15 +255,15 @@ template <class C> struct tfs_attention {
       }
       take_softmax(s);
       tfs_copy_wait<2 * (STAGES - 1)>();
-      __syncthreads();
+      C::Barrier::wait();
       multiply_values(s, v + key_warp * C::WARP_KEYS * C::V_STRIDE);
-      __syncthreads();  // nobody reads this stage any more
+      C::Barrier::wait();  // nobody reads this stage any more
     }
     float* results = reinterpret_cast<float*>(shared);
     float* largest = results + C::KEY_WARPS * ROWS * O_STRIDE;
     float* sums = largest + C::KEY_WARPS * ROWS;
     share(results, largest, sums);
-    __syncthreads();
+    C::Barrier::wait();
     store(out + (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD, first, results, largest, sums);
   }
 };

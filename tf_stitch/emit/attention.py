@@ -19,8 +19,12 @@ def attention_template() -> str:
     return "\n".join((folder / name).read_text() for name in ("attention_ptx.cu", "attention.cu"))
 
 
-def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling) -> Iterator[str]:
-    """The struct that the template takes, as lines."""
+def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling, barrier: str) -> Iterator[str]:
+    """The struct that the template takes, as lines.
+
+    Args:
+        barrier: type of the one that all threads wait at.
+    """
     tiles = shared_tiles((shape.depth, shape.width), shape.dtype)
     numbers = {"HEADS": shape.heads, "QUERIES": shape.queries, "KEYS": shape.keys,
                "DEPTH": shape.depth, "WIDTH": shape.width,
@@ -30,6 +34,7 @@ def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTilin
                **_rows("Q", shape.q), **_rows("K", shape.k), **_rows("V", shape.v), **_rows("O", shape.out)}
     yield f"struct {name} {{"
     yield f"  using Element = {_ELEMENT[shape.dtype]};"
+    yield f"  using Barrier = {barrier};"
     yield f"  enum : int {{ {', '.join(f'{key} = {int(value)}' for key, value in numbers.items())} }};"
     yield "};"
 

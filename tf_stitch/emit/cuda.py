@@ -326,8 +326,9 @@ class _Cuda(CFamily):
 
     @rules(k.Attention)
     def _attention(self, stmt: k.Attention) -> Lines:
+        barrier = self._barrier_type(stmt.barrier)
         yield "{"
-        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling))
+        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier))
         position = ", ".join(f"{self.index_type} {v.name}" for v in stmt.position)
         yield f"  const auto score_of = [&](float {stmt.score}, {position}) {{"
         yield from (f"  {line}" for line in self.block(stmt.body))
@@ -336,7 +337,7 @@ class _Cuda(CFamily):
         shape = stmt.shape
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
-        arguments = ["(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
+        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
         yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
 

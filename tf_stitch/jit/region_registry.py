@@ -91,7 +91,8 @@ class RegionRegistry:
         self.activity = Activity(lambda: f"building kernels: {sum(n > 0 for n in self._executables.values())} of "
                                          f"{len(self._regions)} regions ready")
         self._tuner = Tuner(config.tune_seconds, self.cache, lambda why: report.note("tune", "a kernel", why),
-                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)))
+                            lambda tuning, seconds: report.add(tune_entry(tuning, seconds)),
+                            lambda names, record: report.remark("hfuse", names, record.text))
 
     def register(self, region: RegionGraph, group: int = -1) -> int:
         """The number that names the region in its op; regions of one graph have one `group`."""

@@ -24,7 +24,7 @@ from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.measured_cost import MeasuredTimes, measurement_key, patterns_to_measure
-from tf_stitch.planning.measured_fusions import MeasuredFusions
+from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, live_out
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.buffer_plan import BufferPlan
@@ -60,11 +60,13 @@ class Tuner:
     Args:
         note: is told what could not be measured, and why.
         found: is told what tuning found, and in how many seconds.
+        fused: is told of two kernels, by the user's names, that are faster in shared blocks.
     """
 
     def __init__(self, seconds: float, cache: KernelCache, note: Callable[[str], None],
-                 found: Callable[[Tuning, float], None]) -> None:
-        self._left, self._cache, self._note, self._found = seconds, cache, note, found
+                 found: Callable[[Tuning, float], None],
+                 fused: Callable[[str, MeasuredFusion], None] = lambda _, __: None) -> None:
+        self._left, self._cache, self._note, self._found, self._fused = seconds, cache, note, found, fused
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._numbers = itertools.count()
@@ -126,6 +128,8 @@ class Tuner:
                               lambda: not self._stop and time.perf_counter() - start < self._left)
         if record is not None:
             fusions.add({key: record})
+            if record.is_faster:
+                self._fused(" and ".join(kernel.program.title[:60] for kernel in pair), record)
 
     def _tune(self, kernel: LoweredKernel, job: Job) -> None:
         if is_tuned(kernel, job):  # for another region, meanwhile

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from tf_stitch.kernel_ir.program import Program
+from tf_stitch.kernel_ir.roles import Role, fields_of
+from tf_stitch.kernel_ir.statements import Stmt
 from tf_stitch.kernel_ir.walk import rebuilt
 
 T = TypeVar("T")
 
+BUFFERS = {"buffer", *(name for kind in get_args(Stmt) for role in (Role.READS, Role.WRITES, Role.HINTS)
+                       for name in fields_of(kind, role))}
+"""Fields of statements and expressions that name one."""
+
 
 def renamed(x: T, buffers: Mapping[str, str], noted: Mapping[str, str]) -> T:
     """`x`, or a tuple of such, with buffers and notes that have another name."""
-    names = {"buffer": buffers, "note": noted, "notes": noted}
+    names = {**dict.fromkeys(BUFFERS, buffers), "note": noted, "notes": noted}
 
     def name(field: str, leaf: Any) -> Any:
-        return names[field].get(leaf, leaf) if field in names else leaf
+        return names[field].get(leaf, leaf) if field in names and isinstance(leaf, str) else leaf
 
     return rebuilt(x, name)  # type: ignore[no-any-return]
 

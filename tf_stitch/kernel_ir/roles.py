@@ -35,7 +35,11 @@ _NAMES: dict[tuple[type, Role], tuple[str, ...]] = {}
 
 def names_of(stmt: object, role: Role) -> tuple[str, ...]:
     """The fields of a statement that have a role, in order: those annotated with it."""
-    kind = type(stmt)
+    return fields_of(type(stmt), role)
+
+
+def fields_of(kind: type, role: Role) -> tuple[str, ...]:
+    """The fields of a kind of statement that have a role, in order."""
     if (kind, role) not in _NAMES:
         hints = get_type_hints(kind, include_extras=True).items()
         _NAMES[kind, role] = tuple(name for name, hint in hints if role in getattr(hint, "__metadata__", ()))

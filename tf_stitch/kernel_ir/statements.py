@@ -430,6 +430,7 @@ class Attention(Statement):
     key: Var
     score: str
     body: Body
+    barrier: WaitsAt = WHOLE_BLOCK
 
     @property
     def position(self) -> tuple[Var, Var, Var, Var]:

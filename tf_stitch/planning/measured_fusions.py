@@ -34,6 +34,12 @@ class MeasuredFusion:
         """Whether one launch is faster for sure."""
         return saves(self.apart_us, self.together_us)
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        one, two = self.threads
+        return f"{self.apart_us} us in two launches, {self.together_us} us in blocks of {one} + {two} threads"
+
 
 class MeasuredFusions(DeviceRecords[MeasuredFusion]):
     """By horizontal_fusion.fusion_key."""
