@@ -96,6 +96,8 @@ def fuse(
     parts = [Part(kernel, shape, facts_of(kernel)) for kernel, shape in zip(kernels, shapes, strict=True)]
     threads = max(_threads(parts)) if vertical else sum(_threads(parts))
     _check(parts, threads, architecture)
+    if vertical:
+        _check_order(parts)
     symbol = symbol or "_".join([*(p.kernel.cursor.spelling for p in parts), "vfused" if vertical else "hfused"])
     dynamic, offsets = _side_by_side(parts)
     firsts = [0 if vertical else sum(_threads(parts[:i])) for i in range(len(parts))]
@@ -119,6 +121,19 @@ def fuse(
 def _threads(parts: Sequence[Part]) -> list[int]:
     """Threads of each part."""
     return [part.shape.threads for part in parts]
+
+
+def _check_order(parts: Sequence[Part]) -> None:
+    """Threads that return early stay for their kernel's barriers, in a loop that others of their warp have to come to
+    as well where another kernel follows: compilers bring a warp's threads together there. On an H100 such a kernel did
+    not end."""
+    for part in parts[:-1]:
+        if part.facts.barriers and part.facts.early_return is not None:
+            raise part.kernel.source.error(
+                part.facts.early_return,
+                "threads that return here leave others at a barrier behind: no kernel can follow in the same threads "
+                "(fuse side by side, or put this kernel last)",
+            )
 
 
 def _check(parts: Sequence[Part], threads: int, architecture: str) -> None:
