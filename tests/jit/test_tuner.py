@@ -42,7 +42,7 @@ def test_patterns_and_parts_are_measured_and_kept(tmp_path: Path) -> None:
     tuner.add(one)
     key = measurement_key(one.plan.patterns[0], True)
     for _ in range(600):
-        if one.times.get(key) is not None:
+        if len(one.times) > 1:  # tuning keeps the pattern's time; it is measured with its ops behind that
             break
         time.sleep(0.05)
     tuner.close()
