@@ -88,8 +88,8 @@ class Program:
 
     @property
     def alone(self) -> bool:
-        """Whether no other program may share its launch: blocks wait for each other."""
-        return self.cooperative or self.cluster > 1
+        """Whether no other program may share its launch: blocks wait for each other, or are dealt out to the grid."""
+        return self.looped or self.cluster > 1
 
     def phases(self) -> Iterator[Program]:
         """Each grid loop as a program of its own; a program without any is one."""
