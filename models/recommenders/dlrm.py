@@ -13,7 +13,7 @@ from models.program import Model, Tensors
 from models.recommenders.clicks import ClickModel, Tables, clicks, tower
 from models.script import main
 
-RATE = 0.01
+RATE = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Dlrm(ClickModel):
         return self.top(tf.concat([dense, pairs], axis=1))
 
 
-MODEL = Model("dlrm", CONFIGS, clicks, Dlrm, lambda _: keras.optimizers.Adagrad(RATE), ("train", "infer"))
+MODEL = Model("dlrm", CONFIGS, clicks, Dlrm, lambda _: keras.optimizers.SGD(RATE), ("train", "infer"))
 
 if __name__ == "__main__":
     main(MODEL)

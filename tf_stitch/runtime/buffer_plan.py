@@ -13,6 +13,7 @@ from tf_stitch.ir.op_kinds import CALLED, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.self_copies import without_self_copies
 from tf_stitch.kernel_ir.walk import accesses
 from tf_stitch.libraries.call import BoundCall
 from tf_stitch.lowering.kernel import LoweredKernel
@@ -146,8 +147,8 @@ def _assign(plan: BufferPlan, copies: list[tuple[BufferRef, Node]], assign: Node
 
 def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     """Whether the kernel that writes `value` may write over the variable: it is the last to read it, and reads each
-    element only in the iteration that writes it, before it does. If so, the kernel's parameters are marked
-    as updated."""
+    element only in the iteration that writes it, before it does, or to copy it to where it is then (a scatter, which
+    needs no copy). If so, the kernel's parameters are marked as updated."""
     handle = plan.variables[variable]
     writer, readers = plan.writer[value], plan.readers.get(handle, [])
     if any(i > writer for i in readers):
@@ -157,7 +158,10 @@ def _update_in_place(plan: BufferPlan, value: Node, variable: int) -> bool:
     names = [p.name for p, (n, m) in zip(kernel.program.parameters, kernel.arguments, strict=True)
              if _is_variable(n, handle) or (n is value and m is k.Mode.WRITE)]
     if writer in readers and not _one_access_each(kernel, set(names)):
-        return False
+        program = without_self_copies(kernel.program, names)
+        if any(not write for _, write in _accesses(program.body, set(names))):
+            return False
+        kernel = replace(kernel, program=program)
     buffers = tuple(replace(b, mode=k.Mode.UPDATE) if b.name in names else b for b in kernel.program.buffers)
     plan.kernels[writer] = replace(kernel, program=replace(kernel.program, buffers=buffers))
     return True

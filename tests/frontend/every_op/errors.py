@@ -94,6 +94,8 @@ def _scatters() -> Iterator[Case]:
     for index in ([[3]], [[-1]]):
         at = {"indices": _i(*index)}
         yield Case("TensorScatterAdd", {"tensor": _f(3, 2), **at, "updates": _f(1, 2)}, label=f"{index}")
+        for op in ("ResourceScatterAdd", "ResourceScatterUpdate"):
+            yield Case(op, {"resource": Variable(_f(3, 2)), **at, "updates": _f(1, 1, 2)}, label=f"{index}")
         yield Case("GatherV2", {"params": _f(1, 3, 2), **at, "axis": _fixed(1)}, {"batch_dims": 1}, f"{index}, a batch")
     yield Case("TensorScatterAdd", {"tensor": _f(3, 2), "indices": _i([1]), "updates": _f(1, 3)}, label="wider",
                unknown="all")

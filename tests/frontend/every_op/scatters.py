@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontend.every_op.case import Array, Case, Fixed, kernel_types, ramp
+from tests.frontend.every_op.case import Array, Case, Fixed, Variable, kernel_types, ramp
 from tests.frontend.every_op.values import grid
 from tf_stitch.ir.dtypes import DType
 
 _SEGMENTS = ("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin")
 _TO_TENSOR = ("TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate")
+_TO_VARIABLE = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "ResourceScatterMax",
+                "ResourceScatterMin", "ResourceScatterUpdate")
 
 
 def scatters() -> Iterator[Case]:
@@ -31,6 +33,9 @@ def scatters() -> Iterator[Case]:
     for op in _TO_TENSOR:
         for dtype in kernel_types(op, "T"):
             yield from _to_tensor(op, dtype)
+    for op in _TO_VARIABLE:
+        for dtype in kernel_types(op, "dtype"):
+            yield from _to_variable(op, dtype)
 
 
 def _segments(op: str, dtype: DType) -> Iterator[Case]:
@@ -65,3 +70,14 @@ def _to_tensor(op: str, dtype: DType) -> Iterator[Case]:
         every = np.arange(x.size, dtype=np.int32)
         yield Case(op, {"tensor": np.repeat(x, x.size), "indices": np.arange(x.size * x.size, dtype=np.int32)[:, None],
                         "updates": np.tile(x, x.size)}, label=f"{dtype.value} grid {every.size}")
+
+
+def _to_variable(op: str, dtype: DType) -> Iterator[Case]:
+    for label, indices, shape in (("rows", np.array([[2, 0], [2, 2]], np.int32), (4, 3)),
+                                  ("elements", np.array([4, 1, 4], np.int64), (5,)),
+                                  ("none", np.zeros(0, np.int32), (4, 3))):
+        inputs = {"resource": Variable(ramp(shape, dtype)), "indices": indices}
+        updates = ramp((*indices.shape, *shape[1:]), dtype, 5)
+        yield Case(op, {**inputs, "updates": updates}, label=f"{dtype.value} {label}")
+        if label == "rows":
+            yield Case(op, {**inputs, "updates": ramp((), dtype, 7)}, label=f"{dtype.value} one for all")

@@ -123,18 +123,21 @@ def _gather(node: Node, params: Any, indices: Any) -> Any:
 
 
 def _scatter(node: Node, before: Any, rows: Any, updates: Any) -> Any:
-    """What goes nowhere is left out first, which kernels for CPUs refuse."""
+    """What goes nowhere goes to a row of its own behind the others, which is cut off again: kernels for CPUs refuse
+    negative rows."""
     attrs = node.attrs
     assert isinstance(attrs, oa.ScatterAttrs)
-    there = tf.where(rows >= 0)[:, 0]
-    rows, updates = tf.gather(rows, there)[:, None], tf.gather(updates, there)
+    count, *rest = node.type.dims
     tensor = tf.broadcast_to(before, node.type.dims)
     if attrs.combine is oa.Combine.PROD:
-        segments = np.asarray(node.type.dims[0], np.int32)
-        return tensor * _raw.UnsortedSegmentProd(data=updates, segment_ids=rows[:, 0], num_segments=segments)
+        segments = np.asarray(count, np.int32)
+        return _raw.Mul(x=tensor, y=_raw.UnsortedSegmentProd(data=updates, segment_ids=rows, num_segments=segments))
     op = {oa.Combine.SUM: _raw.TensorScatterAdd, oa.Combine.MAX: _raw.TensorScatterMax,
           oa.Combine.MIN: _raw.TensorScatterMin, oa.Combine.SET: _raw.TensorScatterUpdate}[attrs.combine]
-    return op(tensor=tensor, indices=rows, updates=updates)
+    longer = tf.concat([tensor, tf.zeros([1, *rest], tensor.dtype)], 0)
+    behind = _raw.SelectV2(condition=rows < 0, t=tf.cast(count, rows.dtype), e=tf.cast(count + 1, rows.dtype))
+    rows = _raw.SelectV2(condition=tf.logical_or(rows < 0, rows >= count), t=behind, e=rows)
+    return op(tensor=longer, indices=rows[:, None], updates=updates)[:count]
 
 
 def _random_bits(node: Node, position: Any, key: Any, low: Any, high: Any) -> Any:

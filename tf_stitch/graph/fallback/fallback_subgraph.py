@@ -291,6 +291,6 @@ def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]
 
 
 def _can_recompute(node: NodeDef) -> bool:
-    if "Variable" in node.op or node.op.startswith("ResourceApply"):
+    if "Variable" in node.op or node.op.startswith(("ResourceApply", "ResourceScatter")):
         return False
     return node.op == "Const" or node.op in SHAPE_OPS or node.op in STATIC_RULES or node.op in LEGALIZATIONS

@@ -25,9 +25,9 @@ barrier("{op} draws random numbers",
         "StatefulStandardNormalV2", "StatefulUniformFullInt", "StatefulUniformInt", "StatefulTruncatedNormal")
 barrier("{op} is a reference variable", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub",
         "TemporaryVariable", "ApplyGradientDescent", "ApplyMomentum", "ApplyAdam", "ApplyAdagrad", "ApplyRMSProp")
-barrier("{op} scatters to a variable", "ScatterAdd", "ResourceScatterAdd", "ResourceScatterSub",
-        "ResourceScatterUpdate", "ResourceScatterNdUpdate", "ResourceScatterNdAdd", "ResourceSparseApplyAdagrad",
-        "ResourceSparseApplyAdagradV2", "ResourceSparseApplyMomentum", "ResourceSparseApplyKerasMomentum",
+barrier("{op} scatters to a variable", "ScatterAdd", "ResourceScatterNdUpdate", "ResourceScatterNdAdd",
+        "ResourceSparseApplyAdagrad", "ResourceSparseApplyAdagradV2", "ResourceSparseApplyMomentum",
+        "ResourceSparseApplyKerasMomentum",
         "ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2")
 barrier("{op} has as many rows as its values say", "SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin",
         "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "DynamicStitch",

@@ -5,6 +5,8 @@ What TensorFlow's CPU kernels refuse fails here, too; its GPU kernels leave out 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ml_dtypes
 import numpy as np
 from tensorflow.python.framework.config import is_op_determinism_enabled
@@ -121,3 +123,49 @@ def _scattered(ctx: NodeContext, before: Node, at: int, updates: Node, shape: Sh
     result = b.scatter(b.reshape(before, (rows, *rest)) if before.type.rank else before, row,
                        b.reshape(updates, (n, *rest)), (rows, *rest), combine)
     return b.reshape(result, shape)
+
+
+@legalize("ResourceScatterAdd")
+def resource_scatter_add(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.value(2), Combine.SUM)
+
+
+@legalize("ResourceScatterSub")
+def resource_scatter_sub(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.b.neg(ctx.value(2)), Combine.SUM)
+
+
+@legalize("ResourceScatterMul")
+def resource_scatter_mul(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.value(2), Combine.PROD)
+
+
+@legalize("ResourceScatterMax")
+def resource_scatter_max(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.value(2), Combine.MAX)
+
+
+@legalize("ResourceScatterMin")
+def resource_scatter_min(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.value(2), Combine.MIN)
+
+
+@legalize("ResourceScatterUpdate")
+def resource_scatter_update(ctx: NodeContext) -> Sequence[Node]:
+    return _to_variable(ctx, ctx.value(2), Combine.SET)
+
+
+def _to_variable(ctx: NodeContext, updates: Node, combine: Combine) -> Sequence[Node]:
+    """Rows of a variable. A scalar is every element's update."""
+    b, indices = ctx.b, ctx.value(1)
+    _refuse_any_order(ctx, updates.type.dtype, combine)
+    rank = indices.type.rank
+    before = ctx.read(0, (ctx.fresh_symbol("rows"), *updates.type.shape[rank:]) if updates.type.rank else None)
+    rows, *rest = before.type.shape
+    n = ctx.product(indices.type.shape, "updates")
+    if updates.type.rank:
+        updates = b.reshape(ctx.fitted(updates, (*indices.type.shape, *rest)), (n, *rest))
+    row = row_of(ctx, b.reshape(indices, (n, 1)), (rows,))
+    result = b.scatter(before, row, b.broadcast(updates, (n, *rest)), before.type.shape, combine)
+    ctx.write(0, result)
+    return ()
