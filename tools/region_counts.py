@@ -35,9 +35,12 @@ def traced(name: str, mode: str, policy: str, size: int) -> Any:
     """A step of a network as a concrete function."""
     import keras
     import tensorflow as tf
+    from keras.src.backend.tensorflow import nn
 
     from models.vision import build
+    from tf_stitch.plugin.keras_convolutions import without_xla
 
+    nn.conv = without_xla(nn, lambda x: True)  # as on a GPU
     keras.mixed_precision.set_global_policy(policy)
     network = build(name, size, classes=10)
     wanted, *given = (tf.TensorSpec((BATCH, *x.shape[1:]), x.dtype) for x in network.batch(1))

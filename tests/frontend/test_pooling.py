@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.differential.runner import check_all
 from tests.frontend.check import LIBRARY_ON, check, trace, types_of_graph
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.ir.graph import TensorGraph
@@ -139,3 +140,13 @@ def test_channels_first(op: str) -> None:
     (lambda x: tf.nn.avg_pool2d(x, (28, 2), 2, "SAME"), "28 elements of an axis that a mean is of")])
 def test_what_stays_tensorflows(run: Any, reason: str) -> None:
     assert reason in trace(run, tf.TensorSpec((2, 30, 20, 4))).opaque().values()
+
+
+@pytest.mark.parametrize("pool", [tf.nn.max_pool2d, tf.nn.avg_pool2d])
+@pytest.mark.parametrize(("window", "strides", "padding"), [(3, 2, "SAME"), (2, 2, "VALID"), ((3, 2), (1, 3), "SAME")])
+def test_kernels(pool: Any, window: Any, strides: Any, padding: str) -> None:
+    """Of both devices, forward and backward."""
+    traced = trace(pooled(pool, window, strides, padding), tf.TensorSpec((2, 7, 6, 8)))
+    outputs = [(t.name, traced.imported.value(t.name)) for t in traced.concrete.graph.outputs]
+    check_all(TensorGraph("g", [(name, node) for name, node in outputs if node is not None]), interpret_gpu=True,
+              cuda=False)
