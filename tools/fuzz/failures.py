@@ -49,6 +49,10 @@ def judge(program: Program, plain: Worker, stitched: Worker, seconds: float, wan
         real = difference(want, got, others)
         if real is None:
             break
+    wide = program.wide()
+    if real is not None and wide is not None:
+        answer = plain.ask(seconds, do="run", source=wide)
+        real = real if answer["failed"] else difference(want, got, [*others, answer])
     if real is not None and silent:
         real = replace(real, message=f"{real.message} (noise could not be had: {silent})")
     return real, real is None, got

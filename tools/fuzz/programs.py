@@ -71,6 +71,12 @@ class Program:
     sources: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
 
+    def wide(self) -> str | None:
+        """As `source`, with float32 for half types; None if it has none."""
+        source = self.source()
+        wide = re.sub(r"\btf\.b?float16\b", "tf.float32", source)
+        return None if wide == source else wide
+
     def source(self, noisy: bool = False) -> str:
         """Python that defines `program`, `CALLS` and `STATE`; needs `np` and `tf`.
 

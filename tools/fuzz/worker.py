@@ -70,7 +70,7 @@ def run(source: str, noise: int | None = None) -> dict[str, Any]:
     """
     scope: dict[str, Any] = {"tf": tf, "np": np, "array": np.array, "inf": np.inf, "nan": np.nan}
     if noise is not None:
-        from tools.fuzz.noise import Noise
+        from tools.fuzz.noise import Noise, noise_in_ops
 
         scope["noise"] = Noise(noise)
     regions, fallbacks = _counts()
@@ -81,7 +81,8 @@ def run(source: str, noise: int | None = None) -> dict[str, Any]:
             exec(source, scope)
             function = scope["program"]
             if noise != 0:
-                function.get_concrete_function()
+                with noise_in_ops(noise) if noise else contextlib.nullcontext():
+                    function.get_concrete_function()
         except Exception as error:  # the program may be wrong
             return {"calls": [_error(error)], "state": [], "failed": f"trace: {error}", "regions": 0, "fallbacks": []}
         for arguments in scope["CALLS"]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from absl import app, flags
 
+from tools.benchmark.raw_rows import command_line
 from tools.other_tests.runs import MODES, Outcome, run_files
 
 _SUITE = flags.DEFINE_string("suite", None, "root of the suite's source tree", required=True)
@@ -28,6 +29,7 @@ _MODES = flags.DEFINE_multi_enum("modes", _STITCHED, _STITCHED, "ways to stitch"
 _SECONDS = flags.DEFINE_float("seconds", 120, "that one test may take")
 _BATCH = flags.DEFINE_integer("batch", 10, "files to a process", lower_bound=1)
 _JOBS = flags.DEFINE_integer("jobs", 1, "files at a time", lower_bound=1)
+_OUT = flags.DEFINE_string("out", None, "Markdown file for the table and the tests that differ")
 
 Outcomes = dict[str, Outcome]
 
@@ -41,15 +43,21 @@ def main(arguments: Sequence[str]) -> int:
         batches = [files[i:i + _BATCH.value] for i in range(0, len(files), _BATCH.value)]
         runs = {file: run for found in pool.map(lambda batch: _modes(suite, batch, state), batches)
                 for file, run in found.items()}  # fmt: skip
-    print("| files | mode | passed | failed | skipped | differ |\n| --- | --- | --- | --- | --- | --- |")
+    lines = ["| files | mode | passed | failed | skipped | differ |", "| --- | --- | --- | --- | --- | --- |"]
     differing: list[tuple[str, str, str]] = []
     for mode in ("plain", *_MODES.value):
         counts = Counter(o.outcome for run in runs.values() for o in run[mode].values())
         again = [(file, mode, test) for file in files for test in _differing(runs[file], mode)
                  if _still(suite, state, mode, test)]  # fmt: skip
-        print(f"| {len(files)} | {mode} | {counts['passed']} | {counts['failed'] + counts['ended the process']} | "
-              f"{counts['skipped']} | {len(again)} |")  # fmt: skip
+        lines.append(f"| {len(files)} | {mode} | {counts['passed']} | "
+                     f"{counts['failed'] + counts['ended the process']} | {counts['skipped']} | {len(again)} |")
         differing += again
+    print("\n".join(lines))
+    if _OUT.value:
+        found = [f"- {mode}: `{test}`" for _, mode, test in differing]
+        page = ["# Other people's tests, plain and stitched", "", *lines, "", f"`{command_line(sys.argv)}`", "",
+                "Tests whose outcome differs, alone too:", "", *(found or ["none"])]  # fmt: skip
+        Path(_OUT.value).write_text("\n".join(page) + "\n")
     for file, mode, test in differing:
         plain, other = runs[file]["plain"].get(test), runs[file][mode].get(test)
         facts = {"mode": mode, "test": test, "plain": plain and plain.outcome, "stitched": other and other.outcome,
