@@ -34,7 +34,7 @@ def test_commands_are_found(command: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_without_arguments_the_commands_are_told() -> None:
-    with pytest.raises(SystemExit, match="tf_stitch convert"):
+    with pytest.raises(SystemExit, match="usage: tf_stitch COMMAND"):
         main([])
 
 

@@ -294,8 +294,9 @@ def plain_environment() -> dict[str, str]:
 
 
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a process with these variables, and without a report of its own."""
-    return {name: value for name, value in os.environ.items() if name != "TF_STITCH_REPORT"} | dict(variables)
+    """The environment for a process with these variables, with everything stitched and no report unless they say so."""
+    ours = ("TF_STITCH_REPORT", "TF_STITCH_FUEL")
+    return {name: value for name, value in os.environ.items() if name not in ours} | dict(variables)
 
 
 def set_variables(variables: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import ROOT
 from tf_stitch.__main__ import main
 from tf_stitch.cli.commands import COMMANDS, USAGE
 
-SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys.modules)))"
+SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys.modules)) or 0)"
 
 
 def command(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:

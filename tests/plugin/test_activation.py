@@ -112,7 +112,7 @@ def test_a_failure_leaves_tensorflow_alone(tmp_path: Path) -> None:
 def test_no_compiler(tmp_path: Path) -> None:
     cache = {"TF_STITCH": "1", "TF_STITCH_CACHE": str(tmp_path), "PATH": "/nonexistent"}
     result = run(TOY_SESSION + START + RUN + "print('went on')", **cache)
-    assert result.stdout.split("\n")[:2] == ["session False False", "went on"]
+    assert result.stdout == "went on\n", "without the hook no session is begun"
     assert "regions run in Python" not in result.stderr, "none will run"
     assert "[tf_stitch] disabled: no C++ compiler" in result.stderr
 

@@ -207,7 +207,7 @@ def execute(command: Sequence[str], variables: dict[str, str], timeout: float | 
         timeout: seconds after which it counts as failed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        environment = environment_with({"TF_STITCH_FUEL": "", **variables})
+        environment = environment_with(variables)
         if variables.get("TF_STITCH") == "1":
             environment["TF_STITCH_REPORT"] = folder
         try:

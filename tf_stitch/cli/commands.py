@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -72,9 +73,22 @@ def parse(name: str, doc: str | None, values: flags.FlagValues, arguments: Seque
         print(f"tf_stitch {name}: {error}; --help says more", file=sys.stderr)
         raise SystemExit(USAGE) from None
     if values.help:
-        print(f"{(doc or '').strip()}\n\nFlags:\n{values.get_help()}")
+        print("\n".join([(doc or "").strip(), "", "Flags:", *_flag_lines(values)]))
         raise SystemExit(0)
     return rest
+
+
+def _flag_lines(values: flags.FlagValues) -> list[str]:
+    """A line or more for each flag, without those of absl that all programs have."""
+    lines = []
+    for name in sorted(name for name in values if name not in ("help", "h")):
+        flag = values[name]
+        choices = getattr(flag.parser, "enum_values", None)
+        form = f"--{name}" if flag.boolean else f"--{name}={'|'.join(choices or ['...'])}"
+        default = "" if flag.default in (None, False, "", []) else f" (default: {flag.default_as_str})"
+        words = flag.help.rpartition(">: ")[2]  # absl puts the choices before it
+        lines += textwrap.wrap(f"{form}: {words}{default}", 110, initial_indent="  ", subsequent_indent="      ")
+    return lines
 
 
 def wrong(name: str, message: str) -> int:

@@ -8,6 +8,7 @@ Exit code: 0 if programs can be stitched here, else 1.
 
 from __future__ import annotations
 
+import importlib
 import platform
 import subprocess
 import sys
@@ -91,6 +92,11 @@ def _findings(attempt: bool) -> Iterator[Finding]:
     if tensorflow.state == BROKEN:
         return
     set_variables({"TF_CPP_MIN_LOG_LEVEL": "3", "TF_STITCH": "0"})
+    try:
+        importlib.import_module("tensorflow")
+    except Exception as error:  # whatever is wrong with it
+        yield Finding("TensorFlow", BROKEN, f"cannot be imported: {type(error).__name__}: {error}", "install it anew")
+        return
     native = list(_native(config))
     yield from native
     yield from _gpu()
