@@ -59,3 +59,14 @@ def test_gradients_of_many_tables_and_their_optimizer() -> None:
     built = compiled(graph, H200)
     assert sum(kernel.schedule.pattern.outputs[0].kind.value == "scatter" for kernel in built.kernels) < 12
     compare(graph, run_gpu(graph, built, values), *reference(graph, values), "GPU")
+
+
+def test_rows_of_variables_in_place() -> None:
+    """Two tables in one launch without a barrier, beside a kernel that does not depend on them."""
+    whole, assigns = updates(512, 16), {}
+    for i in range(2):
+        table = B.variable(f"table{i}", F32, (100_000 + i, 8))
+        part = B.slice(whole, [0, 8 * i], [1, 1], (512, 8))
+        at = B.input(f"rows{i}:0", DType.I64, (512,))
+        assigns[f"table{i}"] = B.scatter(table, at, part, table.type.shape, Combine.SUM)
+    check(region("g", [B.exp(updates(3000, 7, key="y:0"))], assigns), 300, runs=1)
