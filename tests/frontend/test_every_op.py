@@ -22,6 +22,8 @@ from tf_stitch.frontend.tensorflow import legalize
 from tf_stitch.frontend.tensorflow.registry import LEGALIZATIONS
 from tf_stitch.ir.dtypes import DType
 
+pytestmark = pytest.mark.timeout(900)  # the first test waits for the kernels of all cases
+
 assert legalize.FAMILIES
 FAMILIES = (elementwise.elementwise, shaped.movement, shaped.made, reductions.reductions, composed.losses,
             composed.batch_norms, composed.matmuls, convolutions.convolutions, pooling.poolings, composed.optimizers,
