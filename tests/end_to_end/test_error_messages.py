@@ -24,6 +24,8 @@ def messages(run: Runner) -> dict[str, dict[str, str]]:
         if stitch:
             assert done.report is not None
             assert all(done.stitched(kind) for kind in KINDS), done.stderr[-3000:]
+            assert "nothing was built for these shapes" in done.reasons()
+            assert "nothing was built" not in done.said(), "the build has said it, and why"
     return found
 
 

@@ -66,6 +66,8 @@ from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
+_NOTHING_BUILT = "nothing was built for these shapes"
+"""As native/op/region_runtime.cc has it."""
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
@@ -303,7 +305,9 @@ class Session:
         except StitchError as error:
             self.report.note("fallback function", self._where(region), _reason(error))
             return None
-        if reason:
+        if reason == _NOTHING_BUILT:  # which the build has said, with its reason
+            self.report.note("run", self._where(region), reason)
+        elif reason:
             self.report.fallback("run", self._where(region), reason)
         return function
 
