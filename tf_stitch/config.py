@@ -272,3 +272,9 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
 def plain_environment() -> dict[str, str]:
     """The environment for a process that runs without tf_stitch."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+
+
+def quiet_tensorflow() -> None:
+    """Lets TensorFlow log errors alone, unless the user says otherwise: for commands that speak to people. Has to be
+    called before TensorFlow is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -58,11 +58,19 @@ def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
         BuildError, BuildInterruptedError: as build_cuda.
     """
     nvrtc = _nvrtc()
-    version = ".".join(map(str, nvrtc.getVersion()))
+    version = nvrtc_version()
     options = tuple(option for option in OPTIONS if not option.startswith("--ptxas"))
     key = cache_key(code_of(source), "ptx", architecture, options, f"nvrtc {version}", "")
     return cache.get(key, ".ptx") or cache.put(key, ".ptx", run_foreign(
         lambda: _compile_ptx(nvrtc, source, architecture, options)))
+
+
+def nvrtc_version() -> str:
+    """
+    Raises:
+        BuildError: there is none.
+    """
+    return ".".join(map(str, _nvrtc().getVersion()))
 
 
 def resources_of(cubin: Path) -> dict[str, KernelResources]:
