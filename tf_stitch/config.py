@@ -302,3 +302,9 @@ def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
 def set_variables(variables: Mapping[str, str]) -> None:
     """Sets variables for this process, before TensorFlow is imported, and for those that it starts."""
     os.environ.update(variables)
+
+
+def quiet_tensorflow() -> None:
+    """Lets TensorFlow log errors alone, unless the user says otherwise: for commands that speak to people. Has to be
+    called before TensorFlow is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -128,5 +128,9 @@ class ConvertError(StitchError):
     """A SavedModel that cannot be converted, or a conversion that is not to be trusted; the message says what to do."""
 
 
+class ConvertFlagError(ConvertError):
+    """A flag of the converter makes no sense, by itself or for the model."""
+
+
 class BuildPending(Exception):
     """A build goes on in the background: ask again later."""

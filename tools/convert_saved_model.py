@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from tf_stitch.convert.command import main
+# This folder's bisect.py must not be taken for Python's; and the package need not be installed.
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from tf_stitch.convert.command import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

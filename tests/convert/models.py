@@ -20,6 +20,15 @@ def keras_export(folder: Path) -> Path:
     return folder
 
 
+def swish(folder: Path) -> Path:
+    """Keras 3 with an activation that has a gradient of its own, which TensorFlow saves."""
+    keras.utils.set_random_seed(0)
+    i = keras.Input((16,), name="x")
+    h = keras.layers.LayerNormalization()(keras.layers.Dense(32, activation="swish")(i))
+    keras.Model(i, keras.layers.Dense(5, activation="swish")(h)).export(str(folder), verbose=False)
+    return folder
+
+
 class Module(tf.Module):
     """Several signatures, a table with an asset, strings, a loop, a branch, a variable that is written, an inner
     function."""
@@ -126,4 +135,4 @@ def tf_keras_save(folder: Path) -> Path:
 
 
 MAKERS = {"keras": keras_export, "module": module, "simple_save": simple_save, "old_graph": old_graph, "int8": int8,
-          "half": half, "tf_keras": tf_keras_save}
+          "half": half, "swish": swish, "tf_keras": tf_keras_save}

@@ -164,6 +164,15 @@ def test_flags_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
         assert "--help says more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--target=gpu", "--input_ranges=batch=0:4", "--input_ranges=bacth=1:4",
+                                  "--input_shapes=x=1;16", "--input_shapes=y=1,16"])
+def test_flags_that_make_no_sense_for_the_model(flag: str, models: Make, tmp_path: Path,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--input_dir={models('keras')}", f"--output_dir={tmp_path / 'out'}", flag]) == USAGE
+    assert "--help says more" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == OK
     said = capsys.readouterr().out

@@ -83,6 +83,15 @@ def test_the_input_is_untouched_and_nothing_else_is_left(models: Callable[[str],
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
 
 
+def test_the_manifest_tells_what_it_was_made_with(converted: Callable[[str], Path]) -> None:
+    manifest = json.loads((converted("keras") / OWN_FOLDER / MANIFEST).read_text())
+    [target] = manifest["targets"]
+    assert target["name"] == "cpu"
+    assert any(character.isdigit() for character in target["compiler"])
+    assert all(len(region["ir_sha256"]) == 64 for region in manifest["regions"])
+    assert {"tf_stitch", "tensorflow", "python", "module_sha256"} <= set(manifest)
+
+
 def test_what_is_not_a_function_s_body_is_kept(models: Callable[[str], Path], converted: Callable[[str], Path]) -> None:
     one, other = models("module"), converted("module")
     kept = [path.relative_to(one) for path in one.rglob("*") if path.is_file()
@@ -102,7 +111,7 @@ def test_a_dry_run_writes_nothing_and_tells_the_coverage(models: Callable[[str],
                                                          capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--input_dir={models('keras')}", f"--report={tmp_path / 'report.json'}", "--dry_run"]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("21 ops: 19 in ")
+    assert said.startswith("21 ops: 19 in 2 regions, ")  # nothing is built that would have kernels
     assert "not needed any more" not in said
     assert said.endswith("2 left (2 MatMul is a library call too large for a region)")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
 
 from tf_stitch.convert.command import OK, REFUSED, main
 from tf_stitch.convert.saved_model import CERTIFICATE, MANIFEST, OWN_FOLDER
@@ -47,6 +48,28 @@ class ActiveDropout(tf.Module):
         return {"y": tf.where(drawn < 0.5, 0.0, tf.tanh(x) * 4.0), "z": tf.sigmoid(x) * 2.0 + x}
 
 
+class PartForXla(tf.Module):
+    """What it marks for XLA calls a function that others call, too."""
+
+    @tf.function(autograph=False)
+    def inner(self, x: Any) -> Any:
+        return tf.tanh(x) * 2.0 + 1.0
+
+    @tf.function(jit_compile=True)
+    def compiled(self, x: Any) -> Any:
+        return tf.sigmoid(self.inner(x)) - 1.0
+
+    @tf.function(input_signature=[FLOATS])
+    def a(self, x: Any) -> dict[str, Any]:
+        return {"y": self.compiled(x) + tf.sigmoid(x) * 3.0}
+
+
+class CallsPython(tf.Module):
+    @tf.function(input_signature=[FLOATS])
+    def a(self, x: Any) -> dict[str, Any]:
+        return {"y": tf.numpy_function(lambda v: v * 2, [tf.tanh(x) * 2.0 + 1.0], tf.float32)}
+
+
 class DynamicLength(tf.Module):
     """Its shapes are computed in the graph."""
 
@@ -81,7 +104,7 @@ def certificate(model: Path) -> Any:
     return json.loads((model / OWN_FOLDER / CERTIFICATE).read_text())
 
 
-@pytest.mark.parametrize("module", [WithoutInputs, NothingToConvert, DynamicLength])
+@pytest.mark.parametrize("module", [WithoutInputs, NothingToConvert, DynamicLength, PartForXla])
 def test_it_converts_and_verifies(module: type[tf.Module], saved: Callable[[tf.Module], Path]) -> None:
     code, target = convert(saved(module()))
     assert code == OK
@@ -97,6 +120,14 @@ def test_an_input_of_unknown_rank_gets_the_shape_that_is_given(saved: Callable[[
     code, target = convert(model, "--input_shapes=x=4,8")
     assert code == OK
     assert certificate(target)["cases"][0]["shapes"] == {"x": [4, 8]}
+
+
+def test_python_code_is_in_no_saved_model(saved: Callable[[tf.Module], Path], capsys: pytest.CaptureFixture[str],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    model = saved(CallsPython())
+    monkeypatch.setattr(script_ops._py_funcs, "_funcs", {})  # as in another process
+    assert convert(model)[0] == REFUSED
+    assert "it calls Python code" in capsys.readouterr().err
 
 
 def test_of_an_active_dropout_only_its_own_output_is_excused(saved: Callable[[tf.Module], Path]) -> None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_stitch.convert.command import OK, main
 from tf_stitch.convert.saved_model import read_model
+from tools.benchmark.conversion_host import build_loader, one_region, run_loader
 
-HERE = Path(__file__).parent
 SHORTER = 5
-"""How much shorter a call is of a network of 150 variables that is one region: 50 us with its 25 kernels, before 1078
-(two cores of an EPYC with AVX2)."""
+"""How much shorter a call is of a network of 150 variables that is one region: 24 us with its 25 kernels, before 570 to
+700 (two cores of an EPYC with AVX-512)."""
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """load_model.cc, built against the installed TensorFlow."""
-    made = tmp_path_factory.mktemp("loader") / "load_model"
-    folder = tf.sysconfig.get_lib()
-    subprocess.run(["g++", "-std=c++17", "-O2", f"-I{tf.sysconfig.get_include()}", str(HERE / "load_model.cc"), "-o",
-                    str(made), f"{folder}/libtensorflow_cc.so.2", f"{folder}/libtensorflow_framework.so.2",
-                    f"-Wl,-rpath,{folder}", "-ldl"], check=True)
-    return made
+    return build_loader(tmp_path_factory.mktemp("loader"))
 
 
 def run(program: Path, library: Path, model: Path, original: Path, x: np.ndarray, folder: Path, calls: int = 1
@@ -37,12 +28,9 @@ def run(program: Path, library: Path, model: Path, original: Path, x: np.ndarray
     signature = next(s for s in read_model(original).chosen([]) if s.name == "serving_default")
     output = next(v for v in signature.outputs if v.dtype == tf.float32)
     x.tofile(folder / "input")
-    done = subprocess.run([program, library, model, str(calls), signature.inputs[0].tensor,
-                           ",".join(map(str, x.shape)), folder / "input", output.tensor, folder / "output"],
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    words = done.stdout.split()
-    return np.fromfile(folder / "output", np.float32), dict(zip(words[::2], map(float, words[1::2]), strict=True))
+    said = run_loader(program, library, model, calls, signature.inputs[0].tensor, x.shape, folder / "input",
+                      output.tensor, folder / "output")
+    return np.fromfile(folder / "output", np.float32), said
 
 
 @pytest.mark.parametrize("name", ["keras", "simple_save", "tf_keras"])
@@ -56,23 +44,9 @@ def test_results_are_the_original_s(name: str, program: Path, op_library: Path, 
     assert said["fallbacks"] == 0
 
 
-@pytest.fixture(scope="session")
-def one_region(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A network of 50 layers and 150 variables, as it was and converted to one region."""
-    folder = tmp_path_factory.mktemp("one_region")
-    keras.utils.set_random_seed(0)
-    i = h = keras.Input((8,), name="x")
-    for _ in range(50):
-        h = keras.layers.LayerNormalization(center=False)(h + keras.layers.Dense(8, activation="tanh")(h))
-    keras.Model(i, h).export(str(folder / "model"), verbose=False)
-    assert main([f"--input_dir={folder / 'model'}", f"--output_dir={folder / 'converted'}", "--scope=region",
-                 "--signatures=serving_default", "--input_ranges=batch=1:1", "--nomeasure"]) == OK
-    return folder / "model", folder / "converted"
-
-
-def test_a_signature_that_is_one_region_costs_the_host_little(program: Path, op_library: Path,
-                                                              one_region: tuple[Path, Path], tmp_path: Path) -> None:
-    original, converted = one_region
+def test_a_signature_that_is_one_region_costs_the_host_little(program: Path, op_library: Path, tmp_path: Path) -> None:
+    one_region(tmp_path)
+    original, converted = tmp_path / "original", tmp_path / "converted"
     x = np.random.default_rng(0).standard_normal((1, 8)).astype(np.float32)
     expected, before = run(program, op_library, original, original, x, tmp_path, calls=200)
     found, said = run(program, op_library, converted, original, x, tmp_path, calls=2000)

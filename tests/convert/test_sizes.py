@@ -4,8 +4,17 @@ import pytest
 import tensorflow as tf
 
 from tf_stitch.convert.saved_model import Signature, Value
-from tf_stitch.convert.sizes import MOST_SHAPES, Asked, named_dims, parse_ranges, parse_shapes, shapes_of, spread
-from tf_stitch.errors import ConvertError
+from tf_stitch.convert.sizes import (
+    MOST_SHAPES,
+    Asked,
+    check_names,
+    named_dims,
+    parse_ranges,
+    parse_shapes,
+    shapes_of,
+    spread,
+)
+from tf_stitch.errors import ConvertError, ConvertFlagError
 
 X = Value("x", "x:0", tf.float32, (None, None, 16))
 MASK = Value("mask", "mask:0", tf.float32, (None, None))
@@ -35,6 +44,16 @@ def test_contradictions_are_refused() -> None:
         named_dims(SIGNATURE, X, Asked({"x": (1, 1)}, {}))
     with pytest.raises(ConvertError, match="unknown rank"):
         named_dims(SIGNATURE, Value("y", "y:0", tf.float32, None), Asked({}, {}))
+
+
+def test_names_that_the_model_does_not_have_are_refused() -> None:
+    check_names([SIGNATURE], Asked({"x": (1, "length", 16), "serve/mask": (1, 2)}, {"length": (1, 2)}))
+    with pytest.raises(ConvertFlagError, match="names y, which is no input; there are mask, x"):
+        check_names([SIGNATURE], Asked({"y": (1, 1)}, {}))
+    with pytest.raises(ConvertFlagError, match=r"names bacth, which .* there are batch, mask_1"):
+        check_names([SIGNATURE], Asked({}, {"bacth": (1, 2)}))
+    unknown = Signature("serve", (Value("y", "y:0", tf.float32, None),), ())
+    check_names([unknown], Asked({}, {}))  # samples may have its shape
 
 
 @pytest.mark.parametrize("text", ["x", "x=1,", "=1", "x=-1", "x=1;2"])

@@ -187,7 +187,7 @@ def _gpu() -> Iterator[Finding]:
 def _nvrtc() -> str:
     from tf_stitch.runtime.nvrtc_builder import nvrtc_version
 
-    return ".".join(map(str, nvrtc_version()))
+    return nvrtc_version()
 
 
 def _libraries() -> str:

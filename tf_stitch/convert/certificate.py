@@ -16,6 +16,9 @@ from tf_stitch.convert.running import Loaded
 from tf_stitch.convert.saved_model import Signature
 from tf_stitch.errors import ConvertError
 
+_NO_PYTHON = "Could not find callback with key="
+"""What TensorFlow says of PyFunc in another process."""
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -74,15 +77,19 @@ def run_original(original: Loaded, signature: Signature, case: Case) -> dict[str
     try:
         return original.run(signature, case.values)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        raise ConvertError(f"the original model cannot run {_where(case)}: {_said(error)}. Give shapes by "
-                           "--input_shapes, or real inputs by --samples") from None
+        said = _said(error)
+        if _NO_PYTHON in said:
+            raise ConvertError(f"the original model cannot run {_where(case)}: it calls Python code (tf.py_function or "
+                               "tf.numpy_function), which a SavedModel does not hold. Save it without") from None
+        raise ConvertError(f"the original model cannot run {_where(case)}: {said}. Give shapes by --input_shapes, or "
+                           "real inputs by --samples") from None
 
 
 def _said(error: Exception) -> str:
     """The first line that says something: TensorFlow begins with a heading, and where the node was defined."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines()]
     told = [line for line in lines if line and not line.endswith(":") and not line.startswith(("File ", "Detected at"))]
-    return told[0] if told else " ".join(lines)
+    return (told[0] if told else " ".join(lines)).rstrip(".")
 
 
 def _random_outputs(original: Loaded, signature: Signature, case: Case, first: Mapping[str, NDArray[Any]]

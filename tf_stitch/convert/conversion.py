@@ -21,8 +21,9 @@ from tf_stitch.convert.coverage import Coverage, coverage
 from tf_stitch.convert.draft import loaded_draft, rewritten
 from tf_stitch.convert.entries import bodies
 from tf_stitch.convert.folder import check_apart, check_target, copy_model, own_folder, staged
+from tf_stitch.convert.gradients import drop_gradients
 from tf_stitch.convert.inputs import Case, generated, samples
-from tf_stitch.convert.kept_verdicts import KeptVerdicts, Verdicts
+from tf_stitch.convert.kept import KeptShapes, KeptVerdicts, Verdicts
 from tf_stitch.convert.kernels import AheadBuilder, Kernels
 from tf_stitch.convert.locating import first_difference
 from tf_stitch.convert.measuring import SLOWER, slower_regions, slower_signatures
@@ -34,14 +35,15 @@ from tf_stitch.convert.recording import Recorder
 from tf_stitch.convert.rewriting import NEVER_RAN, Rewriting, rewriting_of
 from tf_stitch.convert.running import Loaded
 from tf_stitch.convert.saved_model import CERTIFICATE, GRAPH_FILE, MANIFEST, ORIGINAL, Model, Signature, read_model
-from tf_stitch.convert.sizes import shapes_of
+from tf_stitch.convert.sizes import check_names, shapes_of
 from tf_stitch.convert.targets import BuildTarget, parse_targets
 from tf_stitch.errors import ConvertError
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.native.bindings import OpLibrary, load_op
 from tf_stitch.runtime.cache_key import package_digest
 from tf_stitch.runtime.device_profiles import profiles
-from tf_stitch.runtime.host_builder import compiler
+from tf_stitch.runtime.host_builder import compiler, compiler_version
+from tf_stitch.runtime.nvrtc_builder import nvrtc_version
 from tf_stitch.version import __version__
 
 MODULE_FILE = f"{ASSET}.bin"
@@ -114,7 +116,7 @@ def convert(options: Options, config: StitchConfig, progress: Progress, dry_run:
         return _outcome(options, plan, [], [], progress)
     with staged(options.target, options.overwrite) as folder, Loaded(plan.model.path, plan.model.tags) as original:
         progress.step("running the model, to see its regions' shapes")
-        wanted = _shapes_of_regions(plan, library, folder.parent, progress)
+        wanted = _shapes_of_regions(plan, config, library, folder.parent, progress)
         kernels = _build(plan, wanted, config, progress)
         given_up = _give_up(options, config, plan, kernels, original, library, folder.parent, progress)
         module = Module(len(plan.places))
@@ -168,6 +170,7 @@ def _plan(options: Options, config: StitchConfig, progress: Progress) -> _Plan:
     model = read_model(options.source)
     signatures = model.chosen(list(options.signatures))
     targets = parse_targets(options.targets, config.cache_dir)
+    check_names(signatures, options.asked)
     remarks: list[str] = []
     cases = [] if options.samples is None else samples(options.samples, signatures)
     for signature in signatures:
@@ -194,8 +197,26 @@ def _originals(plan: _Plan) -> list[bytes]:
     return [own for rewriting in plan.rewritings for own in rewriting.originals]
 
 
-def _shapes_of_regions(plan: _Plan, library: OpLibrary, scratch: Path, progress: Progress
+def _digests(plan: _Plan) -> list[str]:
+    """Of the nodes of each region."""
+    return [hashlib.sha256(own).hexdigest() for own in _originals(plan)]
+
+
+def _shapes_of_regions(plan: _Plan, config: StitchConfig, library: OpLibrary, scratch: Path, progress: Progress
                        ) -> dict[int, list[Shapes]]:
+    """The shapes that each region runs with; where nothing ran, it is given up."""
+    kept = KeptShapes(config.cache_dir, plan.model, [*(case.digest() for case in plan.cases), *_digests(plan)])
+    seen = kept.recall()
+    if seen is None:
+        seen = _run_draft(plan, library, scratch, progress)
+        kept.keep(seen)
+    for number, (rewriting, place) in enumerate(plan.places):
+        if number not in seen:
+            rewriting.give_up(place, NEVER_RAN)
+    return seen
+
+
+def _run_draft(plan: _Plan, library: OpLibrary, scratch: Path, progress: Progress) -> dict[int, list[Shapes]]:
     """The shapes that each region runs with. Its own nodes run."""
     recorder = Recorder(_originals(plan))
     recorder.connect(library)
@@ -207,9 +228,6 @@ def _shapes_of_regions(plan: _Plan, library: OpLibrary, scratch: Path, progress:
                 progress.part((i + 1) / len(plan.cases))
     finally:
         library.clear_callbacks()
-    for number, (rewriting, place) in enumerate(plan.places):
-        if number not in recorder.seen:
-            rewriting.give_up(place, NEVER_RAN)
     return recorder.seen
 
 
@@ -233,7 +251,7 @@ def _give_up(options: Options, config: StitchConfig, plan: _Plan, kernels: Seque
     places = plan.places
     kept = KeptVerdicts(config.cache_dir, plan.model, [
         repr([(case.signature, sorted(case.shapes.items())) for case in plan.cases]),
-        *(hashlib.sha256(own).hexdigest() for own in _originals(plan)), *on_cpu.sources])
+        *_digests(plan), *on_cpu.sources])
     known = kept.recall()
     if known is None:
         progress.step("timing regions against the nodes that they replace")
@@ -269,6 +287,7 @@ def _write_files(plan: _Plan, module: Module, kernels: Sequence[Kernels], folder
     data = module.data()
     proto = rewritten(plan.model, plan.rewritings, 0, module.digest)
     meta = proto.meta_graphs[plan.model.place]
+    drop_gradients(meta, {r.body.name for r in plan.rewritings if r.taken and r.body.source is not None})
     file = _free_name(plan.model.path / "assets")
     name_variables(meta, plan.signatures)
     attach_module(meta, file, module.digest)
@@ -300,10 +319,11 @@ def _write_fingerprint(folder: Path) -> None:
 
 def _manifest(plan: _Plan, module: Module, kernels: Sequence[Kernels], file: str, data: bytes) -> dict[str, Any]:
     return {"tf_stitch": __version__, "package": package_digest(), "tensorflow": tf.__version__,
-            "python": platform.python_version(), "compiler": compiler(), "module": f"assets/{file}",
+            "python": platform.python_version(), "module": f"assets/{file}",
             "module_sha256": hashlib.sha256(data).hexdigest(),
             "module_sha256_of_head": module.digest, "kernels": module.hashes(),
-            "targets": [{"name": k.target.name, "levels": {str(n): text for n, text in k.target.levels.items()}}
+            "targets": [{"name": k.target.name, "levels": {str(n): text for n, text in k.target.levels.items()},
+                         "compiler": f"NVRTC {nvrtc_version()}" if k.target.on_gpu else compiler_version()}
                         for k in kernels],
             "signatures": [s.name for s in plan.signatures],
             "regions": ir_hashes([r for rewriting in plan.rewritings for r in rewriting.regions])}

@@ -21,7 +21,8 @@ class Coverage:
     Attributes:
         ops: that compute something.
         in_kernels: of these, those whose regions are run by kernels.
-        kernels: launches, for the first shapes of each region.
+        kernels: launches, for the first shapes of each region; None where nothing was built.
+        regions: that are kept.
         calls: of libraries, beside them.
         gone: ops that nothing needs any more, such as arithmetic of shapes that regions know.
         left: ops that stay TensorFlow's, by reason.
@@ -29,7 +30,8 @@ class Coverage:
 
     ops: int
     in_kernels: int
-    kernels: int
+    kernels: int | None
+    regions: int
     calls: int
     gone: int
     left: Mapping[str, int]
@@ -40,12 +42,14 @@ class Coverage:
         reasons = "; ".join(f"{count} {reason}" for reason, count in most[:MOST_REASONS])
         more = "; ..." if len(most) > MOST_REASONS else ""
         gone = f"{self.gone} not needed any more, " if self.gone else ""
-        return (f"{self.ops} ops: {self.in_kernels} in {self.kernels} kernels, {self.calls} library calls, {gone}"
-                f"{left} left" + (f" ({reasons}{more})" if left else ""))
+        built = f"{self.regions} regions" if self.kernels is None else \
+            f"{self.kernels} kernels, {self.calls} library calls"
+        said = f"{self.ops} ops: {self.in_kernels} in {built}, {gone}{left} left"
+        return f"{said} ({reasons}{more})" if left else said
 
     def as_json(self) -> dict[str, Any]:
-        return {"ops": self.ops, "in_kernels": self.in_kernels, "kernels": self.kernels, "library_calls": self.calls,
-                "gone": self.gone, "left": dict(self.left)}
+        return {"ops": self.ops, "in_kernels": self.in_kernels, "kernels": self.kernels, "regions": self.regions,
+                "library_calls": self.calls, "gone": self.gone, "left": dict(self.left)}
 
 
 def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Coverage:
@@ -77,5 +81,5 @@ def coverage(rewritings: Sequence[Rewriting], kernels: Sequence[Kernels]) -> Cov
                 left[rewriting.left_out.get(node.name, "in no region")] += 1
             else:
                 gone += 1
-    return Coverage(ops, inside, sum(k for k, _ in first.values()), sum(c for _, c in first.values()), gone,
-                    dict(left))
+    return Coverage(ops, inside, sum(k for k, _ in first.values()) if kernels else None,
+                    sum(len(r.taken) for r in rewritings), sum(c for _, c in first.values()), gone, dict(left))

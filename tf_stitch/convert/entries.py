@@ -39,16 +39,34 @@ def bodies(model: Model, signatures: Sequence[Signature]) -> list[Body]:
     graph_def = model.meta.graph_def
     functions = {f.signature.name: f for f in graph_def.library.function}
     found: dict[str, Body] = {}
+    not_ours = left_alone(functions)
     waiting = list(_called_by(graph_def, signatures, functions))
     while waiting:
         entry = waiting.pop()
-        if entry.function in found:
+        if entry.function in found or entry.function in not_ours:
             continue
         body = body_of(functions[entry.function], graph_def.library, graph_def.versions, entry.arguments)
         found[entry.function] = body
         waiting += _inner(body, functions)
     own = [] if not _computes(graph_def, signatures) else [_graph_body(model, signatures)]
     return [*own, *found.values()]
+
+
+def left_alone(functions: Mapping[str, FunctionDef]) -> set[str]:
+    """Names of functions that are for others than TensorFlow's executor, and of those that they call: XLA, say, cannot
+    compile a StitchOp."""
+    found = set[str]()
+    waiting = [name for name, function in functions.items() if any(key in function.attr for key in _NOT_CONVERTED)]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in functions:
+            continue
+        found.add(name)
+        for node in functions[name].node_def:
+            for attr in node.attr.values():
+                waiting += [attr.func.name] if attr.WhichOneof("value") == "func" else \
+                    [f.name for f in attr.list.func]
+    return found
 
 
 def reached(graph_def: GraphDef, signatures: Sequence[Signature]) -> dict[str, NodeDef]:
@@ -91,7 +109,7 @@ def _outer(node: NodeDef) -> Argument:
 def _unwrapped(name: str, given: Sequence[Argument], functions: Mapping[str, FunctionDef]) -> Iterator[Entry]:
     """The function, or the one that it does nothing but call."""
     function = functions.get(name)
-    if function is None or any(key in function.attr for key in _NOT_CONVERTED):
+    if function is None:
         return
     known = {arg.name: about for arg, about in zip(function.signature.input_arg, given, strict=True)}
     calls = [node for node in function.node_def if node.op in CALLS]

@@ -133,7 +133,7 @@ def _of_array(value: Value, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _of_records(path: Path, signatures: Sequence[Signature]) -> Iterator[Case]:
-    for i, record in enumerate(tf.compat.v1.io.tf_record_iterator(str(path))):
+    for i, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()):
         if i == MOST_SAMPLES:
             return
         features = tf.train.Example.FromString(record).features.feature

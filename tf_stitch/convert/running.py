@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
 from tf_stitch.convert.saved_model import Signature
 from tf_stitch.errors import ConvertError
@@ -34,7 +35,7 @@ class Loaded:
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
             with graph.as_default():
-                tf.compat.v1.saved_model.load(self._session, list(tags), str(path))
+                SavedModelLoader(str(path)).load(self._session, list(tags))
         except (tf.errors.OpError, OSError, ValueError, RuntimeError, KeyError) as error:
             self._session.close()
             first = str(getattr(error, "message", error)).strip().splitlines()[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_stitch.convert.saved_model import Signature, Value
-from tf_stitch.errors import ConvertError
+from tf_stitch.errors import ConvertError, ConvertFlagError
 
 Dims = tuple[int | str, ...]
 Shapes = dict[str, tuple[int, ...]]
@@ -39,15 +39,15 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Dims]:
     """Of --input_shapes, `input=dimension,...` each.
 
     Raises:
-        ConvertError: one is none.
+        ConvertFlagError: one is none.
     """
     found: dict[str, Dims] = {}
     for text in texts:
         name, equals, dims = text.partition("=")
         parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
         if not equals or not name or any(not (p.isdigit() or _NAME.fullmatch(p)) for p in parts):
-            raise ConvertError(f"--input_shapes={text} is none: write --input_shapes=input=8,16 or "
-                               "--input_shapes=input=batch,16, where --input_ranges=batch=1:32 says the sizes")
+            raise ConvertFlagError(f"--input_shapes={text} is none: write --input_shapes=input=8,16 or "
+                                   "--input_shapes=input=batch,16, where --input_ranges=batch=1:32 says the sizes")
         found[name.strip()] = tuple(int(p) if p.isdigit() else p for p in parts)
     return found
 
@@ -56,14 +56,14 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Of --input_ranges, `name=low:high` each.
 
     Raises:
-        ConvertError: one is none.
+        ConvertFlagError: one is none.
     """
     found = {}
     for text in texts:
         match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d+)(?::(\d+))?\s*", text)
         low, high = (int(match[2]), int(match[3] or match[2])) if match else (0, -1)
         if match is None or not 1 <= low <= high:
-            raise ConvertError(f"--input_ranges={text} is none: write --input_ranges=batch=1:32")
+            raise ConvertFlagError(f"--input_ranges={text} is none: write --input_ranges=batch=1:32")
         found[match[1]] = (low, high)
     return found
 
@@ -92,6 +92,26 @@ def named_dims(signature: Signature, value: Value, asked: Asked) -> Dims:
         name = "batch" if axis == 0 else f"{value.name}_{axis}"
         dims.append(known if known is not None else said if said is not None else name)
     return tuple(dims)
+
+
+def check_names(signatures: Sequence[Signature], asked: Asked) -> None:
+    """
+    Raises:
+        ConvertFlagError: no signature has an input, or a dimension, that is named.
+        ConvertError: as named_dims.
+    """
+    inputs = {name for s in signatures for v in s.inputs for name in (v.name, f"{s.name}/{v.name}")}
+    for name in asked.shapes:
+        if name not in inputs:
+            raise ConvertFlagError(f"--input_shapes names {name}, which is no input; there are "
+                                   f"{', '.join(sorted(v.name for s in signatures for v in s.inputs)) or 'none'}")
+    if not asked.ranges:
+        return
+    dims = {d for s in signatures for v in s.inputs for d in named_dims(s, v, asked) if isinstance(d, str)}
+    for name in asked.ranges:
+        if name not in dims:
+            raise ConvertFlagError(f"--input_ranges names {name}, which is no unknown dimension of an input; there are "
+                                   f"{', '.join(sorted(dims)) or 'none'}")
 
 
 def shapes_of(signature: Signature, asked: Asked) -> tuple[list[Shapes], list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tf_stitch.device.spec import H200, DeviceSpec, gpu_spec
-from tf_stitch.errors import ConvertError
+from tf_stitch.errors import ConvertFlagError
 from tf_stitch.runtime.device_profiles import device_spec
 
 CPU_LEVELS: dict[int, str] = {0: "x86-64", 1: "x86-64-v3", 2: "x86-64-v4"} if platform.machine() == "x86_64" else \
@@ -66,7 +66,7 @@ def parse_targets(names: Sequence[str], cache_dir: Path) -> list[BuildTarget]:
     """Of --target.
 
     Raises:
-        ConvertError: one is none.
+        ConvertFlagError: one is none.
     """
     found = []
     for name in dict.fromkeys(names or ["cpu"]):
@@ -78,5 +78,6 @@ def parse_targets(names: Sequence[str], cache_dir: Path) -> list[BuildTarget]:
             levels = {int(match[1]): match[1], -int(match[1]): match[1]}
             found.append(BuildTarget(name, replace(spec, tf32=True), levels))
         else:
-            raise ConvertError(f"--target={name} is none: cpu, cuda:sm_90 and the like, several with commas between")
+            raise ConvertFlagError(f"--target={name} is none: cpu, cuda:sm_90 and the like, several with commas "
+                                   "between")
     return found

@@ -35,6 +35,16 @@ def compiler() -> str | None:
     return next((path for name in ("gcc", "cc", "clang") if (path := shutil.which(name))), None)
 
 
+def compiler_version() -> str:
+    """What the C compiler calls itself, "" without one.
+
+    Raises:
+        BuildInterruptedError: it was killed.
+    """
+    cc = compiler()
+    return next(iter(_version(cc).splitlines()), "") if cc else ""
+
+
 def build_host(source: str, architecture: str, cache: KernelCache, options: tuple[str, ...] = OPTIONS) -> Path:
     """A shared library of the C source `emit_cpu` made, from the cache or the compiler.
 

@@ -80,6 +80,15 @@ def build_ptx(source: str, architecture: str, cache: KernelCache) -> Path:
         lambda: _compile_ptx(nvrtc, source, architecture, options)))
 
 
+def nvrtc_version() -> str:
+    """Of NVRTC as it is found here.
+
+    Raises:
+        BuildError: there is none.
+    """
+    return _version(_nvrtc())
+
+
 def resources_of(cubin: Path) -> dict[str, KernelResources]:
     """What the launches of a cubin that `build_cuda` made take, by symbol."""
     return kernel_resources.read(cubin.with_name(_resources_key(cubin.stem) + ".json"))
@@ -87,16 +96,6 @@ def resources_of(cubin: Path) -> dict[str, KernelResources]:
 
 def _resources_key(key: str) -> str:
     return f"{key}_resources"
-
-
-def nvrtc_version() -> tuple[int, int]:
-    """Of NVRTC as it is found here.
-
-    Raises:
-        BuildError: there is none.
-    """
-    major, minor = _nvrtc().getVersion()
-    return int(major), int(minor)
 
 
 def _nvrtc() -> Any:

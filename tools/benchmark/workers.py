@@ -139,3 +139,16 @@ def brief(message: str) -> str:
     lines = [line.strip() for line in message.splitlines()]
     said = [line for line in lines if line and not line.endswith(":") and not line.startswith(("File ", "Detected at"))]
     return said[0] if said else message
+
+
+class _Refused:
+    """An import hook."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.partition(".")[0] == "tf_stitch":
+            raise ImportError(f"{name} is not to be imported")
+
+
+def refuse_the_package() -> None:
+    """From now on this process cannot import tf_stitch."""
+    sys.meta_path.insert(0, _Refused())

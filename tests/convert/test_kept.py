@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tf_stitch.convert.kept_verdicts import KeptVerdicts, Verdicts
+from tf_stitch.convert.kept import KeptShapes, KeptVerdicts, Verdicts
 from tf_stitch.convert.saved_model import GRAPH_FILE, Model
 
 VERDICTS = Verdicts([1, 3], {"serve": 0.5})
@@ -39,6 +39,29 @@ def test_other_circumstances_and_other_graphs_have_their_own(model: Model) -> No
                                   b'{"given_up": [1], "times": [1]}', b"\xff"])
 def test_what_makes_no_sense_is_measured_anew(model: Model, text: bytes) -> None:
     one = kept(model)
+    one._cache.put(one._key, ".json", text)
+    assert one.recall() is None
+    assert one._cache.get(one._key, ".json") is None
+
+
+def test_shapes_are_found_again_until_the_variables_are_others(model: Model) -> None:
+    seen = {3: [((2, 4), ()), ((5, 4), ())], 4: []}
+
+    def shapes() -> KeptShapes:
+        return KeptShapes(model.path / "cache", model, ["a"])
+
+    assert shapes().recall() is None
+    shapes().keep(seen)
+    assert shapes().recall() == seen
+    assert kept(model, "a").recall() is None
+    (model.path / "variables").mkdir()
+    (model.path / "variables" / "variables.index").write_bytes(b"checksums")
+    assert shapes().recall() is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{}x", b"[1]", b'[["x", []]]', b"[[1, [[1]]]]", b"\xff"])
+def test_shapes_that_make_no_sense_are_seen_anew(model: Model, text: bytes) -> None:
+    one = KeptShapes(model.path / "cache", model, [])
     one._cache.put(one._key, ".json", text)
     assert one.recall() is None
     assert one._cache.get(one._key, ".json") is None

@@ -1,0 +1,111 @@
+"""What running a model has led to, kept on disk: who converts it again need not run and time it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tf_stitch.convert.saved_model import GRAPH_FILE, Model
+from tf_stitch.errors import BuildError
+from tf_stitch.jit.shape_family import Shapes
+from tf_stitch.runtime.cache_key import cache_key, package_digest
+from tf_stitch.runtime.device_profiles import machine_key
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+_SUFFIX = ".json"
+_FILES = (GRAPH_FILE, "variables/variables.index")
+"""Of a model: they tell it from others. The index has checksums of the variables."""
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """
+    Attributes:
+        given_up: numbers of regions.
+        times: signature -> time of a call relative to the original's, before regions of slower signatures were given
+            up.
+    """
+
+    given_up: Sequence[int]
+    times: Mapping[str, float]
+
+
+class _Kept:
+    """One document of one model on this machine.
+
+    Args:
+        circumstances: what else it depends on.
+    """
+
+    kind: str
+
+    def __init__(self, cache_dir: Path, model: Model, circumstances: Sequence[str]) -> None:
+        self._cache = KernelCache(cache_dir / "conversions")
+        files = [model.path / name for name in _FILES]
+        digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()]
+        self._key = cache_key("".join(digests), self.kind, machine_key("cpu", 0), circumstances, tf.__version__,
+                              package_digest())
+
+    def _read(self) -> Any:
+        """
+        Raises:
+            OSError, ValueError: it cannot be read.
+        """
+        path = self._cache.get(self._key, _SUFFIX)
+        return None if path is None else json.loads(path.read_bytes().partition(b"\n#sha256")[0])
+
+    def _discard(self) -> None:
+        self._cache.discard(self._key, _SUFFIX)
+
+    def _write(self, data: object) -> None:
+        """A full disk is no error: it is found anew."""
+        with suppress(BuildError):
+            self._cache.put(self._key, _SUFFIX, json.dumps(data).encode())
+
+
+class KeptVerdicts(_Kept):
+    """Which regions are given up."""
+
+    kind = "conversion"
+
+    def recall(self) -> Verdicts | None:
+        """None if there are none, or they make no sense."""
+        try:
+            found = self._read()
+            return None if found is None else Verdicts([int(n) for n in found["given_up"]],
+                                                       {str(s): float(t) for s, t in found["times"].items()})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self._discard()
+            return None
+
+    def keep(self, verdicts: Verdicts) -> None:
+        """For the next conversion."""
+        self._write({"given_up": list(verdicts.given_up), "times": dict(verdicts.times)})
+
+
+class KeptShapes(_Kept):
+    """The shapes that regions run with: region -> shapes of its inputs and variables."""
+
+    kind = "shapes of regions"
+
+    def recall(self) -> dict[int, list[Shapes]] | None:
+        """None if there are none, or they make no sense."""
+        try:
+            found = self._read()
+            return None if found is None else {
+                int(region): [tuple(tuple(int(d) for d in shape) for shape in one) for one in shapes]
+                for region, shapes in found}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self._discard()
+            return None
+
+    def keep(self, seen: Mapping[int, Sequence[Shapes]]) -> None:
+        """For the next conversion."""
+        self._write(list(seen.items()))

@@ -1,0 +1,100 @@
+"""What a call costs the host: a network of 150 variables that is one region, run by TensorFlow's C API without Python.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tf_stitch.convert.command import OK, main
+from tf_stitch.convert.saved_model import read_model
+from tools.benchmark.conversion_check import FORMS
+
+PROGRAM = Path(__file__).resolve().parents[2] / "tests" / "convert" / "load_model.cc"
+LAYERS = 50
+"""Of three variables each."""
+WIDTH = 8
+TURNS, CALLS = 5, 3000
+
+
+def build_loader(folder: Path) -> Path:
+    """PROGRAM, built against the installed TensorFlow."""
+    import tensorflow as tf
+
+    made, libraries = folder / "load_model", tf.sysconfig.get_lib()
+    subprocess.run(["g++", "-std=c++17", "-O2", f"-I{tf.sysconfig.get_include()}", str(PROGRAM), "-o", str(made),
+                    f"{libraries}/libtensorflow_cc.so.2", f"{libraries}/libtensorflow_framework.so.2",
+                    f"-Wl,-rpath,{libraries}", "-ldl"], check=True)
+    return made
+
+
+def one_region(folder: Path) -> None:
+    """Writes the network to `original` and, converted to one region, to `converted`.
+
+    Raises:
+        RuntimeError: it does not convert.
+    """
+    import keras
+
+    keras.utils.set_random_seed(0)
+    i = h = keras.Input((WIDTH,), name="x")
+    for _ in range(LAYERS):
+        h = keras.layers.LayerNormalization(center=False)(h + keras.layers.Dense(WIDTH, activation="tanh")(h))
+    keras.Model(i, h).export(str(folder / FORMS[0]), verbose=False)
+    if main([f"--input_dir={folder / FORMS[0]}", f"--output_dir={folder / FORMS[1]}", "--scope=region",
+             "--signatures=serving_default", "--input_ranges=batch=1:1", "--nomeasure"]) != OK:
+        raise RuntimeError("the network does not convert")
+
+
+def host_times(program: Path, library: Path, folder: Path) -> dict[str, Any]:
+    """Of both forms: microseconds of a call, medians of turns; and how many regions and calls ran.
+
+    Args:
+        folder: as one_region has written it.
+    """
+    import numpy as np
+
+    np.random.default_rng(0).standard_normal((1, WIDTH)).astype(np.float32).tofile(folder / "input")
+    signature = next(s for s in read_model(folder / FORMS[0]).chosen(["serving_default"]))
+    found: dict[str, list[float]] = {form: [] for form in FORMS}
+    runs = 0.0
+    for _ in range(TURNS):
+        for form in FORMS:
+            said = run_loader(program, library, folder / form, CALLS, signature.inputs[0].tensor, (1, WIDTH),
+                              folder / "input", signature.outputs[0].tensor, folder / "output")
+            found[form].append(said["us"])
+            runs = said["runs"]
+    return {"microseconds": found, "regions": runs / CALLS}
+
+
+def run_loader(program: Path, library: Path, model: Path, calls: int, input_tensor: str, shape: Sequence[int],
+               input_file: Path, output_tensor: str, output_file: Path) -> dict[str, float]:
+    """What PROGRAM counts.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    done = subprocess.run([program, library, model, str(calls), input_tensor, ",".join(map(str, shape)), input_file,
+                           output_tensor, output_file], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    words = done.stdout.split()
+    return dict(zip(words[::2], map(float, words[1::2]), strict=True))
+
+
+def host_lines(found: dict[str, Any]) -> list[str]:
+    """Of the page."""
+    before, after = (found["microseconds"][form] for form in FORMS)
+    return ["## What a call costs the host", "",
+            f"A network of {3 * LAYERS} variables and {WIDTH} features, converted to {found['regions']:.0f} region "
+            "(`--scope=region`), run by a program of TensorFlow's C API (`tests/convert/load_model.cc`): microseconds "
+            f"of `TF_SessionRun`, kernels included. Medians of {CALLS} calls in each of {TURNS} processes, the lowest, "
+            "the median and the highest of them.", "",
+            "| original | converted |", "| --- | --- |", f"| {_three(before)} | {_three(after)} |", ""]
+
+
+def _three(values: Sequence[float]) -> str:
+    return ", ".join(f"{f(values):.3g}" for f in (min, statistics.median, max))
