@@ -20,6 +20,8 @@ CASES = [generated(SERVE, {"x": (4,)}), generated(SERVE, {"x": (5,)})]
 class Fake:
     """A loaded model that computes y."""
 
+    tf32 = False
+
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self._compute = compute
 
@@ -29,6 +31,13 @@ class Fake:
 
 def loaded(compute: Callable[[Any], Any]) -> Loaded:
     return cast(Loaded, Fake(compute))
+
+
+def test_where_a_gpu_computes_in_tf32_the_bound_is_wider() -> None:
+    original = Fake(double)
+    original.tf32 = True
+    checked = check(cast(Loaded, original), loaded(lambda x: double(x) * np.float32(1 + 1e-3)), [SERVE], CASES, 1.0)
+    assert [one.passes for one in checked] == [True, True]
 
 
 def double(x: Any) -> Any:

@@ -31,3 +31,11 @@ def test_shapes_and_types_are_compared() -> None:
 def test_zeros_have_a_scale() -> None:
     assert compare("y", np.zeros(4, np.float32), np.full(4, 1e-30, np.float32), 1.0).passes
     assert not compare("y", np.zeros(4, np.float32), np.full(4, 1e-6, np.float32), 1.0).passes
+
+
+def test_in_tf32_matmuls_are_less_exact() -> None:
+    expected = np.ones(4, np.float32)
+    for off, plain, tf32 in ((5e-5, True, True), (2e-3, False, True), (1e-2, False, False)):
+        found = (expected * (1 + off)).astype(np.float32)
+        assert compare("y", expected, found, 1.0).passes is plain
+        assert compare("y", expected, found, 1.0, tf32=True).passes is tf32

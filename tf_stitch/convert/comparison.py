@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 BOUNDS: dict[str, float] = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2,
                             "bfloat16": 6e-2}
 """Largest difference, relative to the value's magnitude plus its tensor's mean one. Other types are equal."""
+TF32_BOUND = 2e-3
+"""Of float32 where matmuls may be in TF32, whose operands have 11 bits: which of them are is a library's choice."""
+
+
+def bounds(tf32: bool) -> dict[str, float]:
+    """BOUNDS where GPUs may, or may not, compute in TF32."""
+    return BOUNDS | ({"float32": TF32_BOUND} if tf32 else {})
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,15 @@ class Difference:
         return asdict(self) | ({} if isfinite(self.worst) else {"worst": None})
 
 
-def compare(name: str, expected: NDArray[Any], found: NDArray[Any], tolerance: float) -> Difference:
+def compare(name: str, expected: NDArray[Any], found: NDArray[Any], tolerance: float, tf32: bool = False
+            ) -> Difference:
     """
     Args:
         tolerance: by which bounds are multiplied.
+        tf32: whether either may have been computed in TF32.
     """
     kind = str(expected.dtype)
-    bound = BOUNDS.get(kind, 0.0) * tolerance
+    bound = bounds(tf32).get(kind, 0.0) * tolerance
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return Difference(name, kind, float("inf"), bound)
     if kind not in BOUNDS:

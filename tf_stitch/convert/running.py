@@ -24,11 +24,16 @@ class Loaded:
     Args:
         gpu: the session may use GPUs.
 
+    Attributes:
+        tf32: whether matmuls of float32 may be computed in TF32.
+
     Raises:
         ConvertError: TensorFlow cannot load it; the message is TensorFlow's.
     """
 
     def __init__(self, path: Path, tags: Sequence[str], gpu: bool = False) -> None:
+        self.tf32 = (gpu and bool(tf.config.list_physical_devices("GPU"))
+                     and tf.config.experimental.tensor_float_32_execution_enabled())
         graph = tf.Graph()
         config = tf.compat.v1.ConfigProto(device_count={} if gpu else {"GPU": 0}, allow_soft_placement=True)
         config.gpu_options.allow_growth = True
