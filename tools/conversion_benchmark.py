@@ -76,7 +76,8 @@ def conversions(case: Case, signature: Signature, folder: Path) -> Result:
         if done.returncode:
             raise RuntimeError(done.stderr.strip().splitlines()[-1])
     report = loads((folder / "report.json").read_text())
-    return {"conversion": seconds, "processor": processor, "steps": report["seconds"], "kept": report["counts"],
+    steps = {what.replace(f"{folder}/", ""): took for what, took in report["seconds"].items()}
+    return {"conversion": seconds, "processor": processor, "steps": steps, "kept": report["counts"],
             "remarks": report["remarks"]}
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 
-# This folder's bisect.py must not be taken for Python's; and the package need not be installed.
-sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-from tf_stitch.convert.command import main  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # Another process: this folder's bisect.py must not be taken for Python's, and the package need not be installed.
+    path = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "tf_stitch.convert", *sys.argv[1:]]
+    os.execve(sys.executable, command, os.environ | {"PYTHONPATH": path})

@@ -1,6 +1,6 @@
 """Makes a wheel for the TensorFlow that is installed, with the native libraries inside: it needs no g++ where it goes.
 
-    python -m tools.wheel --out=dist
+    python -m tools.wheel --wheel_out=dist
 
 The wheel's name has TensorFlow's version ("-2.21.0tf-"). Beside another TensorFlow it works as any other: the libraries
 are built from their sources when they are first used. One for each version: tools/versions.py shows how to install
@@ -22,7 +22,6 @@ from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, PREBUILT, SOURCE_DIR, STITCH_OP, build_library
 
 _OUT = flags.DEFINE_string("wheel_out", "dist", "folder for the wheel")
-flags.DEFINE_alias("out", "wheel_out")
 
 ROOT = Path(__file__).parents[1]
 _PARTS = ("setup.py", "pyproject.toml", "tf_stitch")
