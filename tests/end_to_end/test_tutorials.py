@@ -18,6 +18,8 @@ QUICK = {"first_op": ["tests/frontend/test_every_op.py", "-k", "has_a_case and A
 """In the place of the tests that a page makes: first_op has cases for a test that is there, and which takes minutes."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NEW_FILE = re.compile(r"(?:#|//) ([\w/.]+)\n")
+PYTHON_FILE = re.compile(r"^(?:#|---) ([\w/.]+\.py)$", re.M)
+"""A new file, or one that is edited."""
 
 
 def follow(page: str, root: Path) -> list[str]:
@@ -64,5 +66,5 @@ def test_a_tutorial_can_be_followed(page: Path, tmp_path: Path) -> None:
             *(name for name in made if name.endswith(".cc")))
     tests = [name for name in made if name.startswith("tests/")]
     run(tmp_path, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *QUICK.get(page.stem, tests))
-    sources = [name for name in made if "/" in name and name.endswith(".py")]
+    sources = PYTHON_FILE.findall(page.read_text())
     run(tmp_path, sys.executable, "-m", "ruff", "check", "-q", *sources, "tf_stitch")
