@@ -38,6 +38,7 @@ OTHER_TYPES = {
     ("_MklFusedBatchMatMulV2", DType.BF16),  # oneDNN has them on some processors
     ("Range", DType.F16),  # TensorFlow infers no shape
     ("FusedBatchNormV3", DType.BF16),
+    ("MaxPoolGrad", DType.U64), ("MaxPoolGradV2", DType.U64),  # of a MaxPool that TensorFlow does not have
     *(("_FusedConv2D", dtype) for dtype in DType if dtype not in (DType.F32, DType.F64))}
 
 

@@ -150,3 +150,12 @@ def test_kernels(pool: Any, window: Any, strides: Any, padding: str) -> None:
     outputs = [(t.name, traced.imported.value(t.name)) for t in traced.concrete.graph.outputs]
     check_all(TensorGraph("g", [(name, node) for name, node in outputs if node is not None]), interpret_gpu=True,
               cuda=False)
+
+
+def test_gradients_of_uint64_stay_tensorflows() -> None:
+    """The IR moves numbers of this type, and does not add them."""
+    def gradient(x: Any) -> Any:
+        return tf.raw_ops.MaxPoolGrad(orig_input=x, orig_output=x, grad=x, ksize=[1, 2, 2, 1], strides=[1, 1, 1, 1],
+                                      padding="SAME")
+
+    assert len(trace(gradient, tf.TensorSpec((2, 4, 4, 3), tf.uint64)).opaque()) == 1
