@@ -46,7 +46,7 @@ def test_functions_that_are_dropped_leave_nothing(run: Runner, cache: Path) -> N
     done = run(FUNCTIONS, FIRST, COUNT, **options)
     stitched, traced = measured(done), measured(run(FUNCTIONS, FIRST, COUNT, "trace", **options))
     print(f"kB each: {plain} in TensorFlow, {stitched} stitched, {traced['python']} of Python's")
-    assert f"in {FIRST + COUNT} regions, {2 * (FIRST + COUNT)} kernels" in done.said()
+    assert f"{FIRST + COUNT} regions, {2 * (FIRST + COUNT)} kernels" in done.said()
     assert stitched["malloc"] <= plain["malloc"] + MORE
     assert traced["python"] <= MORE
     assert stitched["resident"] <= plain["resident"] + PAGES

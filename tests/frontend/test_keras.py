@@ -23,6 +23,7 @@ from tf_stitch.ir.op_attrs import InputAttrs, VariableAttrs
 from tf_stitch.ir.op_kinds import OpKind
 
 STAYS = ("library call", "pooling", "random", "shape arithmetic", "enter or leave", "control edges", "scatters",
+         "decided at run time",
          "by rows", "is not in the IR", "is a resource", "branch or a loop", "list of tensors")
 
 

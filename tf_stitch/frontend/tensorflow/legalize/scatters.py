@@ -18,13 +18,19 @@ from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_attrs import Combine
-from tf_stitch.ir.types import Shape
+from tf_stitch.ir.types import Dim, Shape
 
 
 def _refuse_any_order(ctx: NodeContext, dtype: DType, combine: Combine) -> None:
     ordered = (dtype.is_float and combine in (Combine.SUM, Combine.PROD)) or combine is Combine.SET
     if ordered and ctx.on_gpu and is_op_determinism_enabled():
         raise UnsupportedError(f"{ctx.op} adds in any order, and TensorFlow has to be deterministic")
+
+
+def _refuse_unknown(ctx: NodeContext, rows: Dim) -> None:
+    """A kernel that deals rows out to tasks has to know them, or a region would be built anew for each length."""
+    if not isinstance(rows, int):
+        raise UnsupportedError(f"{ctx.op} scatters to rows whose number is decided at run time")
 
 
 def _lowest(dtype: DType) -> float | int:
@@ -63,6 +69,7 @@ def _segments(ctx: NodeContext, combine: Combine, first: float) -> Node:
     b, data, ids = ctx.b, ctx.value(0), ctx.value(1)
     _refuse_any_order(ctx, data.type.dtype, combine)
     segments = ctx.dim(2, "the number of segments")
+    _refuse_unknown(ctx, segments)
     if isinstance(segments, int) and segments < 0:
         raise UnsupportedError(f"{segments} segments: an error at run time")
     rank = ids.type.rank
@@ -118,6 +125,7 @@ def _scattered(ctx: NodeContext, before: Node, at: int, updates: Node, shape: Sh
         raise UnsupportedError(f"{ctx.op} by {depth} indices each")
     outer, rest = shape[:depth], shape[depth:]
     n, rows = ctx.product(batch, "updates"), ctx.product(outer, "rows")
+    _refuse_unknown(ctx, rows)
     updates = ctx.fitted(updates, (*batch, *rest))
     row = row_of(ctx, b.reshape(indices, (n, depth)), outer)
     result = b.scatter(b.reshape(before, (rows, *rest)) if before.type.rank else before, row,
@@ -162,6 +170,7 @@ def _to_variable(ctx: NodeContext, updates: Node, combine: Combine) -> Sequence[
     rank = indices.type.rank
     before = ctx.read(0, (ctx.fresh_symbol("rows"), *updates.type.shape[rank:]) if updates.type.rank else None)
     rows, *rest = before.type.shape
+    _refuse_unknown(ctx, rows)
     n = ctx.product(indices.type.shape, "updates")
     if updates.type.rank:
         updates = b.reshape(ctx.fitted(updates, (*indices.type.shape, *rest)), (n, *rest))
