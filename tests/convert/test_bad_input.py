@@ -205,7 +205,7 @@ def _ended_by(end: signal.Signals, command: list[str]) -> int:
                           text=True) as running:
         assert running.stderr is not None
         for line in running.stderr:
-            if "building kernels" in line or "running the model" in line:
+            if "forming regions" in line:
                 break
         running.send_signal(end)
         running.stderr.read()
