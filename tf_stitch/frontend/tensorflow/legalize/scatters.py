@@ -6,6 +6,7 @@ What TensorFlow's CPU kernels refuse fails here, too; its GPU kernels leave out 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -86,33 +87,13 @@ def scatter_nd(ctx: NodeContext) -> Node:
     return _scattered(ctx, ctx.b.scalar_like(0, updates), 0, updates, ctx.known_shape(2), Combine.SUM)
 
 
-@legalize("TensorScatterAdd")
-def tensor_scatter_add(ctx: NodeContext) -> Node:
-    return _to_tensor(ctx, ctx.value(2), Combine.SUM)
+def _to_tensor(ctx: NodeContext, combine: Combine, negated: bool) -> Node:
+    return _scattered(ctx, ctx.value(0), 1, _updates(ctx, negated), ctx.value(0).type.shape, combine)
 
 
-@legalize("TensorScatterSub")
-def tensor_scatter_sub(ctx: NodeContext) -> Node:
-    return _to_tensor(ctx, ctx.b.neg(ctx.value(2)), Combine.SUM)
-
-
-@legalize("TensorScatterMax")
-def tensor_scatter_max(ctx: NodeContext) -> Node:
-    return _to_tensor(ctx, ctx.value(2), Combine.MAX)
-
-
-@legalize("TensorScatterMin")
-def tensor_scatter_min(ctx: NodeContext) -> Node:
-    return _to_tensor(ctx, ctx.value(2), Combine.MIN)
-
-
-@legalize("TensorScatterUpdate")
-def tensor_scatter_update(ctx: NodeContext) -> Node:
-    return _to_tensor(ctx, ctx.value(2), Combine.SET)
-
-
-def _to_tensor(ctx: NodeContext, updates: Node, combine: Combine) -> Node:
-    return _scattered(ctx, ctx.value(0), 1, updates, ctx.value(0).type.shape, combine)
+def _updates(ctx: NodeContext, negated: bool) -> Node:
+    """Input 2; what is subtracted is added negated."""
+    return ctx.b.neg(ctx.value(2)) if negated else ctx.value(2)
 
 
 def _scattered(ctx: NodeContext, before: Node, at: int, updates: Node, shape: Shape, combine: Combine) -> Node:
@@ -133,39 +114,9 @@ def _scattered(ctx: NodeContext, before: Node, at: int, updates: Node, shape: Sh
     return b.reshape(result, shape)
 
 
-@legalize("ResourceScatterAdd")
-def resource_scatter_add(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.value(2), Combine.SUM)
-
-
-@legalize("ResourceScatterSub")
-def resource_scatter_sub(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.b.neg(ctx.value(2)), Combine.SUM)
-
-
-@legalize("ResourceScatterMul")
-def resource_scatter_mul(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.value(2), Combine.PROD)
-
-
-@legalize("ResourceScatterMax")
-def resource_scatter_max(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.value(2), Combine.MAX)
-
-
-@legalize("ResourceScatterMin")
-def resource_scatter_min(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.value(2), Combine.MIN)
-
-
-@legalize("ResourceScatterUpdate")
-def resource_scatter_update(ctx: NodeContext) -> Sequence[Node]:
-    return _to_variable(ctx, ctx.value(2), Combine.SET)
-
-
-def _to_variable(ctx: NodeContext, updates: Node, combine: Combine) -> Sequence[Node]:
+def _to_variable(ctx: NodeContext, combine: Combine, negated: bool) -> Sequence[Node]:
     """Rows of a variable. A scalar is every element's update."""
-    b, indices = ctx.b, ctx.value(1)
+    b, indices, updates = ctx.b, ctx.value(1), _updates(ctx, negated)
     _refuse_any_order(ctx, updates.type.dtype, combine)
     rank = indices.type.rank
     before = ctx.read(0, (ctx.fresh_symbol("rows"), *updates.type.shape[rank:]) if updates.type.rank else None)
@@ -178,3 +129,13 @@ def _to_variable(ctx: NodeContext, updates: Node, combine: Combine) -> Sequence[
     result = b.scatter(before, row, b.broadcast(updates, (n, *rest)), before.type.shape, combine)
     ctx.write(0, result)
     return ()
+
+
+_COMBINES = {"Add": (Combine.SUM, False), "Sub": (Combine.SUM, True), "Mul": (Combine.PROD, False),
+             "Max": (Combine.MAX, False), "Min": (Combine.MIN, False), "Update": (Combine.SET, False)}
+"""The end of an op's name -> how it combines, and whether it takes its updates negated."""
+
+for word, (combine, negated) in _COMBINES.items():
+    legalize(f"ResourceScatter{word}")(partial(_to_variable, combine=combine, negated=negated))
+    if word != "Mul":  # TensorFlow has none
+        legalize(f"TensorScatter{word}")(partial(_to_tensor, combine=combine, negated=negated))
