@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.convert.models import MAKERS
-from tf_stitch.convert.command import REFUSED, main
+from tf_stitch.convert.command import OK, REFUSED, main
 from tf_stitch.convert.kernels import AheadBuilder
 from tf_stitch.convert.saved_model import MANIFEST, OWN_FOLDER
 
@@ -32,6 +32,19 @@ def test_results_are_the_original_s_without_python(name: str, models: Callable[[
                                                    use: Callable[..., dict[str, Any]]) -> None:
     said = use(models(name), converted(name), **inputs(name, 3))
     assert max(said["worst"].values()) < ATOL.get(name, 1e-5)
+    assert said["runs"] > 0
+    assert said["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("name", ["keras", "module"])
+def test_regions_that_read_variables_load(name: str, models: Callable[[str], Path], tmp_path: Path,
+                                          use: Callable[..., dict[str, Any]]) -> None:
+    """As on GPUs, where regions hold the matmuls of layers."""
+    out = tmp_path / "out"
+    assert main([f"--input_dir={models(name)}", f"--output_dir={out}", "--scope=region", "--input_ranges=batch=3:4",
+                 "--nomeasure"]) == OK
+    said = use(models(name), out, **inputs(name, 3))
+    assert max(said["worst"].values()) < 1e-5
     assert said["runs"] > 0
     assert said["fallbacks"] == 0
 

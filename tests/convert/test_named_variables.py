@@ -66,6 +66,7 @@ def test_a_call_gets_a_function_that_names_its_variables() -> None:
     assert len(before.signature.input_arg) == 3  # objects of TensorFlow 2 call it as it was
     assert call.attr["f"].func.name == after.signature.name == f"inner{SUFFIX}_0"
     assert [arg.name for arg in after.signature.input_arg] == ["x"]
+    assert not after.attr  # TensorFlow loads no function with attributes that it does not know
     [region] = [node for node in after.node_def if node.op == "StitchStateOp"]
     assert list(region.input) == ["x", "^before"]
     assert region.attr["N"].i == 0

@@ -21,13 +21,16 @@ from tf_stitch.frontend.tensorflow.imported_graph import producer_of
 SUFFIX = "_tf_stitch_named"
 Handles = Mapping[str, NodeDef]
 """Argument, or node, that is a variable's handle -> the VarHandleOp that names the variable."""
+Made = dict[tuple[str, str], FunctionDef]
+"""A function and the variables that it no longer has as arguments -> the function without them. The key is not kept in
+the function's attributes: TensorFlow loads no function with one that it does not know."""
 
 
 def name_variables(meta: MetaGraphDef, signatures: Sequence[Signature]) -> None:
     """Changes the calls of functions in a graph, and its own regions."""
     functions = {f.signature.name: f for f in meta.graph_def.library.function}
     nodes = {node.name: node for node in meta.graph_def.node}
-    made: dict[str, FunctionDef] = {}
+    made: Made = {}
     for node in list(reached(meta.graph_def, signatures).values()):
         handles = {t: nodes[producer_of(t)] for t in node.input
                    if not t.startswith("^") and nodes[producer_of(t)].op == "VarHandleOp"}
@@ -46,8 +49,7 @@ def _gains(name: str, functions: Mapping[str, FunctionDef]) -> bool:
         for node in function.node_def)
 
 
-def _call_without(node: NodeDef, handles: Handles, functions: Mapping[str, FunctionDef], made: dict[str, FunctionDef]
-                  ) -> None:
+def _call_without(node: NodeDef, handles: Handles, functions: Mapping[str, FunctionDef], made: Made) -> None:
     """Makes a call one of a function that names these variables itself."""
     function = functions[node.attr["f"].func.name]
     data = [t for t in node.input if not t.startswith("^")]
@@ -59,18 +61,15 @@ def _call_without(node: NodeDef, handles: Handles, functions: Mapping[str, Funct
     node.attr["f"].func.name = _without(function, named, functions, made)
 
 
-def _without(function: FunctionDef, named: Handles, functions: Mapping[str, FunctionDef], made: dict[str, FunctionDef]
-             ) -> str:
+def _without(function: FunctionDef, named: Handles, functions: Mapping[str, FunctionDef], made: Made) -> str:
     """The name of a function that has no arguments for these variables."""
     key = "_".join(sorted(f"{a}.{_own_name(n).decode()}" for a, n in named.items()))
-    known = next((f for f in made.values() if f.attr[SUFFIX].s.decode() == f"{function.signature.name} {key}"), None)
-    if known is not None:
-        return str(known.signature.name)
+    if (function.signature.name, key) in made:
+        return str(made[function.signature.name, key].signature.name)
     new = FunctionDef()
     new.CopyFrom(without_arguments(function, named))
     new.signature.name = f"{function.signature.name}{SUFFIX}_{len(made)}"
-    new.attr[SUFFIX].s = f"{function.signature.name} {key}".encode()
-    made[new.signature.name] = new
+    made[function.signature.name, key] = new
     handles = {_handle_of(arg): named[arg] for arg in named}
     for node in new.node_def:
         own = {t: handles[t] for t in node.input if t in handles}
