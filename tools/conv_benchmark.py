@@ -27,12 +27,15 @@ from tools.benchmark.workers import BACKENDS, Worker
 NETWORKS = {
     "resnet50_train": ("ResNet50", "train", 32, "float32", 224),
     "resnet50_infer": ("ResNet50", "infer", 1, "float32", 224),
+    "resnet50_infer_32": ("ResNet50", "infer", 32, "float32", 224),
     "mobilenet_v3_large_train": ("MobileNetV3Large", "train", 32, "float32", 224),
     "mobilenet_v3_large_infer": ("MobileNetV3Large", "infer", 1, "float32", 224),
+    "mobilenet_v3_large_infer_32": ("MobileNetV3Large", "infer", 32, "float32", 224),
     "efficientnet_b0_train": ("EfficientNetB0", "train", 32, "float32", 224),
     "densenet121_train": ("DenseNet121", "train", 32, "float32", 224),
     "convnext_tiny_train": ("ConvNeXtTiny", "train", 16, "mixed_bfloat16", 224),
     "convnext_tiny_infer": ("ConvNeXtTiny", "infer", 1, "mixed_bfloat16", 224),
+    "convnext_tiny_infer_32": ("ConvNeXtTiny", "infer", 32, "mixed_bfloat16", 224),
     "unet_train": ("UNet", "train", 16, "mixed_bfloat16", 64),
     "unet_infer": ("UNet", "infer", 1, "mixed_bfloat16", 64),
 }
