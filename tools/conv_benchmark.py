@@ -4,7 +4,7 @@ Each backend runs a network in a process of its own. First calls, which are the 
 so take longer than they would alone; then one process works at a time, in turns. Prints CSV: medians of a call's
 milliseconds over the turns with the least and the most, seconds of the first call, and of tf_stitch how many regions
 there are, how many of them TensorFlow's own nodes run (the profitability check), and what fell back. What is not ready
-when --ready seconds are over is left out.
+when --ready seconds are over is left out. What was measured so far is in --partial after every turn.
 
     python -m tools.conv_benchmark                                   # all of them on a GPU, about 10 minutes
     python -m tools.conv_benchmark --networks=resnet50_infer,resnet50_train --ready=110 --rounds=3 --calls=10
@@ -14,11 +14,13 @@ when --ready seconds are over is left out.
 from __future__ import annotations
 
 import csv
+import json
 import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from absl import app, flags
 
@@ -50,6 +52,7 @@ _CALLS = flags.DEFINE_integer("calls", 20, "calls of a turn")
 _WARM_UP = flags.DEFINE_integer("warm_up", 60, "calls before the first turn: CUDA graphs are made; the guard decides")
 _READY = flags.DEFINE_float("ready", 300, "seconds for the first calls of all backends")
 _SCOPE = flags.DEFINE_string("scope", "region", "what regions hold: TF_STITCH_SCOPE")
+_PARTIAL = flags.DEFINE_string("partial", None, "JSON file for rows and times so far, should this be ended early")
 _TOGETHER = flags.DEFINE_integer("together", 2, "networks whose first calls run side by side")
 
 
@@ -107,6 +110,8 @@ def measure(networks: Sequence[str]) -> list[dict[str, object]]:
             if answer is not None:
                 case.times.append(answer["ms"])
                 case.row["result"] = f"{answer['result']:.6g}"
+        if _PARTIAL.value:
+            Path(_PARTIAL.value).write_text(json.dumps([{**case.row, "ms": case.times} for case in cases], indent=1))
     return [case.finish() for case in cases]
 
 

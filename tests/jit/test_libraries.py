@@ -9,7 +9,6 @@ from typing import cast
 import pytest
 
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
@@ -72,22 +71,20 @@ def test_with_cudnn_regions_of_a_gpu_hold_convolutions() -> None:
     assert found.devices("GPU")["GPU"] is Matmuls.ALL
     assert native.asked_for_cudnn == 0, "a program without convolutions needs none"
     for _ in range(2):
-        taken = found.devices("GPU", convolutions={DType.F32})
+        taken = found.devices("GPU", convolutions=True)
         assert taken == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL_AND_CONVOLUTIONS}
     assert native.asked_for_cudnn == 1
-    assert found.devices("CPU", convolutions={DType.F32})["CPU"] is Matmuls.ALL
+    assert found.devices("CPU", convolutions=True)["CPU"] is Matmuls.ALL
     auto = libraries("auto", native, Report())
-    assert auto.devices("GPU", convolutions={DType.F32, DType.BF16})["GPU"] is Matmuls.ALL_AND_CONVOLUTIONS
-    assert auto.devices("GPU", convolutions={DType.F32, DType.F16})["GPU"] is Matmuls.ALL
-    assert found.devices("GPU", convolutions={DType.F16})["GPU"] is Matmuls.ALL_AND_CONVOLUTIONS
-    assert libraries("ops", native, Report()).devices("GPU", convolutions={DType.F32}) == NO_MATMULS
+    assert auto.devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL_AND_CONVOLUTIONS
+    assert libraries("ops", native, Report()).devices("GPU", convolutions=True) == NO_MATMULS
 
 
 def test_without_cudnn_they_hold_matmuls_alone() -> None:
     report, native = Report(), Native("", "no cuDNN 9 library")
     found = libraries("region", native, report)
     for _ in range(2):
-        assert found.devices("GPU", convolutions={DType.F32}) == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
+        assert found.devices("GPU", convolutions=True) == {"CPU": Matmuls.ALL, "GPU": Matmuls.ALL}
     assert native.asked_for_cudnn == 1
     [entry] = report.document()["fallbacks"]
     assert entry["reason"] == "no cuDNN 9 library: regions hold none"
@@ -97,5 +94,5 @@ def test_a_target_without_convolutions_holds_none(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(targets, "TARGETS", tuple(
         replace(one, libraries=one.libraries[:1]) for one in targets.TARGETS))
     native, report = Native(""), Report()
-    assert libraries("region", native, report).devices("GPU", convolutions={DType.F32})["GPU"] is Matmuls.ALL
+    assert libraries("region", native, report).devices("GPU", convolutions=True)["GPU"] is Matmuls.ALL
     assert (native.asked_for_cudnn, report.document()["fallbacks"]) == (0, [])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cached_property
 
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope
-from tf_stitch.ir.dtypes import DType
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.report.report import Report
 from tf_stitch.runtime.device_query import cublas_lt_files, cudnn_files
@@ -20,8 +18,6 @@ SCOPES: dict[str, Scope] = {
 """TF_STITCH_SCOPE -> device types whose regions may hold library calls, and which."""
 CONVOLUTIONS = "convolution"
 """The name of the library that has them."""
-UNTESTED = frozenset({DType.F16})
-"""Types of convolutions for which programs have not been seen to pass all tests on a GPU: by request alone."""
 
 
 def scope_of(name: str, convolutions: bool = False) -> Scope:
@@ -53,12 +49,12 @@ class Libraries:
         self._native, self._report = native, report
         self._asked = False
 
-    def devices(self, graph_device: str, convolutions: Collection[DType] = ()) -> Scope:
+    def devices(self, graph_device: str, convolutions: bool = False) -> Scope:
         """Which matmuls regions take, and whether they take convolutions. cuBLASLt is looked for with the first graph
         on a GPU, cuDNN with the first one that has convolutions.
 
         Args:
-            convolutions: the element types of those that the graph has.
+            convolutions: whether the graph has any.
         """
         if graph_device == "GPU" and "GPU" in self._devices and not self._asked and self._native is not None:
             self._asked = True
@@ -66,8 +62,7 @@ class Libraries:
             if missing:
                 self._devices = {device: taken for device, taken in self._devices.items() if device != "GPU"}
                 self._report.fallback("library", "matmuls", f"{missing}: regions hold none")
-        tested = self._scope == "region" or not set(convolutions) & UNTESTED
-        if convolutions and tested and graph_device == "GPU" and "GPU" in self._devices and self._has_cudnn:
+        if convolutions and graph_device == "GPU" and "GPU" in self._devices and self._has_cudnn:
             return scope_of(self._scope, convolutions=True)
         return self._devices
 

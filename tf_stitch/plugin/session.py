@@ -30,7 +30,6 @@ from tf_stitch.errors import (
     StitchError,
     is_of_empty_tensor,
 )
-from tf_stitch.frontend.tensorflow.dtypes import of_enum
 from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.registry import is_convolution
@@ -135,8 +134,7 @@ class Session:
         instrument = Instrument[GraphState]()
         try:
             self._may_rewrite(item)
-            convolutions = {dtype for node in item.graph_def.node if is_convolution(node.op)
-                            if (dtype := of_enum(node.attr["T"].type)) is not None}
+            convolutions = any(is_convolution(node.op) for node in item.graph_def.node)
             types_of = types_between_branches(item.graph_def, item.output_types)
             state = GraphState(item.graph_def, types_of, item.preserved,
                                self._libraries.devices(item.device_type, convolutions), item.feeds, item.device_type)
