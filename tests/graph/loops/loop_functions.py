@@ -34,6 +34,11 @@ class LoopCase:
         return [tf.TensorSpec(shape, np.asarray(a).dtype) for shape, a in zip(shapes, self.arrays, strict=True)]
 
 
+def state_of_another_shape(x: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """From the second iteration on the state has one element, which its gradient's list then has, too."""
+    return tf.scan(lambda _, row: tf.reduce_prod(row, keepdims=True), x, first)
+
+
 def floats(*shape: int) -> Any:
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(F32)
 
@@ -336,6 +341,8 @@ def cases() -> dict[str, LoopCase]:
         "scan_gradient": LoopCase(with_gradients(scan), [steps], 2),
         "scan_gradient_unknown_length": LoopCase(with_gradients(scan), [steps], 2, sizes=False),
         "scan_rows_that_align_nothing": LoopCase(with_gradients(scan), [floats(5, 1001)], 2),
+        "state_of_another_shape": LoopCase(with_gradients(state_of_another_shape), [steps, floats(3)], 0,
+                                           ("different shapes",), sizes=False),
         "map": LoopCase(mapped, [steps], 1),
         "map_gradient": LoopCase(with_gradients(mapped), [steps], 2),
         "every_second": LoopCase(every_second, [steps], 1),

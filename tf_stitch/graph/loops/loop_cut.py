@@ -78,7 +78,7 @@ class LoopCut:
         own = LoopNodes(self._frame, exits)
         for enter in own.enters:
             self._bring_in(enter, own)
-        results = tuple(self._stacked(v, exit_.name, own) if exit_.name in self.lists else f"{exit_.name}:0"
+        results = tuple(self._stacked(v, exit_, own) if exit_.name in self.lists else f"{exit_.name}:0"
                         for v, exit_ in ends)
         controls = dict.fromkeys(t for node in self._frame.of(ENTERS) for t in node.input if t.startswith("^"))
         return NativeLoop(name, self._frame.name, device, parts.body, parts.condition, parts.roles,
@@ -167,14 +167,21 @@ class LoopCut:
             rows = -1 if count is None or count.size != 1 else as_tensorflow(count.flat[0], -1)
         return enum, (rows, *dims)
 
-    def _stacked(self, variable: LoopVariable, exit_: str, own: LoopNodes) -> str:
-        """The tensor that the loop's own nodes make of a list. The op's inputs are all known."""
+    def _stacked(self, variable: LoopVariable, exit_: NodeDef, own: LoopNodes) -> str:
+        """The tensor that the loop's own nodes make of a list. The op's inputs are all known.
+
+        Raises:
+            UnsupportedError: elements may have different shapes, as those that a gradient needs of a variable whose
+                shape changes.
+        """
         item = self._lists.use(variable).item
         sources = {dim: SizeSource(argument(i), self._inputs.types[i][0], len(shape), axis)
                    for i, tensor in enumerate(self._inputs.tensors) if (shape := self._graph.shape(tensor)) is not None
                    for axis, dim in enumerate(shape) if isinstance(dim, Symbol)}
         sizes = [size_of(dim, sources) for dim in self._graph.shape(item) or ()]
-        return own.stack(exit_, self._graph.type(item)[0], sizes)
+        if None in sizes and not any(user.op == "TensorListStack" for user in self._graph.users(exit_)):
+            raise UnsupportedError("a list's elements may have different shapes")
+        return own.stack(exit_.name, self._graph.type(item)[0], sizes)
 
     def _bring_in(self, enter: NodeDef, own: LoopNodes) -> None:
         """Lets the loop's own nodes start from the op's inputs."""
