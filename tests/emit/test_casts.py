@@ -73,6 +73,15 @@ def test_a_half_is_one_before_it_is_an_integer(source: DType, target: DType) -> 
     assert rounding in compiled(graph, H200).source.partition("void stitch_0(")[2]
 
 
+def test_a_half_is_one_before_its_tangent() -> None:
+    """-1.75 - 0.5493 + 0.7285 in halves is 0.0005 from the pole, and in floats 0.000004."""
+    x, y, z = (B.input(f"{name}:0", DType.F16, ()) for name in "xyz")
+    graph = region("pole", [B.op(OpKind.TAN, B.add(B.sub(x, y), z))])
+    values = {"x:0": np.float16(-1.75), "y:0": np.float16(0.54931640625), "z:0": np.float16(0.728515625)}
+    want = np.float16(np.tan(np.float64(np.float16(np.float16(values["x:0"] - values["y:0"]) + values["z:0"]))))
+    np.testing.assert_array_equal(run_host(graph, compiled(graph, CPU), values)["o0"], want)
+
+
 @pytest.mark.parametrize("source", [DType.F32, DType.F64])
 @pytest.mark.parametrize("target", INTEGERS)
 def test_a_gpu_converts_as_its_instruction_does(source: DType, target: DType) -> None:

@@ -255,8 +255,8 @@ def is_vector(flat: Index, lane: Var) -> bool:
 
 
 _JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.FLOOR_DIV, OpKind.FLOOR_MOD,
-                    OpKind.TRUNC_MOD})
-"""Ops that give real numbers, and very different ones for numbers that differ by a rounding."""
+                    OpKind.TRUNC_MOD, OpKind.TAN, OpKind.LGAMMA})
+"""Ops that give real numbers, and very different ones for numbers that differ by a rounding: steps, and poles."""
 
 
 def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:
