@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from tf_stitch.device.spec import H200
-from tf_stitch.emit.cuda import Dialect, emit_cuda, join_cuda
+from tf_stitch.emit.cuda import Dialect, join_cuda
 from tf_stitch.targets.cuda import CUDA_TARGET
-from tf_stitch.targets.target import Emission
 
 HIP_DEVICE = replace(H200, name="hip", target="hip", architecture="gfx942", shared_bytes=1 << 16, warp=64,
                      registers=1 << 17, largest_cluster=1, block_barriers=1, async_copies=False, tensor_cores=False,
@@ -48,7 +47,7 @@ __device__ __forceinline__ void tfs_sleep() { __builtin_amdgcn_s_sleep(1); }
 # Libraries are those of CUDA: hipBLASLt takes what cuBLASLt takes.
 HIP_TARGET = replace(
     CUDA_TARGET, name="hip", suffix="hip",
-    emission=Emission(partial(emit_cuda, dialect=HIP), CUDA_TARGET.emission.render, partial(join_cuda, dialect=HIP)))
+    emission=replace(CUDA_TARGET.emission, join=partial(join_cuda, dialect=HIP)))
 
 HIP_MACHINE = """#define TFS_OTHER_INTRINSICS
 #include "cuda_on_cpu.h"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -83,6 +83,7 @@ class CompiledRegion:
         launches: the symbol that runs each kernel, "" for one without elements.
         calls: library calls.
         rendered: kernels that other sizes share, by symbol; `source` holds them all.
+        own: kernels whose symbols mean nothing beyond this region, if it has such; `source` holds them all.
         resources: what each launch takes on a GPU, by symbol; filled when they are built.
     """
 
@@ -96,6 +97,7 @@ class CompiledRegion:
     seconds: dict[str, float]
     calls: tuple[BoundCall, ...] = ()
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
+    own: Sequence[Rendered] = ()
     resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
@@ -144,7 +146,7 @@ def _assembled(plan: StitchPlan, buffers: BufferPlan, inputs: tuple[str, ...], v
     kernels = tuple(w for w in buffers.kernels if isinstance(w, LoweredKernel))
     calls = tuple(w for w in buffers.kernels if isinstance(w, BoundCall))
     return CompiledRegion(executable, made.source, made.programs, plan, buffers, kernels, made.launches, seconds, calls,
-                          made.rendered)
+                          made.rendered, made.own)
 
 
 def _fusions(options: CompileOptions) -> Fusions | None:

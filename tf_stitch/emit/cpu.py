@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tf_stitch.emit.c_family import CFamily, Lines, combination
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.rendered import SELF, Rendered, named
+from tf_stitch.emit.rendered import SELF, Rendered, named, parts_of
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
@@ -28,13 +28,18 @@ CACHE_LINE = 64
 _CLAUSE = {OpKind.SUM: "+", OpKind.PROD: "*", OpKind.MAX: "max", OpKind.MIN: "min", OpKind.ANY: "|", OpKind.ALL: "&"}
 
 
-def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
-    """One C file; program i of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
-    lines = ['#include "cpu_math.h"']
+def cpu_launches(programs: Sequence[tuple[str, k.Program]]) -> list[Rendered]:
+    """A program of name n is `int n(const tfs_env*, void* const* args)`, args as its parameters."""
+    made = []
     for name, program in programs:
         emitter = _Cpu(program)
-        lines += ["", *emitter.head(), *emitter.function(name)]
-    return "\n".join(lines) + "\n"
+        made.append(Rendered(name, {name: "\n".join((*emitter.head(), *emitter.function(name))) + "\n"}, ()))
+    return made
+
+
+def emit_cpu(programs: Sequence[tuple[str, k.Program]]) -> str:
+    """One C file of `cpu_launches`."""
+    return join_cpu(parts_of(cpu_launches(programs)))
 
 
 def render_cpu(program: k.Program) -> Rendered:

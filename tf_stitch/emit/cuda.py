@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
 from tf_stitch.emit.c_family import CFamily, Lines
 from tf_stitch.emit.comments import after
-from tf_stitch.emit.rendered import SELF, Packed, Rendered, named
+from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_attrs import Combine
@@ -49,17 +49,28 @@ class Dialect:
 CUDA = Dialect()
 
 
-def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed], dialect: Dialect = CUDA) -> str:
-    """One translation unit. Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the
-    members' parameters in order."""
-    lines: list[str] = []
+def cuda_launches(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed]) -> list[Rendered]:
+    """Each launch is `extern "C" __global__ void name(pointers...)`, the pointers being the members' parameters in
+    order, and calls a function for each."""
     emitters = [_Cuda(program) for _, program in programs]
-    for emitter, (name, _) in zip(emitters, programs, strict=True):
-        lines += ["", *emitter.head(), *emitter.function(name)]
+    functions = {name: _text((*emitter.head(), *emitter.function(name)))
+                 for emitter, (name, _) in zip(emitters, programs, strict=True)}
+    made = []
     for launch in launches:
         members = [(programs[i][0], emitters[i]) for i in launch.members]
-        lines += ["", *_launch(launch.name, members, launch.resident)]
-    return _with_prelude("\n".join(lines) + "\n", dialect)
+        called = {name: functions[name] for name, _ in members}
+        own = _text(_launch(launch.name, members, launch.resident))
+        made.append(Rendered(launch.name, called | {launch.name: own}, ()))
+    return made
+
+
+def emit_cuda(programs: Sequence[tuple[str, k.Program]], launches: Sequence[Packed], dialect: Dialect = CUDA) -> str:
+    """One translation unit of `cuda_launches`."""
+    return join_cuda(parts_of(cuda_launches(programs, launches)), dialect)
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 def render_cuda(members: Sequence[k.Program], resident: int = 0) -> Rendered:

@@ -1,21 +1,22 @@
-"""Kernels that serve many shapes: built in as few compiler runs as possible, found again by their symbols."""
+"""Kernels that are built: those that serve many shapes are found again by their symbols."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.rendered import Rendered
+from tf_stitch.emit.rendered import Rendered, parts_of
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, encode
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.kernel_resources import KernelResources
+from tf_stitch.runtime.unit_builds import build_units
 from tf_stitch.targets.registry import target_of
 
 Rendering = Mapping[str, Rendered]
@@ -49,16 +50,27 @@ class KernelLibrary:
             return {s: kernel for s, kernel in kernels.items() if _key(device, s) not in self._binaries}
 
     def build(self, kernels: Rendering, device: DeviceSpec) -> None:
-        """Builds all of them in one compiler run.
+        """Builds them.
 
         Raises:
             BuildError: no compiler, or its message.
         """
-        parts = {name: text for kernel in kernels.values() for name, text in kernel.parts.items()}
-        target = target_of(device)
-        binary = target.build(target.emission.join(parts), device.architecture, self._cache)
+        binaries = self.build_own(kernels.values(), device)
         with self._lock:
-            self._binaries.update({_key(device, symbol): binary for symbol in kernels})
+            self._binaries.update({_key(device, symbol): binary for symbol, binary in binaries.items()})
+
+    def build_own(self, kernels: Collection[Rendered], device: DeviceSpec) -> dict[str, Path]:
+        """The binary that has each symbol, which only those who ask know.
+
+        Raises:
+            BuildError: as `build`.
+        """
+        target, cache = target_of(device), self._cache
+
+        def build(unit: Sequence[Rendered]) -> Path:
+            return target.build(target.emission.join(parts_of(unit)), device.architecture, cache)
+
+        return build_units(kernels, target.emission.unit, build)
 
     def resources(self, symbols: Iterable[str], device: DeviceSpec) -> dict[str, KernelResources]:
         """What launches that were built here take; nothing on a CPU."""
@@ -79,9 +91,9 @@ class KernelLibrary:
             cubins = {s: self._binaries[_key(device, s)] for s in _symbols(executable)}
         return self._words(executable, cubins)
 
-    def words_of(self, executable: Executable, cubin: Path) -> tuple[list[int], Images]:
-        """A GPU executable for the native op, all of whose kernels are in one cubin, and what has to live as long."""
-        return self._words(executable, dict.fromkeys(_symbols(executable), cubin))
+    def words_of(self, executable: Executable, cubins: Mapping[str, Path]) -> tuple[list[int], Images]:
+        """A GPU executable for the native op, the cubins of whose kernels are known, and what has to live as long."""
+        return self._words(executable, {symbol: cubins[symbol] for symbol in _symbols(executable)})
 
     def _words(self, executable: Executable, cubins: Mapping[str, Path]) -> tuple[list[int], Images]:
         """Words with addresses of images, and of names, which stay in memory."""

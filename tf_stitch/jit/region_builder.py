@@ -317,14 +317,15 @@ class RegionBuilder:
         images: Images = ()
         if not compiled.source:
             words = encode(compiled.executable, {})
-        elif options.device.queued:
-            cubin = target.build(compiled.source, options.device.architecture, self._cache)
-            words, images = self._library.words_of(compiled.executable, cubin)
-            self._took(place, compiled, target.resources(cubin))
         else:
-            host = HostExecutable(compiled.executable,
-                                  target.build(compiled.source, options.device.architecture, self._cache))
-            words = encode(compiled.executable, host.addresses())
+            binaries = self._library.build_own(compiled.own, options.device)
+            if options.device.queued:
+                words, images = self._library.words_of(compiled.executable, binaries)
+                for cubin in sorted(set(binaries.values())):
+                    self._took(place, compiled, target.resources(cubin))
+            else:
+                host = HostExecutable(compiled.executable, *sorted(set(binaries.values())))
+                words = encode(compiled.executable, host.addresses())
         compiled.seconds["build"] = time.perf_counter() - start
         _log_built(place, compiled, [node.type.shape for node in graph.inputs()], "kernels for these sizes")
         return Built(compiled, compiled.executable, words, host, options.device, place.aligned,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.cpu import emit_cpu, join_cpu, render_cpu
+from tf_stitch.emit.cpu import cpu_launches, join_cpu, render_cpu
 from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
@@ -23,6 +23,8 @@ from tf_stitch.targets.target import Emission, PassOptions, Target
 from tf_stitch.transforms.cse import EliminateCommonSubexpressions
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
+_UNIT = 1 << 30
+"""Characters of source: all of it."""
 _SPLITTING = Splitting(shortest=16384, column_tile=512, pad=False)
 """The test of the rim would cost the vector loop."""
 
@@ -37,9 +39,9 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
     )
 
 
-def _emit(programs: Sequence[tuple[str, Program]], launches: Sequence[Packed]) -> str:
+def _launches(programs: Sequence[tuple[str, Program]], launches: Sequence[Packed]) -> list[Rendered]:
     """Each launch runs one program, and is a function of its name."""
-    return emit_cpu([(launch.name, programs[number][1]) for launch in launches for number in launch.members])
+    return cpu_launches([(launch.name, programs[number][1]) for launch in launches for number in launch.members])
 
 
 def _render(members: Sequence[Program], device: DeviceSpec) -> Rendered:
@@ -57,4 +59,4 @@ def _times(source: str, kernels: Sequence[TimedKernel], device: DeviceSpec, ordi
 
 
 CPU_TARGET = Target("cpu", "CPU", "c", _SPLITTING, FAMILIES, (GEMM,), _passes,
-                    Emission(_emit, _render, join_cpu), build_host, _resources, _times)
+                    Emission(_launches, _render, join_cpu, _UNIT), build_host, _resources, _times)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.rendered import Packed, Rendered
+from tf_stitch.emit.rendered import Packed, Rendered, parts_of
 from tf_stitch.families.family import KernelFamily
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
@@ -41,14 +41,20 @@ class Emission:
     """Source of programs.
 
     Attributes:
-        emit: one translation unit of named programs, and of launches of them.
+        launches: launches of named programs.
         render: one launch of programs side by side on a device, their sizes parameters.
         join: a translation unit of rendered functions by name.
+        unit: characters of source that a compiler gets at a time, where launches are built side by side.
     """
 
-    emit: Callable[[Sequence[tuple[str, Program]], Sequence[Packed]], str]
+    launches: Callable[[Sequence[tuple[str, Program]], Sequence[Packed]], list[Rendered]]
     render: Callable[[Sequence[Program], DeviceSpec], Rendered]
     join: Callable[[Mapping[str, str]], str]
+    unit: int
+
+    def emit(self, programs: Sequence[tuple[str, Program]], launches: Sequence[Packed]) -> str:
+        """One translation unit of all launches."""
+        return self.join(parts_of(self.launches(programs, launches)))
 
 
 @dataclass(frozen=True)
