@@ -25,7 +25,7 @@ class Session:
     def rewrite(self, item):
         self.rewrites += 1
     def build(self, region, device, key): return None
-    def original(self, region, reason): return None
+    def fallback_subgraph(self, region, reason): return None
     def fallback(self, region, call): pass
     def hook_error(self, exc): raise exc
     def close(self): print("closed", self.rewrites > 0)

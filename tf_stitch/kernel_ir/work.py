@@ -60,7 +60,7 @@ class Work:
         async_copies: loads of later rows, under way beside everything else.
         reductions: over how many threads -> how often; a barrier alone is one over the whole block.
         shuffles: steps of reductions within warps, each on every thread.
-        meetings: cluster barriers.
+        cluster_barriers: how often.
         loops: vector loops that were entered (CPU).
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.

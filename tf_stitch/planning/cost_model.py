@@ -41,7 +41,7 @@ TENSOR_THREADS = 256
 """Threads of a processor from which its tensor cores are busy. From the same kernel at one sequence of 128."""
 SWEEP_LOSS = 1.1
 """What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
-wait and end together. Measured on an H200: batch norm 262144x256 218 us joined, 212 apart; softmax 64x500000 113,
+wait and end together. Measured on an H200: batch norm 262144x256 218 us fused, 212 apart; softmax 64x500000 113,
 105."""
 CLUSTER_US = 0.5
 """A cluster barrier, and sending before it. Assumed."""

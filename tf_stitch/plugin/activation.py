@@ -46,8 +46,8 @@ def enable(config: StitchConfig | None = None) -> None:
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
         _session = session
         if native is not None:
-            native.enable_guard(config.guard)
-            native.set_callbacks(session.build, session.original, session.fallback, session.profitability,
+            native.enable_profitability_check(config.profitability_check)
+            native.set_callbacks(session.build, session.fallback_subgraph, session.fallback, session.profitability,
                                  session.lifetimes.left)
             at_exit.callbacks.callback(native.clear_callbacks)
         at_exit.callbacks.callback(interruption.end)

@@ -186,7 +186,8 @@ class Session:
         computes by the same kernels, or shows what is wrong with them."""
         config = self._config
         seconds = config.first_step_seconds
-        if not seconds or config.strict or not config.guard or config.fuel is not None or config.async_builds:
+        falls_back = config.profitability_check and not config.strict
+        if not seconds or not falls_back or config.fuel is not None or config.async_builds:
             return None
         return BuildBudget(seconds, lambda: self.report.remark(
             "build", graph, f"its kernels were not built within {seconds:g} s (TF_STITCH_FIRST_STEP_SECONDS): "
@@ -200,7 +201,7 @@ class Session:
             self._fallback_subgraphs[number] = fallback
             if budget is not None:
                 self._budgets[number] = budget
-        elif self._config.guard:
+        elif self._config.profitability_check:
             self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read "
                                "what the region does not, and cannot be computed anew")
         return number
@@ -294,14 +295,14 @@ class Session:
             return self.registry.build_later(region, device, key, budget)
         return self.registry.build(region, device, key)
 
-    def original(self, region: int, reason: str) -> bytes | None:
+    def fallback_subgraph(self, region: int, reason: str) -> bytes | None:
         """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
         `fallback`. Asked for once per reason, "" when they are timed."""
         nodes = self._fallback_subgraphs.get(region)
         if nodes is None or self._forbids(reason):
             return None
         try:
-            function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
+            function: bytes = nodes.function(f"tf_stitch_fallback_{region}").SerializeToString()
         except StitchError as error:
             self.report.note("fallback function", self._where(region), _reason(error))
             return None
@@ -330,10 +331,10 @@ class Session:
     def _run_fallback_subgraph(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
                       same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
         """Outputs, and new values of variables, by the nodes that the region replaced, else by its tensor IR."""
-        original = self._fallback_subgraphs.get(region)
+        subgraph = self._fallback_subgraphs.get(region)
         with suspended():
-            if original is not None:
-                return original.run(inputs, variables, same_as)
+            if subgraph is not None:
+                return subgraph.run(inputs, variables, same_as)
             if len(set(same_as)) < len(same_as):
                 raise StitchError(f"{self._where(region)} updates a variable that is passed to it twice")
             values = self._values(inputs, variables)
@@ -382,7 +383,7 @@ class Session:
         native = self._native
         if native is not None and entry.wrap == "native":
             entry.runs, entry.fallbacks = native.region_runs(entry.id), native.region_fallbacks(entry.id)
-            entry.preferred_fallback_runs = native.region_originals(entry.id)
+            entry.preferred_fallback_runs = native.region_preferred_fallbacks(entry.id)
             entry.shadow_runs = native.region_shadows(entry.id)
 
     def _where(self, region: int) -> str:
@@ -406,7 +407,7 @@ class Session:
         if self._native is not None:
             self._record_native(self._native)
         self._count_all()
-        line = self.report.status_line(*([] if self._config.guard else ["not timed (TF_STITCH_GUARD=0)"]))
+        line = self.report.status_line(*([] if self._config.profitability_check else ["not timed (TF_STITCH_GUARD=0)"]))
         waited = self.registry.activity.seconds
         line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
         if self._config.report_dir is not None:
