@@ -1,4 +1,4 @@
-"""A deep and cross network, version 2 (Wang et al., 2021): multiplications with learned sums of features, beside a tower with
+"""A deep and cross network, version 2 (Wang et al., 2021): learned sums of features times features, beside a tower with
 batch normalisation."""
 
 from __future__ import annotations
