@@ -74,7 +74,7 @@ class StitchConfig:
         report_dir: folder of `report.json`, or None.
         dump_dir: folder for every stage as text, or None.
         cache_dir: folder of built kernels and native libraries; private to the user.
-        guard: time each region's kernels against its own TensorFlow ops on early calls, and keep the faster.
+        profitability_check: time each region's kernels against its fallback subgraph in early calls; the faster stays.
         short_calls: what TensorFlow does around the kernels in each call of a function is cut short.
         verbose: status lines while the program runs, not at exit alone.
         log: channels of what goes on (tf_stitch/messages.py) that are said.
@@ -103,7 +103,7 @@ class StitchConfig:
     report_dir: Path | None = None
     dump_dir: Path | None = None
     cache_dir: Path = Path("~/.cache/tf_stitch")
-    guard: bool = True
+    profitability_check: bool = True
     short_calls: bool = True
     verbose: bool = False
     log: frozenset[str] = frozenset()
@@ -242,7 +242,7 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH_REPORT": Variable("report_dir", "a folder", _folder, "write report.json there at exit"),
     "TF_STITCH_DUMP_DIR": Variable("dump_dir", "a folder", _folder, "write every stage there as text"),
     "TF_STITCH_CACHE": Variable("cache_dir", "a folder", _folder, "built kernels and native libraries"),
-    "TF_STITCH_GUARD": Variable("guard", "0, 1", _flag,
+    "TF_STITCH_GUARD": Variable("profitability_check", "0, 1", _flag,
                                 "1 times each region against TensorFlow's ops on early calls, and keeps the faster"),
     "TF_STITCH_CALLS": Variable("short_calls", "0, 1", _flag,
                                 "1 cuts short what TensorFlow does around the kernels in each call of a function"),

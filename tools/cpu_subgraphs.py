@@ -1,5 +1,6 @@
 """Memory-intensive subgraphs on this machine's CPU: TensorFlow's own ops, XLA (jit_compile=True) and tf_stitch, each in
-a process of its own, in turns. The guard is off, and lone ops are stitched, too: what is timed are our kernels.
+a process of its own, in turns. The profitability check is off, and lone ops are stitched, too: what is timed are our
+kernels.
 
     python -m tools.cpu_subgraphs                          # benchmarks/cpu_subgraphs.md and raw/cpu_subgraphs.json.gz
     python -m tools.cpu_subgraphs --only=softmax --rounds=3 --out=/tmp/try.json

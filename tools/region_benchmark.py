@@ -22,8 +22,8 @@ from pathlib import Path
 from absl import app, flags
 
 from tools.benchmark import workers
-from tools.benchmark.guard_facts import DECIDED_SECONDS
 from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.profitability_facts import DECIDED_SECONDS
 from tools.benchmark.raw_rows import command_line, page_of, raw_rows, read_rows, write_rows
 from tools.benchmark.region_rows import SHORT, WORKLOADS, is_done, joined, table
 
@@ -39,7 +39,7 @@ _BACKENDS = flags.DEFINE_list("backends", list(SHORT), "with what")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "turns of each backend")
 _CALLS = flags.DEFINE_integer("calls", 30, "calls of a turn, at least")
 _SECONDS = flags.DEFINE_float("turn_seconds", 0.4, "of a turn, at least: a process that waited finds caches cold")
-_WARM_UP = flags.DEFINE_integer("warm_up", 150, "calls before the first turn: CUDA graphs are made; the guard decides")
+_WARM_UP = flags.DEFINE_integer("warm_up", 150, "calls before the first turn: CUDA graphs are made; the check decides")
 _AGAIN = flags.DEFINE_bool("again", False, "measure rows that are there, too")
 _JOIN = flags.DEFINE_list("join", [], "results whose rows go into --out, in place of those there; nothing is measured")
 _OUT = flags.DEFINE_string("out", str(raw_rows("h200_regions")), "raw rows; the page goes to benchmarks/")

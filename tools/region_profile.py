@@ -31,7 +31,7 @@ FORMS = {"TensorFlow": ("tensorflow", {}), "XLA": ("xla", {}), "tf_stitch": ("tf
 _ROWS = flags.DEFINE_list("rows", ["encoder_12x768_batch32_length128/train", "encoder_6x512_batch8_length64/infer",
                                    "mlp_4x256_batch256/train"], "workload/mode")  # fmt: skip
 _CALLS = flags.DEFINE_integer("calls", 20, "calls that are timed and profiled")
-_WARM_UP = flags.DEFINE_integer("warm_up", 300, "calls before: CUDA graphs are made; the guard decides")
+_WARM_UP = flags.DEFINE_integer("warm_up", 300, "calls before: CUDA graphs are made; the profitability check decides")
 _OUT = flags.DEFINE_string("out", str(raw_rows("h200_region_profile")), "a .md goes beside it")
 
 Result = workers.Result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -18,17 +19,23 @@ MEASURES = 13
 """Of Criteo's logs."""
 
 
+@dataclass(frozen=True)
+class ClickConfig:
+    """What all networks of clicks have: tables of so many rows, and embeddings of so many numbers."""
+
+    batch: int
+    tables: int
+    rows: int
+    width: int
+
+
 def skewed(rng: np.random.Generator, rows: int, shape: tuple[int, ...]) -> np.ndarray:
     """Row numbers."""
     return ((rng.zipf(SKEW, shape) - 1) % rows).astype(np.int32)
 
 
-def clicks(config: Any, rng: np.random.Generator) -> Data:
-    """Batches like Criteo's: categories, one for each of `config.tables`, numbers, and whether somebody clicked.
-
-    Args:
-        config: has batch, tables, rows.
-    """
+def clicks(config: ClickConfig, rng: np.random.Generator) -> Data:
+    """Batches like Criteo's: categories, one for each of `config.tables`, numbers, and whether somebody clicked."""
     batches: list[Batch] = []
     for _ in range(BATCHES):
         category = skewed(rng, config.rows, (config.batch, config.tables))

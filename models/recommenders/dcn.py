@@ -1,4 +1,4 @@
-"""A deep and cross network, version 2 (Wang et al., 2021): products of learned sums of features, beside a tower with
+"""A deep and cross network, version 2 (Wang et al., 2021): learned sums of features times features, beside a tower with
 batch normalisation."""
 
 from __future__ import annotations
@@ -10,18 +10,14 @@ import keras
 import tensorflow as tf
 
 from models.program import Model, Tensors
-from models.recommenders.clicks import MEASURES, ClickModel, Tables, clicks
+from models.recommenders.clicks import MEASURES, ClickConfig, ClickModel, Tables, clicks
 from models.script import main
 
 RATE = 0.001
 
 
 @dataclass(frozen=True)
-class Config:
-    batch: int
-    tables: int
-    rows: int
-    width: int
+class Config(ClickConfig):
     crosses: int
     deep: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""A deep learning recommendation model (Naumov et al., 2019): products of all pairs of embeddings, and a tower."""
+"""A deep learning recommendation model (Naumov et al., 2019): dot products of all pairs of embeddings, and a tower."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from models.program import Model, Tensors
-from models.recommenders.clicks import ClickModel, Tables, clicks, tower
+from models.recommenders.clicks import ClickConfig, ClickModel, Tables, clicks, tower
 from models.script import main
 
 RATE = 0.1
 
 
 @dataclass(frozen=True)
-class Config:
-    batch: int
-    tables: int
-    rows: int
-    width: int
+class Config(ClickConfig):
     bottom: tuple[int, ...]
     top: tuple[int, ...]
 
@@ -42,9 +38,9 @@ class Dlrm(ClickModel):
     def logits(self, batch: Tensors) -> Any:
         dense = self.bottom(tf.math.log1p(batch["number"]))
         features = tf.stack([dense, *self.tables(batch["category"])], axis=1)
-        products = tf.matmul(features, features, transpose_b=True)
+        dots = tf.matmul(features, features, transpose_b=True)
         rows, columns = np.tril_indices(self._features, -1)
-        flat = tf.reshape(products, [-1, self._features**2])
+        flat = tf.reshape(dots, [-1, self._features**2])
         pairs = tf.gather(flat, (rows * self._features + columns).astype(np.int32), axis=1)
         return self.top(tf.concat([dense, pairs], axis=1))
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.test_imports import MODULES, imports, part_of
 from tf_stitch.families.registry import FAMILIES
-from tf_stitch.schedule.kernel_schedule import JOINED
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE
 
 NAMES = {family.name for family in FAMILIES}
 AMBIGUOUS = {"transpose", "scan", "scatter", "elementwise"}
@@ -49,7 +49,7 @@ def test_others_know_the_list_alone(module: str) -> None:
 
 def test_names_are_distinct() -> None:
     assert len(NAMES) == len(FAMILIES)
-    assert JOINED not in NAMES
+    assert COOPERATIVE not in NAMES
 
 
 def test_what_would_be_found() -> None:

@@ -83,7 +83,7 @@ def test_every_op_alone_becomes_a_kernel(kind: OpKind, device: DeviceSpec) -> No
 
 
 @pytest.mark.parametrize("kind", [OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA])
-def test_every_source_can_be_delivered(kind: OpKind) -> None:
+def test_every_source_can_be_live_out(kind: OpKind) -> None:
     node = {OpKind.CONSTANT: B.constant([[1, 2]], DType.F32), OpKind.EXTENT: B.extent((2, 3), DType.I32),
             OpKind.IOTA: B.iota((3, 4), 1, DType.I64)}[kind]
     assert compiled(region(kind.value, [node]), CPU).kernels

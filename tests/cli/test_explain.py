@@ -185,7 +185,7 @@ def test_graph_def(tmp_path: Path, suffix: str) -> None:
     assert "Placeholder" in str(ops["x"].why)
 
 
-def test_the_guards_choice(document: Document) -> None:
+def test_the_choice_of_the_profitability_check(document: Document) -> None:
     document["profitability"] = [{"region": 0, "device": "CPU", "shapes": [[8, 16]], "stitched_us": 9.0,
                                   "fallback_us": 3.5, "chosen": "fallback"}]
     [graph] = graphs(document)

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser,
 
 
 def train_step(layers: int, width: int) -> dict[str, Any]:
-    """A report of a graph like a train step's: a region and a matrix product a layer, there and back, and an update
+    """A report of a graph like a train step's: a region and a matmul a layer, there and back, and an update
     of many small parts."""
     nodes, regions, kernels, builds = [node("x", "_Arg", [], reason="an argument")], [], [], []
     last, activations = 0, []
@@ -38,7 +38,7 @@ def train_step(layers: int, width: int) -> dict[str, Any]:
         names = [f"layer_{layer}/op_{i}" for i in range(width)]
         edges = [{"producer": a, "user": b, "scheme": "global", "why": ""} for a, b in pairwise(names)]
         kernels.append(kernel(layer, 0, names, edges=edges))
-        nodes.append(node(f"layer_{layer}/product", "MatMul", [last], reason="MatMul is a library call"))
+        nodes.append(node(f"layer_{layer}/matmul", "MatMul", [last], reason="MatMul is a library call"))
         last = len(nodes) - 1
     update = 2 * layers
     regions.append(update)
@@ -97,7 +97,7 @@ def test_regions_are_drawn_and_open_on_a_click(browser: Browser, tmp_path: Path)
     details = browser.evaluate("details.innerText")
     assert details.startswith("layer_1/op_0")
     assert "kernel 1.0: row_reduction 8 x 16, 3 ops, 1.5 us predicted" in details
-    assert "layer_0/product (MatMul), memory" in details
+    assert "layer_0/matmul (MatMul), memory" in details
     assert "layer_1/op_1 (Tanh), global" in details  # the edge's, not what the op's value has elsewhere
     assert not browser.errors
 
@@ -127,11 +127,11 @@ def test_kernels_are_boxes_in_regions_of_several(browser: Browser, tmp_path: Pat
 def test_search_finds_the_users_node(browser: Browser, tmp_path: Path) -> None:
     browser.open(page(tmp_path / "page.html", 2, 3))
     browser.evaluate("search.focus()")
-    browser.type("layer_3/product")
+    browser.type("layer_3/matmul")
     browser.evaluate("new Promise(done => setTimeout(done, 400))")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "MatMul"
     assert "TensorFlow runs it\nMatMul is a library call" in browser.evaluate("details.innerText")
-    assert browser.evaluate("[...hits.children].map(li => li.textContent)") == ["layer_3/product"]
+    assert browser.evaluate("[...hits.children].map(li => li.textContent)") == ["layer_3/matmul"]
     browser.open(page(tmp_path / "page.html", 2, 3) + "#LAYER_2/op_1")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "Tanh"  # in a region that was opened for it
     assert browser.evaluate("cy.getElementById('n0').length") == 0

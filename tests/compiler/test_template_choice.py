@@ -123,13 +123,13 @@ def records(graph: TensorGraph, folder: Path) -> TunedTemplates:
     return tuned
 
 
-def test_joined_kernels_keep_the_rules_templates(tmp_path: Path) -> None:
+def test_cooperative_kernels_keep_the_rules_templates(tmp_path: Path) -> None:
     graph = figure_7a()
     tuned = records(graph, tmp_path)
     assert len(tuned) > 1
     choice = TemplateChoice(H200, True, tuned=tuned)
-    (joined,), (plain,) = compiled(graph, choice).kernels, compiled(graph, None).kernels
-    assert joined.program == plain.program
+    (fused,), (plain,) = compiled(graph, choice).kernels, compiled(graph, None).kernels
+    assert fused.program == plain.program
     apart = compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(barriers=False), templates=choice))
     assert {kernel.schedule.origin for kernel in apart.kernels} == {Origin.TUNED}
 

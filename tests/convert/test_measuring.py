@@ -61,8 +61,9 @@ def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Ve
             return
 
     calls: list[str] = []
-    library = SimpleNamespace(calls=calls, enable_guard=lambda on, apart=None: calls.append(f"guard {on}"),
-                              clear_callbacks=lambda: calls.append("clear"))
+    library = SimpleNamespace(
+        calls=calls, clear_callbacks=lambda: calls.append("clear"),
+        enable_profitability_check=lambda on, apart=None: calls.append(f"check {on}"))
     monkeypatch.setattr(measuring, "Recorder", Fake)
     monkeypatch.setattr(measuring, "_words", lambda kernels: ([], {}))
     monkeypatch.setattr(measuring, "rewritten", lambda *_: None)
@@ -70,7 +71,7 @@ def test_regions_that_lose_over_their_shapes_are_given_up(verdicts: dict[Any, Ve
     monkeypatch.setattr(measuring, "_run", lambda *_: None)
     none = cast(Any, None)
     assert slower_regions(none, [], none, [], [], cast(Any, library), none) == lost
-    assert calls == ["connect", "guard True", "guard False", "clear"]
+    assert calls == ["connect", "check True", "check False", "clear"]
 
 
 def test_this_machine_s_best_level_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

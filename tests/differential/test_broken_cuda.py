@@ -24,7 +24,7 @@ def of_kind(name: str) -> Built:
     return graph, for_h200(graph)
 
 
-def meeting(name: str) -> Built:
+def waiting(name: str) -> Built:
     graph = region(name, (groups.CASES | groups.SHARED)[name]())
     return graph, compiled(graph, groups.SMALL)
 
@@ -38,15 +38,15 @@ def cluster() -> Built:
 BREAKS: dict[str, tuple[Callable[[], Built], str, str]] = {
     "a barrier of the block": (lambda: of_kind("transpose"),
                                "  __syncthreads();\n  // and written", "  // and written"),
-    "warps meet too early": (lambda: of_kind("rows of 3000"), "    Barrier::wait();\n    i = 0;\n", "    i = 0;\n"),
-    "nobody waits at the grid barrier": (lambda: meeting("batchnorm"), WAIT, ""),
-    "a block comes before its threads": (lambda: meeting("sum"), "bool first) {\n  __syncthreads();\n",
+    "warps go on too early": (lambda: of_kind("rows of 3000"), "    Barrier::wait();\n    i = 0;\n", "    i = 0;\n"),
+    "nobody waits at the grid barrier": (lambda: waiting("batchnorm"), WAIT, ""),
+    "a block comes before its threads": (lambda: waiting("sum"), "bool first) {\n  __syncthreads();\n",
                                          "bool first) {\n"),
-    "joined kernels do not meet": (lambda: meeting("sum"), "  tfs_grid_barrier(barrier", "  (void)(barrier"),
-    "one block too few arrives": (lambda: meeting("sum"), "0x80000000u - (blocks - 1)", "0x80000000u - blocks"),
-    "a thread misses a barrier": (lambda: meeting("sum"), "bool first) {\n  __syncthreads();\n",
+    "fused kernels do not wait": (lambda: waiting("sum"), "  tfs_grid_barrier(barrier", "  (void)(barrier"),
+    "one block too few arrives": (lambda: waiting("sum"), "0x80000000u - (blocks - 1)", "0x80000000u - blocks"),
+    "a thread misses a barrier": (lambda: waiting("sum"), "bool first) {\n  __syncthreads();\n",
                                   "bool first) {\n  if (threadIdx.x) __syncthreads();\n"),
-    "blocks of a cluster do not meet": (cluster, "  tfs_cluster_barrier();\n", "\n"),
+    "blocks of a cluster do not wait": (cluster, "  tfs_cluster_barrier();\n", "\n"),
     "a cluster has not started": (cluster, "  tfs_cluster_started();\n", "\n"),
     "an index leaves its array": (lambda: of_kind("rows of 1000"), "int lane = 0; lane < 4; ++lane",
                                   "int lane = 0; lane <= 4; ++lane"),

@@ -10,7 +10,7 @@ from tests.differential.runner import Values, run_kernel_ir
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.families.registry import FAMILIES
 from tf_stitch.ir.graph import TensorGraph
-from tf_stitch.schedule.kernel_schedule import JOINED
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE
 
 SEED = 3
 
@@ -52,7 +52,7 @@ def test_what_is_wrong_is_counted(run: object, failure: str) -> None:
         failure == "mismatch", failure == "redzone", failure == "error"]  # fmt: skip
 
 
-WANTED = {*(f"rule {family.name}" for family in FAMILIES if not family.matmuls), f"rule {JOINED}",
+WANTED = {*(f"rule {family.name}" for family in FAMILIES if not family.matmuls), f"rule {COOPERATIVE}",
           "rows shared by blocks", "global values", "regional values",
           "kernels of other sizes", "launches of several kernels"} - {"rule scatter"}  # fmt: skip
 """Not scatters, whose indices the generator would have to bound (tests/families/test_scatter.py). Not attention: it

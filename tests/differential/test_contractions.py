@@ -57,14 +57,14 @@ GRAPHS = {
     "attention": attention(),
     "train_step": train_step(),
     "matmul_alone": region("one", [MATMUL]),
-    "delivered_as_view": region("view", [B.reshape(MATMUL, (8,))]),
+    "live_out_view": region("view", [B.reshape(MATMUL, (8,))]),
     "constant_operand": region("ones", [B.dot(B.input("long", F32, (24, 40)), B.constant(TABLE, F32))]),
     "constant_behind_a_view": region("ones", [B.dot(B.reshape(B.constant(TABLE, F32), (20, 40)), LARGE)]),
     "single_elements": region("one", [B.dot(B.reshape(B.exp(B.input("s", F32, ())), (1, 1)),
                                             B.input("r", F32, (1, 64)))]),
     "becomes_a_variable": region("new", [], {"v": B.dot(B.variable("v", F32, (2, 3)), B.input("w", F32, (3, 3)))}),
     "matmul_of_matmul": region("chain", [B.dot(B.reshape(MATMUL, (4, 2)), B.input("z", F32, (2, 5)))]),
-    "view_delivered_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),
+    "view_live_out_too": region("moved", [view := B.reshape(B.transpose(B.exp(X), [1, 0]), (2, 3)),
                                            B.dot(view, Y)]),
     "both_views": region("both", [B.exp(B.reshape(MATMUL, (4, 2))), MATMUL, B.sum(MATMUL, [1])])}
 
@@ -100,7 +100,7 @@ def test_other_types(dtype: DType) -> None:
 
 
 
-def test_a_small_matmul_beside_a_number_that_is_delivered() -> None:
+def test_a_small_matmul_beside_a_number_that_is_live_out() -> None:
     """The count of steps: any kernel may recompute it, and one has to store it."""
     count = B.add(B.variable("n", F32, ()), B.constant(1.0, F32))
     x, w = B.input("x", F32, (2, 8)), B.variable("w", F32, (8, 8))
@@ -112,10 +112,10 @@ def test_a_small_matmul_beside_a_number_that_is_delivered() -> None:
 
 @pytest.mark.parametrize("kind", [OpKind.EXP, OpKind.TRANSPOSE])
 @pytest.mark.parametrize("terms", [8, 64])
-def test_a_matmul_reads_a_view_that_is_delivered(kind: OpKind, terms: int) -> None:
+def test_a_matmul_reads_a_view_that_is_live_out(kind: OpKind, terms: int) -> None:
     """As a loop's results are pushed for its gradient: of few terms a kernel computes the matmul itself."""
     x = B.input("x", F32, (3, 2, terms))
     y = B.transpose(x, [1, 0, 2]) if kind is OpKind.TRANSPOSE else B.exp(x)
     flat = B.reshape(y, (6, terms))
     matmul = B.op(OpKind.TANH, B.dot(flat, B.input("w", F32, (terms, 20))))
-    check_all(region("delivered_view", [matmul, flat]), interpret_cpu=True, interpret_gpu=True)
+    check_all(region("live_out_view", [matmul, flat]), interpret_cpu=True, interpret_gpu=True)

@@ -18,7 +18,7 @@ from tests.differential.sized_patterns import SIZED_PATTERNS
 from tests.emit.test_sources import layers
 from tests.lowering import test_clusters as clusters
 from tests.lowering import test_groups as groups
-from tests.lowering import test_prefetch as read_ahead
+from tests.lowering import test_prefetch as prefetched
 from tests.schedule.long_rows import chain, kept_to_the_end
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
@@ -35,10 +35,10 @@ from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.planning.plan_memory import PlanMemory
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
-from tf_stitch.schedule.kernel_schedule import JOINED
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE
 
 B, F32, K = p.B, DType.F32, OpKind
-short_rows = read_ahead.short_rows
+short_rows = prefetched.short_rows
 
 
 def x(*shape: int, dtype: DType = F32, name: str = "x") -> Node:
@@ -130,9 +130,9 @@ def check(graph: TensorGraph, built: CompiledRegion, adversary: Adversary, value
 
 
 @pytest.fixture(scope="module", params=[(name, barriers) for name in GRAPHS for barriers in (True, False)],
-                ids=lambda p: f"{p[0]}, {'joined' if p[1] else 'apart'}")
+                ids=lambda p: f"{p[0]}, {'fused' if p[1] else 'apart'}")
 def planned(request: pytest.FixtureRequest) -> tuple[TensorGraph, CompiledRegion]:
-    """With and without kernels that grid barriers join."""
+    """With and without cooperative fusion."""
     name, barriers = request.param
     graph = GRAPHS[name]()
     return graph, for_h200(graph, barriers)
@@ -151,7 +151,7 @@ def test_every_rule_is_here() -> None:
     """But attention, whose tests are in tests/emit, and scatters, whose tests are in tests/families."""
     built = [for_h200(make(), barriers) for make in GRAPHS.values() for barriers in (True, False)]
     found = {kernel.schedule.family for one in built for kernel in one.kernels}
-    assert found == {*(family.name for family in FAMILIES if not family.matmuls), JOINED} - {"scatter"}
+    assert found == {*(family.name for family in FAMILIES if not family.matmuls), COOPERATIVE} - {"scatter"}
 
 
 def below_twice_the_maximum() -> list[Node]:
@@ -185,23 +185,23 @@ def test_blocks_of_a_cluster(name: str, adversary: Adversary) -> None:
     check(graph, built, adversary)
 
 
-@pytest.mark.parametrize("name", read_ahead.ROWS)
+@pytest.mark.parametrize("name", prefetched.ROWS)
 @pytest.mark.parametrize("columns", [4000, 4096])
 @pytest.mark.usefixtures("short_rows")
 @adversaries
 def test_rows_that_are_fetched_ahead(name: str, columns: int, adversary: Adversary) -> None:
-    graph = region(name, [read_ahead.ROWS[name](x(5, columns), columns)])
-    built = compiled(graph, read_ahead.IN_TURN)
+    graph = region(name, [prefetched.ROWS[name](x(5, columns), columns)])
+    built = compiled(graph, prefetched.IN_TURN)
     assert all(kernel.schedule.ahead for kernel in built.kernels)
     check(graph, built, adversary)
 
 
 @adversaries
 def test_rows_of_a_block_that_are_fetched_ahead(adversary: Adversary) -> None:
-    lowered = read_ahead.kernel(32, 300)
+    lowered = prefetched.kernel(32, 300)
     assert lowered.schedule.ahead
     program = lowered.program
-    buffers = {name: aligned_copy(value) for name, value in read_ahead.buffers_of(lowered).items()}
+    buffers = {name: aligned_copy(value) for name, value in prefetched.buffers_of(lowered).items()}
     want = {name: value.copy() for name, value in buffers.items()}
     interpret_program(program, want)
     source = emit_cuda([("stitch", program)], [Packed("launch", (0,))])

@@ -10,17 +10,17 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 
 
-def single_product(terms: int, read: int, delivered_first: bool) -> TensorGraph:
-    """A matmul of one element, arithmetic on it that is delivered, and a concatenation that computes that anew."""
+def single_matmul(terms: int, read: int, live_out_first: bool) -> TensorGraph:
+    """A matmul of one element, arithmetic on it that is live-out, and a concatenation that computes that anew."""
     b = Builder()
     matmul = b.dot(b.input("x", DType.F32, (1, terms)), b.input("y", DType.F32, (terms, 1)))
     negated = b.neg(b.reshape(matmul, (1,)))
     outputs: list[Node] = [b.concat([negated] * read, 0), negated]
-    return region("single_matmul", outputs[::-1] if delivered_first else outputs)
+    return region("single_matmul", outputs[::-1] if live_out_first else outputs)
 
 
-@pytest.mark.parametrize("delivered_first", [False, True])
+@pytest.mark.parametrize("live_out_first", [False, True])
 @pytest.mark.parametrize("read", [2, 3])
 @pytest.mark.parametrize("terms", [1, 3, 20])
-def test_arithmetic_on_a_matmul_of_one_element(terms: int, read: int, delivered_first: bool) -> None:
-    check_all(single_product(terms, read, delivered_first))
+def test_arithmetic_on_a_matmul_of_one_element(terms: int, read: int, live_out_first: bool) -> None:
+    check_all(single_matmul(terms, read, live_out_first))

@@ -61,7 +61,7 @@ def test_layernorm_backward(shape: tuple[int, int]) -> None:
     check_all(region("layernorm_backward", outputs), interpret_cpu=small, interpret_gpu=small)
 
 
-def test_layernorm_then_softmax_with_both_delivered() -> None:
+def test_layernorm_then_softmax_with_both_live_out() -> None:
     y = p.layernorm(x(9, 40), x(40, name="gamma"), x(40, name="beta"))
     check_all(region("both", [y, p.softmax(y)]), interpret_gpu=True)
 
@@ -102,13 +102,13 @@ def test_momentum() -> None:
     check_all(region("momentum", [], p.momentum([(7, 9), (9,), (3, 3, 4)])), interpret_cpu=True, interpret_gpu=True)
 
 
-@pytest.mark.parametrize("case", ["swap", "rotate", "old value delivered", "old value reduced", "copied and updated",
+@pytest.mark.parametrize("case", ["swap", "rotate", "old value live-out", "old value reduced", "copied and updated",
                                   "not read by its writer", "one value for two", "read after its new value"])
 def test_variables_keep_their_meaning(case: str) -> None:
     v, w = B.variable("v", F32, (30,)), B.variable("w", F32, (30,))
     rotated = B.concat([B.slice(v, [1], [1], (29,)), B.slice(v, [0], [1], (1,))], 0)
     outputs, assigns = {
-        "swap": ([], {"v": w, "w": v}), "rotate": ([], {"v": rotated}), "old value delivered": ([v], {"v": B.exp(v)}),
+        "swap": ([], {"v": w, "w": v}), "rotate": ([], {"v": rotated}), "old value live-out": ([v], {"v": B.exp(v)}),
         "old value reduced": ([B.sum(v, [0])], {"v": B.exp(v)}), "copied and updated": ([], {"w": v, "v": B.exp(v)}),
         "not read by its writer": ([B.exp(v), B.sum(v, [0])], {"v": B.exp(w)}),
         "one value for two": ([], {"v": (y := B.exp(w)), "w": y}),
@@ -141,7 +141,7 @@ def test_reductions_across_axes_of_one(axes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1000, 1000), (3, 40000), (40000, 3), (1, 30011), (2, 3, 8192)])
-def test_split_reductions(shape: tuple[int, ...]) -> None:
+def test_two_stage_reductions(shape: tuple[int, ...]) -> None:
     a = x(*shape)
     everything = range(len(shape))
     check_all(region("split", [B.sum(a, everything), B.reduce(K.MAX, a, [0]), B.sum(B.square(a), [len(shape) - 1])]))

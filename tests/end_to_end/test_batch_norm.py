@@ -13,7 +13,7 @@ from tests.end_to_end.programs.batch_norm import EXACT
 
 PROGRAM = PROGRAMS / "batch_norm.py"
 WITH_THE_GUARD = 40
-"""Calls until the guard has timed both forms."""
+"""Calls until the profitability check has timed both forms."""
 EPSILON = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}
 NORM, GRADIENT = "FusedBatchNormV3", "FusedBatchNormGradV3"
 

@@ -45,7 +45,7 @@ def test_builds_in_the_background(run: Runner, cache: Path) -> None:
     for region in done.report["regions"]:
         assert region["runs"] > 0, "kernels took over"
         ran = region["runs"] + region["fallbacks"] + region["preferred_fallback_runs"]
-        assert ran == 60, "until then TensorFlow's ops ran, and where the guard timed them"
+        assert ran == 60, "until then TensorFlow's ops ran, and where the profitability check timed them"
     assert sum(r["fallbacks"] for r in done.report["regions"]) > 0
 
 

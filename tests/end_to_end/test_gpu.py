@@ -334,7 +334,7 @@ def test_attention_is_as_precise_as_matmuls_in_tf32(tmp_path: Path, batch: int) 
 
 
 def test_deterministic_programs_give_the_same_bits_in_every_call(tmp_path: Path) -> None:
-    """One by one, as a CUDA graph, and where the guard would have timed TensorFlow's ops."""
+    """One by one, as a CUDA graph, and where the profitability check would have timed TensorFlow's ops."""
     report = run(DETERMINISTIC, tmp_path)
     assert not report["fallbacks"]
     assert not report["profitability"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.end_to_end.conftest import PROGRAMS, Runner
 
 CALLS = 32
-"""Enough for the guard to have timed both forms."""
+"""Enough for the profitability check to have timed both forms."""
 BEFORE_THE_GUARD = 20
 MIB = 1 << 20
 
@@ -22,7 +22,7 @@ def test_a_region_takes_no_more_memory_than_its_nodes(run: Runner, cache: Path) 
     assert stitched.report is not None
     [region] = stitched.report["regions"]
     assert region["runs"] + region["preferred_fallback_runs"] == CALLS
-    assert region["shadow_runs"] > 0, "the guard's runs count, too"
+    assert region["shadow_runs"] > 0, "the profitability check's runs count, too"
     [build] = stitched.report["builds"]
     assert 0 < build["live_bytes"] <= build["arena_bytes"] <= 1.02 * build["live_bytes"]
     [wanted, peaks] = (json.loads(done.stdout)["peaks"] for done in (plain, stitched))

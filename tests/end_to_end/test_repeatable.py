@@ -57,7 +57,7 @@ def test_a_damaged_verdict_is_measured_anew(run: Runner, cache: Path) -> None:
     [entry] = second.report["profitability"]
     assert not entry["recalled"]
     assert verdict.name in second.reasons()
-    assert json.loads(verdict.read_text())["original"] == (entry["chosen"] == "fallback")
+    assert json.loads(verdict.read_text())["prefers_fallback"] == (entry["chosen"] == "fallback")
 
 
 def test_a_warm_cache_makes_programs_repeatable(run: Runner, cache: Path) -> None:
@@ -68,15 +68,15 @@ def test_a_warm_cache_makes_programs_repeatable(run: Runner, cache: Path) -> Non
     assert result(warm[0]) == result(warm[1])
 
 
-@pytest.mark.parametrize(("arguments", "guard"), [((), "0"), (("deterministic",), "1")])
+@pytest.mark.parametrize(("arguments", "check"), [((), "0"), (("deterministic",), "1")])
 def test_programs_that_measure_nothing_are_repeatable(run: Runner, tmp_path: Path, native_folder: Path,
-                                                      arguments: tuple[str, ...], guard: str) -> None:
+                                                      arguments: tuple[str, ...], check: str) -> None:
     results = []
     for name in ("a", "b"):
         cache = tmp_path / name
         cache.mkdir()
         (cache / "native").symlink_to(native_folder)
-        done = run(TRAIN, STEPS, *arguments, TF_STITCH_CACHE=str(cache), TF_STITCH_GUARD=guard)
+        done = run(TRAIN, STEPS, *arguments, TF_STITCH_CACHE=str(cache), TF_STITCH_GUARD=check)
         assert settled(done) == []
         results.append(result(done))
     assert results[0] == results[1]

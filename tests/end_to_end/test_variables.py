@@ -21,14 +21,14 @@ def plain(run: Runner) -> dict[str, Any]:
     return results
 
 
-@pytest.fixture(scope="module", params=["guard", "no guard"])
+@pytest.fixture(scope="module", params=["check", "no check"])
 def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
-    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "guard")), **PRECISE)
+    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "check")), **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
-    guarded = (done.report or {})["profitability"]
-    assert bool(guarded) == (request.param == "guard")
-    assert all(g["stitched_us"] > 0 and g["fallback_us"] > 0 for g in guarded)
+    checked = (done.report or {})["profitability"]
+    assert bool(checked) == (request.param == "check")
+    assert all(g["stitched_us"] > 0 and g["fallback_us"] > 0 for g in checked)
     return done
 
 
@@ -44,7 +44,7 @@ def test_two_replicas_agree(stitched: Run, plain: dict[str, Any]) -> None:
 def test_readers_see_whole_values(stitched: Run, plain: dict[str, Any]) -> None:
     results = json.loads(stitched.stdout)
     assert stitched.stitched("readers_graph") > 0
-    assert (results["torn"], results["backwards"]) == (0, 0)
+    assert (results["split"], results["backwards"]) == (0, 0)
     assert results["kept"] == [True] * 3
     assert results["last"] == plain["last"] == 120
 

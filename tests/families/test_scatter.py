@@ -111,7 +111,7 @@ def test_indices_may_be_computed(device: DeviceSpec) -> None:
     check(graph, values_of(graph, 8), device)
 
 
-def test_a_gradient_of_a_gather_is_delivered_to_its_optimizer() -> None:
+def test_a_gradient_of_a_gather_is_live_out_to_its_optimizer() -> None:
     """The scatter is one kernel, and what reads its result the next."""
     table, x = B.variable("table", F32, (50, 8)), updates(64, 8)
     gradient = scattered(B.mul(x, B.scalar_like(0.5, x)), (50, 8))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tf_stitch.frontend.tensorflow.size_names import joined, joins, less, more, mostly, parts, quotient
+from tf_stitch.frontend.tensorflow.size_names import broadcast, broadcasts, less, more, mostly, parts, quotient
 from tf_stitch.ir.types import Dim, Symbol
 
 A, B, C = map(Symbol, ("s1", "s2", "s3"))
@@ -42,9 +42,9 @@ SIZES = st.fixed_dictionaries({name: st.integers(0, 4) for name in ("s1", "s2", 
 
 
 @given(DIMS, SIZES)
-def test_joined(dims: list[Dim], sizes: Mapping[str, int]) -> None:
+def test_broadcast(dims: list[Dim], sizes: Mapping[str, int]) -> None:
     """Wherever TensorFlow broadcasts such sizes, the name tells to what."""
-    size = joined(dims)
+    size = broadcast(dims)
     try:
         [wanted] = np.broadcast_shapes(*((n,) for n in numbers(dims, sizes)))
     except ValueError:
@@ -54,15 +54,15 @@ def test_joined(dims: list[Dim], sizes: Mapping[str, int]) -> None:
 
 
 def test_the_order_does_not_matter() -> None:
-    assert joined([A, B]) == joined([B, A, 1, A]) == joined([joined([A, B]) or 0, A]) == Symbol("s1|s2")
-    assert joined([A, 5]) == 5
-    assert joined([A, A]) == A
+    assert broadcast([A, B]) == broadcast([B, A, 1, A]) == broadcast([broadcast([A, B]) or 0, A]) == Symbol("s1|s2")
+    assert broadcast([A, 5]) == 5
+    assert broadcast([A, A]) == A
 
 
 @pytest.mark.parametrize(("dims", "name"), [(["4*s1", "4*s2"], "4*s1|s2"), (["s1*s3", "s2*s3"], "s1|s2*s3"),
                                             (["4*s1", "s2"], None), (["s1*s2", "s3"], None), (["s1*s2", "s1"], None)])
-def test_joined_products(dims: list[str], name: str | None) -> None:
-    assert joined(list(map(Symbol, dims))) == (None if name is None else Symbol(name))
+def test_products_are_broadcast(dims: list[str], name: str | None) -> None:
+    assert broadcast(list(map(Symbol, dims))) == (None if name is None else Symbol(name))
 
 
 @given(DIMS, DIMS, SIZES)
@@ -97,7 +97,7 @@ def test_slices_and_paddings(sizes: Mapping[str, int], number: int) -> None:
 def test_parts() -> None:
     size = Symbol("4*s1|s2*s3^1")
     assert parts(size) == {A, B, Symbol("s3^1")}
-    assert joins(size) == [Symbol("s1|s2")]
+    assert broadcasts(size) == [Symbol("s1|s2")]
     assert parts(3) == frozenset()
-    assert joins(A) == []
+    assert broadcasts(A) == []
     assert less(Symbol("s1|s2"), 1) is None

@@ -8,13 +8,13 @@ from tf_stitch.jit.shape_family import MOST_SIGNATURES, ShapeFamily, expected_si
 
 def test_what_differed_changes() -> None:
     family: ShapeFamily[int] = ShapeFamily()
-    family.meet({"b": 4, "n": 17})
+    family.observe({"b": 4, "n": 17})
     assert not family.change.symbols
-    family.meet({"b": 4, "n": 17})
+    family.observe({"b": 4, "n": 17})
     assert not family.change.symbols
-    family.meet({"b": 4, "n": 1})
+    family.observe({"b": 4, "n": 1})
     assert family.change.symbols == {"n"}
-    family.meet({"b": 8, "n": 17})
+    family.observe({"b": 8, "n": 17})
     assert family.change.symbols == {"b", "n"}, "for good"
 
 
@@ -70,9 +70,9 @@ def test_multiples_beside_others_are_expected() -> None:
 
 def test_kernels_serve_the_sizes_that_are_known_to_change() -> None:
     family = ShapeFamily[int]()
-    family.meet({"n": 3, "m": 4})
+    family.observe({"n": 3, "m": 4})
     assert not family.covers({"n": 3, "m": 4}), "nothing changes"
-    family.meet({"n": 5, "m": 4})
+    family.observe({"n": 5, "m": 4})
     assert family.change.symbols == {"n"}
     assert family.covers({"n": 7, "m": 4})
     assert not family.covers({"n": 7, "m": 5})

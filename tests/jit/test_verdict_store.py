@@ -9,7 +9,7 @@ import pytest
 from tf_stitch.jit.verdict_store import VerdictStore
 from tf_stitch.native.bindings import Verdict
 
-VERDICT = Verdict(original=True, stitched_us=2.5, original_us=1.25)
+VERDICT = Verdict(prefers_fallback=True, stitched_us=2.5, fallback_us=1.25)
 
 
 def test_what_was_kept_is_recalled(tmp_path: Path) -> None:
@@ -17,15 +17,15 @@ def test_what_was_kept_is_recalled(tmp_path: Path) -> None:
     store = VerdictStore(tmp_path / "verdicts")
     assert store.recall("a") == VERDICT
     assert store.recall("b") is None
-    store.keep("a", Verdict(original=False, stitched_us=1.0, original_us=1.0))
+    store.keep("a", Verdict(prefers_fallback=False, stitched_us=1.0, fallback_us=1.0))
     known = store.recall("a")
     assert known is not None
-    assert not known.original
+    assert not known.prefers_fallback
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[]", b'{"original": true}',
-                                  b'{"original": 1, "stitched_us": 1.0, "original_us": 1.0}',
-                                  b'{"original": true, "stitched_us": "1", "original_us": 1.0}'])  # fmt: skip
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[]", b'{"prefers_fallback": true}',
+                                  b'{"prefers_fallback": 1, "stitched_us": 1.0, "fallback_us": 1.0}',
+                                  b'{"prefers_fallback": true, "stitched_us": "1", "fallback_us": 1.0}'])  # fmt: skip
 def test_a_damaged_file_is_named_and_made_anew(tmp_path: Path, data: bytes) -> None:
     store = VerdictStore(tmp_path)
     store.keep("a", VERDICT)

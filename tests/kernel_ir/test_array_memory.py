@@ -23,7 +23,7 @@ T = var(Var(k.THREAD, THREADS))
 MIRRORED = T * -1 + (THREADS - 1)
 X = k.Buffer("x", DType.F32, THREADS, k.Mode.READ)
 Y = k.Buffer("y", DType.F32, THREADS, k.Mode.WRITE)
-MEETINGS = (k.Barrier(), k.AllReduce((("sum", OpKind.SUM),), THREADS))
+SYNCHRONIZING = (k.Barrier(), k.AllReduce((("sum", OpKind.SUM),), THREADS))
 
 
 def shared(name: str, dtype: DType = DType.F32) -> k.Array:
@@ -59,16 +59,16 @@ def run(p: k.Program) -> np.ndarray:
     return memory["y"]
 
 
-@pytest.mark.parametrize("meeting", MEETINGS)
-def test_an_array_takes_the_memory_of_a_dead_one(meeting: k.Stmt) -> None:
-    placed = place_arrays(handed_on(meeting))
+@pytest.mark.parametrize("synchronizing", SYNCHRONIZING)
+def test_an_array_takes_the_memory_of_a_dead_one(synchronizing: k.Stmt) -> None:
+    placed = place_arrays(handed_on(synchronizing))
     verify_program(placed)
     assert offsets(placed) == [0, 0]
     assert (shared_bytes(placed), requested_bytes(placed)) == (4 * THREADS, 8 * THREADS)
     np.testing.assert_array_equal(run(placed), np.arange(THREADS))
 
 
-@pytest.mark.parametrize("between", [(), (k.AllReduce((("sum", OpKind.SUM),), 32),)], ids=["nothing", "warps meet"])
+@pytest.mark.parametrize("between", [(), (k.AllReduce((("sum", OpKind.SUM),), 32),)], ids=["nothing", "warps wait"])
 def test_without_a_barrier_nothing_is_shared(between: tuple[k.Stmt, ...]) -> None:
     placed = place_arrays(handed_on(*between))
     verify_program(placed)

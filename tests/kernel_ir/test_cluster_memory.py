@@ -117,7 +117,7 @@ def test_memory_that_others_send_to_is_nobody_elses() -> None:
     assert offsets["first"] == offsets["last"] != offsets["parts"]
 
 
-def test_meetings_are_counted() -> None:
+def test_cluster_barriers_are_counted() -> None:
     assert count_work(program(*GOOD, BARRIER, *SECOND)).cross_block_reductions == 3
     sums = k.AllReduce((("sum", OpKind.SUM),), THREADS)
     assert count_work(program(k.Accumulator("sum", F32, 0), sums)).cross_block_reductions == 0

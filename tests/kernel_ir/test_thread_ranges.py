@@ -30,7 +30,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.roles import Where
-from tf_stitch.kernel_ir.statements import Statement
+from tf_stitch.kernel_ir.statement import Statement
 from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
 from tf_stitch.kernel_ir.verifier import verify_program

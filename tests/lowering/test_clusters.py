@@ -169,7 +169,7 @@ def test_launches_are_not_shared() -> None:
 
 
 @pytest.mark.parametrize("barriers", [True, False])
-def test_clusters_are_neither_joined_nor_turned_round(barriers: bool) -> None:
+def test_clusters_are_neither_fused_nor_turned_round(barriers: bool) -> None:
     """Their blocks are those of the launch: no loop deals them out. The second kernel would begin where the first
     ended, and a device where barriers cost nothing would run both in one launch."""
     row = x(1000, 65_536)

@@ -1,4 +1,4 @@
-"""Kernels joined by grid barriers, on a device small enough for the interpreter."""
+"""Kernels fused by grid barriers, on a device small enough for the interpreter."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.executable_format import Space
-from tf_stitch.schedule.kernel_schedule import JOINED, Scheme
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE, Scheme
 
 B, F32 = p.B, DType.F32
 SMALL = replace(H200, processors=4, profile=replace(H200.profile, barrier=((8.0, 0.0),)))
-"""Where a barrier costs nothing, little work is joined, too."""
+"""Where a barrier costs nothing, little work is fused, too."""
 
 
 def x(*shape: int) -> Node:
@@ -51,7 +51,7 @@ def test_one_cooperative_launch_computes_the_same(name: str) -> None:
     assert step.cooperative
     assert step.args[-1].space is Space.BARRIER
     (kernel,) = built.kernels
-    assert kernel.schedule.family == JOINED
+    assert kernel.schedule.family == COOPERATIVE
     assert step.grid <= kernel.program.resident * SMALL.processors
     values = random_values(graph)
     want, allowed = reference(graph, values)
@@ -79,8 +79,8 @@ def test_regions_that_become_cuda_graphs_keep_their_kernels() -> None:
     assert not any(kernel.program.cooperative for kernel in built.kernels)
 
 
-def test_large_sweeps_turn_round() -> None:
-    """What a sweep over a tensor touched last is in the cache: the next one starts there."""
+def test_blocks_of_large_loops_run_in_reverse() -> None:
+    """What a loop over a tensor touched last is in the cache: the next one starts there."""
     graph = region("batchnorm", batchnorm(1 << 14, 256))
     (kernel,) = compiled(graph, H200).kernels
     loops = [s for s in kernel.program.body if isinstance(s, k.GridLoop)]
@@ -120,7 +120,7 @@ SHARED = {"softmax": lambda: [p.softmax(x(2, 16400))], "odd": lambda: [p.softmax
 
 @pytest.mark.parametrize("name", SHARED)
 def test_blocks_share_long_rows(name: str) -> None:
-    """A6 and A4: each block keeps its part of the row in registers; the blocks of a row meet at group barriers."""
+    """A6 and A4: each block keeps its part of the row in registers; the blocks of a row wait for each other."""
     graph = region(name, SHARED[name]())
     built = compiled(graph, SMALL)
     (step,), (kernel,) = built.executable.steps, built.kernels
@@ -147,7 +147,7 @@ def test_blocks_of_a_softmax_meet_once(what: str) -> None:
     (loop,) = (s for s in kernel.program.body if isinstance(s, k.GridLoop))
     assert sum(isinstance(s, k.GroupBarrier) for s in loop.body) == 1
     assert [s.instead_of is not None for s in kernel.schedule.staged] == [False, True]
-    assert sum(isinstance(s, k.Array) and s.name.startswith("kept") for s in loop.body) == 1
+    assert sum(isinstance(s, k.Array) and s.name.startswith("staged") for s in loop.body) == 1
     values = random_values(graph)
     row, m = values["x:0"][0], kernel.schedule.mapping
     of_block = np.arange(row.size) // (m.threads * m.vector) % m.row_blocks

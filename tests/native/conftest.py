@@ -60,7 +60,7 @@ class Regions:
         self._build: dict[int, Callable[[tuple[int, ...]], Sequence[int] | None]] = {}
         self._fallback: dict[int, Callable[[FallbackCall], None]] = {}
         self.builds: dict[int, list[tuple[int, ...]]] = {}
-        self._original: dict[int, Callable[[str], bytes | None]] = {}
+        self._subgraph: dict[int, Callable[[str], bytes | None]] = {}
         self.known: dict[int, bool] = {}
         """What is recalled of a region."""
         self.settled: dict[int, list[tuple[int, tuple[int, ...], Verdict]]] = {}
@@ -69,14 +69,14 @@ class Regions:
         self.connect()
 
     def connect(self) -> None:
-        self.library.set_callbacks(self._on_build, self._on_original, self._on_fallback, self)
+        self.library.set_callbacks(self._on_build, self._on_subgraph, self._on_fallback, self)
 
     def recall(self, region: int, device: int, key: tuple[int, ...]) -> bool | None:
         return self.known.get(region)
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
         self.settled.setdefault(region, []).append((device, key, measured))
-        return self.known.setdefault(region, measured.original)
+        return self.known.setdefault(region, measured.prefers_fallback)
 
     def not_timed(self, region: int, reason: str) -> None:
         self.untimed.setdefault(region, []).append(reason)
@@ -89,11 +89,11 @@ class Regions:
         self,
         build: Callable[[tuple[int, ...]], Sequence[int] | None],
         fallback: Callable[[FallbackCall], None] | None = None,
-        original: Callable[[str], bytes | None] = lambda reason: None,
+        subgraph: Callable[[str], bytes | None] = lambda reason: None,
     ) -> int:
         region = next(_region_ids)
         self._build[region], self.builds[region] = build, []
-        self._original[region] = original
+        self._subgraph[region] = subgraph
         if fallback is not None:
             self._fallback[region] = fallback
         return region
@@ -102,8 +102,8 @@ class Regions:
         self.builds[region].append(key)
         return self._build[region](key)
 
-    def _on_original(self, region: int, reason: str) -> bytes | None:
-        return self._original[region](reason)
+    def _on_subgraph(self, region: int, reason: str) -> bytes | None:
+        return self._subgraph[region](reason)
 
     def _on_fallback(self, region: int, call: FallbackCall) -> None:
         self._fallback[region](call)
@@ -132,11 +132,11 @@ def regions(library: OpLibrary) -> Regions:
 
 
 @pytest.fixture
-def guard(regions: Regions) -> Iterator[None]:
+def check(regions: Regions) -> Iterator[None]:
     """Regions are timed against their own nodes, series following each other at once."""
-    regions.library.enable_guard(True, apart=0)
+    regions.library.enable_profitability_check(True, apart=0)
     yield
-    regions.library.enable_guard(False)
+    regions.library.enable_profitability_check(False)
 
 
 @pytest.fixture(scope="session")

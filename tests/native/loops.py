@@ -176,7 +176,7 @@ class LoopRegions:
         library = self.regions.library
         return {"runs": library.region_runs(self.region), "iterations": library.region_runs(self.body),
                 "fallbacks": library.region_fallbacks(self.region),
-                "originals": library.region_originals(self.region)}
+                "preferred_fallbacks": library.region_preferred_fallbacks(self.region)}
 
     def shadows(self) -> int:
         return self.regions.library.region_shadows(self.region)

@@ -50,7 +50,7 @@ def test_signatures_come_and_go_under_concurrent_calls(regions: Regions) -> None
             done.result()
 
 
-def test_a_pending_build_runs_the_original_ops(regions: Regions) -> None:
+def test_a_pending_build_runs_the_fallback_subgraph(regions: Regions) -> None:
     ready = threading.Event()
 
     def build(key: tuple[int, ...]) -> list[int]:
@@ -133,12 +133,12 @@ def test_cleared_callbacks(regions: Regions) -> None:
         regions.connect()
 
 
-def test_an_interrupted_build_goes_on_with_the_original_ops_when_nobody_can_be_asked(regions: Regions) -> None:
+def test_an_interrupted_build_goes_on_with_the_fallback_subgraph_when_nobody_can_be_asked(regions: Regions) -> None:
     def build(key: tuple[int, ...]) -> list[int]:
         raise BuildInterruptedError("the disk is full")
 
     incremented = tf.function(lambda x: x + 1.0).get_concrete_function(tf.TensorSpec([4], tf.float32))
-    region = regions.add(build, original=lambda _: bytes(incremented.function_def.SerializeToString()))
+    region = regions.add(build, subgraph=lambda _: bytes(incremented.function_def.SerializeToString()))
     assert regions.call(region, [tf.zeros([4])])[0][0] == 1
     time.sleep(0.6)
     regions.library.clear_callbacks()

@@ -144,14 +144,14 @@ def test_read_only_variable(regions: Regions, kernel: Symbols) -> None:
 
 
 def test_variable_passed_twice(regions: Regions, kernel: Symbols) -> None:
-    """Updated, it has to run as the original nodes do, which know that it is one; read, it may be stitched."""
+    """Updated, it has to run as TensorFlow's own nodes do, which know that it is one; read, it may be stitched."""
     variable = tf.Variable(ramp())
 
-    def original(call: FallbackCall) -> None:
+    def subgraph(call: FallbackCall) -> None:
         call.set_state(0, call.variables[0] + 1)
 
     updating = regions.add(lambda key: executable([], [launch(kernel("increment"), (VARIABLE, 0))], state=[(0, 0)]),
-                           original)
+                           subgraph)
     regions.call(updating, [], [variable, variable], types=[])
     np.testing.assert_array_equal(variable.numpy(), ramp() + 1)
     assert regions.library.region_fallbacks(updating) == 1

@@ -86,39 +86,39 @@ def test_variables(regions: Regions, fresh: int) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "gives_way"), [("increment_to", False), ("slow_increment_to", True)])
-def test_the_guard_times_kernels_on_the_stream(regions: Regions, kernel: str, gives_way: bool) -> None:
-    def original(x: tf.Tensor) -> tf.Tensor:
+def test_the_check_times_kernels_on_the_stream(regions: Regions, kernel: str, gives_way: bool) -> None:
+    def subgraph(x: tf.Tensor) -> tf.Tensor:
         return x + 1.0 if gives_way else tf.math.cumsum(tf.ones([1 << 20]))[:8] * 0.0 + x + 1.0
 
-    function = tf.function(original).get_concrete_function(tf.TensorSpec([8], tf.float32)).function_def
+    function = tf.function(subgraph).get_concrete_function(tf.TensorSpec([8], tf.float32)).function_def
     region = regions.add(lambda key: IMAGE.executable([[8]], [increment((INPUT, 0), (OUTPUT, 0), kernel=kernel)]),
-                         original=lambda _: bytes(function.SerializeToString()))
+                         subgraph=lambda _: bytes(function.SerializeToString()))
 
     @tf.function
     def run(x: tf.Tensor) -> tf.Tensor:
         return regions.call(region, [x])[0]
 
-    regions.library.enable_guard(True, apart=0)
+    regions.library.enable_profitability_check(True, apart=0)
     try:
         for i in range(250):
             np.testing.assert_array_equal(run(ramp() + float(i)), np.arange(8) + i + 1)
     finally:
-        regions.library.enable_guard(False)
+        regions.library.enable_profitability_check(False)
     [(device, _, outcome)] = regions.settled[region]
-    assert outcome.original == gives_way
+    assert outcome.prefers_fallback == gives_way
     assert device >= 0
     assert outcome.stitched_us > 0
-    assert outcome.original_us > 0
+    assert outcome.fallback_us > 0
 
 
-def test_original_nodes_take_integers_on_the_device(regions: Regions) -> None:
+def test_fallback_subgraphs_take_integers_on_the_device(regions: Regions) -> None:
     """Functions expect them in host memory; the op's inputs and outputs are not there."""
-    def original(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def subgraph(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return x * tf.cast(n, tf.float32), n + 1
 
     specs = tf.TensorSpec([8], tf.float32), tf.TensorSpec([2, 4], tf.int32)
-    function = tf.function(lambda x, n: original(tf.reshape(x, [2, 4]), n)).get_concrete_function(*specs).function_def
-    region = regions.add(lambda key: None, original=lambda _: bytes(function.SerializeToString()))
+    function = tf.function(lambda x, n: subgraph(tf.reshape(x, [2, 4]), n)).get_concrete_function(*specs).function_def
+    region = regions.add(lambda key: None, subgraph=lambda _: bytes(function.SerializeToString()))
 
     @tf.function
     def run(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

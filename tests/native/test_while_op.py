@@ -27,7 +27,7 @@ from tests.native.loop_kernels import (
     sums,
 )
 from tests.native.loops import Loop, LoopRegions, carried, element, expected, fixed, last, overlay, stack
-from tests.native.test_guard import DECIDED
+from tests.native.test_profitability_check import DECIDED
 from tf_stitch.errors import BuildPending
 from tf_stitch.graph.fallback.fallback_function import function_def
 from tf_stitch.native.bindings import FallbackCall
@@ -123,7 +123,7 @@ def test_a_value_that_grows(regions: Regions, kernel: Symbols) -> None:
     for n in (0, 1, 5):
         loop(0, n, np.ones(3, np.float32), types=[tf.int32, tf.float32])
     assert set(reasons) == {"a value that a loop carries changes its shape"}
-    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 3, "originals": 0}
+    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 3, "preferred_fallbacks": 0}
 
 
 @pytest.mark.parametrize("which", ["condition", "body"])
@@ -144,7 +144,7 @@ def test_what_cannot_be_built_or_run(regions: Regions, kernel: Symbols, which: s
         loop(0, 3, types=[tf.int32])
 
 
-def test_a_pending_body_runs_the_original_ops(regions: Regions, kernel: Symbols) -> None:
+def test_a_pending_body_runs_the_fallback_subgraph(regions: Regions, kernel: Symbols) -> None:
     ready = []
 
     def body(key: tuple[int, ...]) -> Sequence[int]:
@@ -161,7 +161,7 @@ def test_a_pending_body_runs_the_original_ops(regions: Regions, kernel: Symbols)
     assert reasons == [""]
 
 
-def original_count(step: Callable[[tf.Tensor], tf.Tensor] = lambda i: i + 1) -> bytes:
+def fallback_count(step: Callable[[tf.Tensor], tf.Tensor] = lambda i: i + 1) -> bytes:
     """TensorFlow's own nodes of a loop that counts, as a serialized FunctionDef."""
     v1 = tf.compat.v1
     graph, lowered = tf.Graph(), v1.control_flow_v2_enabled()
@@ -181,25 +181,25 @@ def original_count(step: Callable[[tf.Tensor], tf.Tensor] = lambda i: i + 1) -> 
 
 
 def test_its_own_nodes_run_natively(regions: Regions, kernel: Symbols) -> None:
-    own = original_count()
+    own = fallback_count()
     broken = counting(kernel, "broken")
-    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), broken, original=lambda reason: own)
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), broken, subgraph=lambda reason: own)
 
     @tf.function
     def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
         return loop(i, n, types=[tf.int32])[0]
 
     assert int(run(tf.constant(3), tf.constant(70))) == 70
-    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 1, "originals": 0}
+    assert loop.counts() == {"runs": 0, "iterations": 0, "fallbacks": 1, "preferred_fallbacks": 0}
     assert [r[1:] for r in regions.library.native_fallbacks() if r[0] == loop.region] == \
         [("tf_stitch: a generated kernel returned 7", 1)]
 
 
 @pytest.mark.parametrize(("name", "gives_way"), [("slow_next", True), ("next", False)])
-def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: None, name: str, gives_way: bool
+def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, check: None, name: str, gives_way: bool
                                       ) -> None:
-    own = original_count()
-    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel, name), original=lambda reason: own)
+    own = fallback_count()
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel, name), subgraph=lambda reason: own)
 
     @tf.function
     def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
@@ -208,18 +208,18 @@ def test_the_loop_is_timed_as_a_whole(regions: Regions, kernel: Symbols, guard: 
     calls = DECIDED
     for _ in range(calls):
         assert int(run(tf.constant(0), tf.constant(20))) == 20
-    assert [measured.original for _, _, measured in regions.settled[loop.region]] == [gives_way]
+    assert [measured.prefers_fallback for _, _, measured in regions.settled[loop.region]] == [gives_way]
     counts = loop.counts()
-    assert counts["runs"] + counts["originals"] == calls
+    assert counts["runs"] + counts["preferred_fallbacks"] == calls
     assert counts["iterations"] == 20 * counts["runs"]
     assert loop.body not in regions.settled
     assert loop.condition not in regions.settled
 
 
-def test_nodes_that_fail_cancel_themselves_alone(regions: Regions, kernel: Symbols, guard: None) -> None:
-    """An experiment of the guard: the kernels run in their place, and look whether the step was cancelled."""
-    own = original_count(lambda i: i + tf.reshape(tf.range(i + 2), []))
-    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel), original=lambda reason: own)
+def test_nodes_that_fail_cancel_themselves_alone(regions: Regions, kernel: Symbols, check: None) -> None:
+    """An experiment of the check: the kernels run in their place, and look whether the step was cancelled."""
+    own = fallback_count(lambda i: i + tf.reshape(tf.range(i + 2), []))
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel), subgraph=lambda reason: own)
 
     @tf.function
     def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:

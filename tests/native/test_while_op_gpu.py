@@ -26,8 +26,8 @@ from tests.native.loops import (
     last,
     stack,
 )
-from tests.native.test_guard import DECIDED
-from tests.native.test_while_op import fall_back, original_count
+from tests.native.test_profitability_check import DECIDED
+from tests.native.test_while_op import fall_back, fallback_count
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")]
 
@@ -98,7 +98,7 @@ def test_rows_and_stacks(regions: Regions, kernel: Symbols) -> None:
         for result, value in zip(results, wanted, strict=True):
             np.testing.assert_array_equal(result, value, strict=True)
         iterations += n
-    assert loop.counts() == {"runs": 7, "iterations": iterations, "fallbacks": 0, "originals": 0}
+    assert loop.counts() == {"runs": 7, "iterations": iterations, "fallbacks": 0, "preferred_fallbacks": 0}
     [record] = [r for r in regions.library.graphs() if r.region == loop.body]
     print(f"{record}: {record.host_ns / record.launches / 1e3:.1f} us a graph")
     assert record.graphs == 1
@@ -150,7 +150,7 @@ def test_a_condition_on_the_device(regions: Regions) -> None:
                               lambda i, n: bool(i < n), Beside())
         for result, value in zip(results, wanted, strict=True):
             np.testing.assert_array_equal(result, value, strict=True)
-    assert loop.counts() == {"runs": 4, "iterations": 53, "fallbacks": 0, "originals": 0}
+    assert loop.counts() == {"runs": 4, "iterations": 53, "fallbacks": 0, "preferred_fallbacks": 0}
 
 
 def test_rows_that_are_not_there(regions: Regions, kernel: Symbols) -> None:
@@ -169,12 +169,12 @@ def counting_there(key: tuple[int, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_its_own_nodes(regions: Regions, kernel: Symbols, guard: None, works: bool) -> None:
+def test_its_own_nodes(regions: Regions, kernel: Symbols, check: None, works: bool) -> None:
     """TensorFlow's loop on the op's inputs alone: timed, or because no kernel can be had."""
-    own = original_count()
+    own = fallback_count()
     words: Words = counting_there if works else lambda key: None  # type: ignore[assignment,return-value]
     loop = LoopRegions(regions, Loop((carried(0, 0), fixed(1)), (), (last(0, 0),)), [tf.int32], less(kernel), words,
-                       HostRegion(COUNTER, counting(kernel), [tf.int32]), original=lambda reason: own)
+                       HostRegion(COUNTER, counting(kernel), [tf.int32]), subgraph=lambda reason: own)
 
     @tf.function
     def run(i: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
@@ -188,11 +188,11 @@ def test_its_own_nodes(regions: Regions, kernel: Symbols, guard: None, works: bo
         assert loop.shadows() > 0
         assert counts["fallbacks"] == 0
         [(device, _, outcome)] = regions.settled[loop.region]
-        print(f"{outcome}: {outcome.stitched_us / 37:.1f} us an iteration, TensorFlow {outcome.original_us / 37:.1f}")
+        print(f"{outcome}: {outcome.stitched_us / 37:.1f} us an iteration, TensorFlow {outcome.fallback_us / 37:.1f}")
         assert device >= 0
-        assert not outcome.original
+        assert not outcome.prefers_fallback
     else:
-        assert counts == {"runs": 0, "iterations": 0, "fallbacks": 3, "originals": 0}
+        assert counts == {"runs": 0, "iterations": 0, "fallbacks": 3, "preferred_fallbacks": 0}
 
 
 def test_time_of_an_iteration(regions: Regions, kernel: Symbols) -> None:

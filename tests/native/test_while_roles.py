@@ -54,7 +54,7 @@ def test_carried_values_rows_and_stacks(regions: Regions, kernel: Symbols, width
     for rows, n in ((1, 1), (2, 2), (40, 40), (40, 17), (40, 1), (40, 0), (0, 0), (16, 16), (17, 17), (130, 130)):
         check_sum(loop, sum_inputs(rows, width, n))
     assert loop.counts() == {"runs": 10, "iterations": 1 + 2 + 40 + 17 + 1 + 16 + 17 + 130, "fallbacks": 0,
-                             "originals": 0}
+                             "preferred_fallbacks": 0}
 
 
 @pytest.mark.parametrize("row", [element(3, 0), element(3, 1)])
@@ -169,7 +169,7 @@ def test_random_roles(regions: Regions, kernel: Symbols, case: tuple[Loop, list[
     for result, value in zip(results, expected(roles, inputs, meaning, lambda i, n: bool(i < n)), strict=True):
         np.testing.assert_array_equal(result, value, strict=True)
     np.testing.assert_equal(inputs, kept)
-    assert loop.counts() == {"runs": 1, "iterations": n, "fallbacks": 0, "originals": 0}
+    assert loop.counts() == {"runs": 1, "iterations": n, "fallbacks": 0, "preferred_fallbacks": 0}
     check_split(regions, kernel, case, inputs, results)
 
 
@@ -214,7 +214,7 @@ def test_a_body_that_is_ahead_of_the_condition(regions: Regions, kernel: Symbols
         for result, value in zip(results, wanted, strict=True):
             np.testing.assert_array_equal(result, value, strict=True)
         iterations += n
-    assert loop.counts() == {"runs": 10, "iterations": iterations, "fallbacks": 0, "originals": 0}
+    assert loop.counts() == {"runs": 10, "iterations": iterations, "fallbacks": 0, "preferred_fallbacks": 0}
 
 
 COUNT_WORDS = COUNT.encode()

@@ -73,7 +73,7 @@ def test_probabilities_that_are_used_elsewhere_are_kept() -> None:
     mixed = B.dot(probabilities, v)
     assert count(region("inference", [mixed])) == 1
     assert count(region("train", [mixed, B.sum(probabilities, [0])])) == 0
-    assert count(region("delivered", [mixed, probabilities])) == 0
+    assert count(region("live-out", [mixed, probabilities])) == 0
     scores = B.dot(q, k, False, True)
     assert count(region("scores", [B.dot(p.softmax(scores), v), B.exp(scores)])) == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.differential.runner import compare, compiled, random_values, reference, run_kernel_ir
 from tests.planning.paper_graphs import figure_7a
 from tf_stitch.device.spec import H200
-from tf_stitch.schedule.kernel_schedule import JOINED, Scheme
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE, Scheme
 
 
 def test_groups_and_schemes() -> None:
@@ -14,7 +14,7 @@ def test_groups_and_schemes() -> None:
     multiply.1 waits for all of it, so that it is a loop of its own."""
     result = compiled(figure_7a(rows=1024, cols=2048), H200)
     (kernel,), (step,) = result.kernels, result.executable.steps
-    assert kernel.schedule.family == JOINED
+    assert kernel.schedule.family == COOPERATIVE
     assert step.cooperative  # type: ignore[union-attr]
     groups = [[{n.loc.node for n in group.pattern.nodes} for group in together] for together in kernel.schedule.groups]
     assert groups[0] == [{"add.1", "reduce.1", "divide.1", "power.1", "broadcast.2"}]

@@ -24,7 +24,7 @@ def test_values_there_at_one_time_do_not_overlap_and_none_lies_in_two_segments(s
     lifetimes = values(seed, 150, largest)
     arena = plan_arena(lifetimes)
     for (i, a), (j, b) in itertools.combinations(enumerate(lifetimes), 2):
-        if a.meets(b):
+        if a.overlaps(b):
             x, y = arena.offsets[i], arena.offsets[j]
             assert x + a.nbytes <= y or y + b.nbytes <= x
     starts = list(itertools.accumulate([0, *arena.segments]))

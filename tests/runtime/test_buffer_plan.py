@@ -104,13 +104,13 @@ def test_optimizers_update_in_place(device: DeviceSpec) -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
-@pytest.mark.parametrize("case", ["shifted", "transposed", "delivered", "copied", "row"])
+@pytest.mark.parametrize("case", ["shifted", "transposed", "live-out", "copied", "row"])
 def test_no_update_in_place_where_old_values_are_still_needed(case: str, device: DeviceSpec) -> None:
     v, w = B.variable("v", F32, (64, 64)), B.variable("w", F32, (64, 64))
     outputs, assigns = {
         "shifted": ([], {"v": B.slice(B.pad(v, B.scalar_like(0, v), [1, 0], [0, 0]), [0, 0], [1, 1], (64, 64))}),
         "transposed": ([], {"v": B.transpose(B.exp(v), [1, 0])}),
-        "delivered": ([v], {"v": B.exp(v)}),
+        "live-out": ([v], {"v": B.exp(v)}),
         "copied": ([], {"w": v, "v": B.exp(v)}),
         "row": ([], {"v": p.softmax(v)})}[case]
     del w

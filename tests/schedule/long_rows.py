@@ -20,7 +20,7 @@ def chain(rows: int, cols: int, times: int) -> TensorGraph:
     return region("chain", [h])
 
 
-def kept_to_the_end(rows: int, cols: int, more: int = 0) -> TensorGraph:
+def staged_to_the_end(rows: int, cols: int, more: int = 0) -> TensorGraph:
     """Values that are all alive in the last phase: an exp, a tanh, which is measured to be cheaper, and a dearer
     chain; and so many sines."""
     x = B.input("x:0", DType.F32, (rows, cols))
@@ -31,4 +31,4 @@ def kept_to_the_end(rows: int, cols: int, more: int = 0) -> TensorGraph:
         term = B.div(value, B.sum(B.mul(value, value), [1], True))
         total = term if total is None else B.add(total, term)
     assert total is not None
-    return region("kept", [total])
+    return region("staged", [total])

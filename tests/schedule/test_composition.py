@@ -32,7 +32,7 @@ def test_compositions(outputs: list[Node], expected: list[str]) -> None:
     assert [one.value for one in found] == expected
 
 
-def test_joined_kernels_are_composed_by_grid() -> None:
+def test_cooperative_kernels_are_composed_by_grid() -> None:
     (one,) = compiled(figure_7a(), H200).kernels
     assert one.schedule.groups
     assert Composition.GRID in compositions(one.schedule)

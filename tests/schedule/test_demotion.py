@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.differential.runner import check_all, compare, compiled, random_values, reference, region, run_kernel_ir
-from tests.schedule.long_rows import chain, kept_to_the_end
+from tests.schedule.long_rows import chain, staged_to_the_end
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
 from tf_stitch.families.row import ROW, propose
 from tf_stitch.ir.builder import Builder
@@ -53,7 +53,7 @@ def test_shared_rows_compute_what_they_should(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("columns", "kinds"), [
     (300, [K.EXP, K.TANH, K.EXP]), (500, [K.EXP, K.EXP]), (900, [K.EXP]), (1100, [])])
 def test_values_give_way_one_by_one_the_cheapest_first(columns: int, kinds: list[K]) -> None:
-    kernel = only(kept_to_the_end(8, columns), SMALL)
+    kernel = only(staged_to_the_end(8, columns), SMALL)
     assert [s.node.kind for s in kernel.schedule.staged] == kinds
     assert array_bytes(kernel.program) <= SMALL.row_buffer_bytes
     if len(kinds) == 1:
@@ -61,24 +61,24 @@ def test_values_give_way_one_by_one_the_cheapest_first(columns: int, kinds: list
 
 
 def test_on_a_gpu_too() -> None:
-    kernel = only(kept_to_the_end(600, 16_001, 3), H200)
+    kernel = only(staged_to_the_end(600, 16_001, 3), H200)
     assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * 3, "of six values that fit one by one"
     assert 3 * 4 * 16_001 <= shared_bytes(kernel.program) <= H200.shared_bytes
 
 
-@pytest.mark.parametrize(("columns", "kept"), [(3_000_000, 2), (5_000_000, 1)])
-def test_rows_that_blocks_share_keep_what_all_blocks_have_room_for(columns: int, kept: int) -> None:
+@pytest.mark.parametrize(("columns", "staged"), [(3_000_000, 2), (5_000_000, 1)])
+def test_rows_that_blocks_share_keep_what_all_blocks_have_room_for(columns: int, staged: int) -> None:
     """Two values of five million would take more than all shared memory: one of them is read again."""
     b = Builder()
     x, y = (b.input(f"{name}:0", DType.F32, (2, columns)) for name in "xy")
     mean = b.mean(b.mul(x, y), [1], True)
     kernel = only(region("rows", [b.mul(b.sub(x, mean), b.add(y, mean))]), H200)
     assert kernel.schedule.mapping.row_blocks > 100
-    assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * kept
+    assert [s.scheme for s in kernel.schedule.staged] == [Scheme.REGIONAL] * staged
 
 
-@pytest.mark.parametrize(("graph", "least"), [(chain(6, 3000, 2), 2), (kept_to_the_end(6, 6000), 1)],
-                         ids=["chain", "kept"])
+@pytest.mark.parametrize(("graph", "least"), [(chain(6, 3000, 2), 2), (staged_to_the_end(6, 6000), 1)],
+                         ids=["chain", "staged"])
 def test_on_a_cpu(graph: TensorGraph, least: int) -> None:
     kernel = only(graph, CPU)
     assert len(kernel.schedule.staged) >= least

@@ -25,24 +25,24 @@ def by_name(schedule: KernelSchedule) -> dict[tuple[str, str], tuple[Scheme, str
 def test_an_edge_has_the_scheme_of_its_user_not_the_farthest() -> None:
     """Fig. 7(a): all that leaves a group goes through device memory (power.1 as broadcast.2, which is the same in
     memory), what stays in it does not."""
-    (joined,) = compiled(figure_7a(rows=1024, cols=2048), H200).kernels
-    edges = by_name(joined.schedule)
+    (fused,) = compiled(figure_7a(rows=1024, cols=2048), H200).kernels
+    edges = by_name(fused.schedule)
     assert edges["add.1", "reduce.1"][0] is edges["divide.1", "power.1"][0] is Scheme.LOCAL
     assert edges["reduce.1", "divide.1"] == (Scheme.REGIONAL, "its threads combine it in memory of the block")
     leaving = {pair: why for pair, (scheme, why) in edges.items() if scheme is Scheme.GLOBAL}
     assert {producer for producer, _ in leaving} == {"broadcast.2", "reduce.2"}
     assert set(leaving.values()) == {"blocks of another group need it, behind a grid barrier"}
-    assert {e.value for e in edges_of(joined.schedule)} <= set(joined.schedule.schemes)
+    assert {e.value for e in edges_of(fused.schedule)} <= set(fused.schedule.schemes)
 
 
 @pytest.mark.parametrize(("device", "cols", "scheme", "why"), [
-    (H200, 256, Scheme.LOCAL, "kept in registers until a later pass over the row"),
-    (CPU, 256, Scheme.REGIONAL, "kept in memory of the block until a later pass over the row")])  # fmt: skip
-def test_what_is_kept_says_where(device: DeviceSpec, cols: int, scheme: Scheme, why: str) -> None:
+    (H200, 256, Scheme.LOCAL, "staged in registers until a later pass over the row"),
+    (CPU, 256, Scheme.REGIONAL, "staged in memory of the block until a later pass over the row")])  # fmt: skip
+def test_what_is_staged_says_where(device: DeviceSpec, cols: int, scheme: Scheme, why: str) -> None:
     schedule = kernel(region("g", [p.softmax(x(512, cols))]), device).schedule
-    kept = [e for e in edges_of(schedule) if e.value in {s.node for s in schedule.staged}]
-    assert kept
-    assert {(e.scheme, e.why) for e in kept} == {(scheme, why)}
+    staged = [e for e in edges_of(schedule) if e.value in {s.node for s in schedule.staged}]
+    assert staged
+    assert {(e.scheme, e.why) for e in staged} == {(scheme, why)}
 
 
 def test_every_edge_is_there_once_and_follows_a_kernel_to_its_equals() -> None:

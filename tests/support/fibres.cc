@@ -48,13 +48,13 @@ struct Thread {
   unsigned int partial = 0;  // the number of the barrier that it waits at
   int together = 0;  // what that gave
   long long seen = -1;  // additions to counters when it last read one
-  int cluster_turn = -1;  // meetings of the cluster when it last arrived
+  int cluster_turn = -1;  // barriers of the cluster when it last arrived
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> groups;
 };
 struct Warp { int arrived = 0; unsigned char words[2][MOST_LANES][TFS_LANE_BYTES]; };
 struct Partial { unsigned int threads = 0, arrived = 0; int holds = 0; };
-struct Cluster { unsigned int arrived = 0; int meetings = 0; };
+struct Cluster { unsigned int arrived = 0; int barriers = 0; };
 struct Block {
   unsigned int number;
   std::shared_ptr<Cluster> cluster;
@@ -344,16 +344,16 @@ unsigned int tfs_counter_read(const unsigned int* counter) {
 void tfs_cluster_arrive() {
   Thread& thread = *launch->current;
   Cluster& cluster = *thread.block->cluster;
-  thread.cluster_turn = cluster.meetings;
+  thread.cluster_turn = cluster.barriers;
   if (++cluster.arrived < launch->cluster * launch->threads) return;
   cluster.arrived = 0;
-  ++cluster.meetings;
+  ++cluster.barriers;
   wake_blocks(AT_CLUSTER_BARRIER, &cluster);
 }
 void tfs_cluster_wait() {
   Thread& thread = *launch->current;
   if (thread.cluster_turn < 0) tfs_fail("a thread waits for its cluster without having arrived");
-  if (thread.block->cluster->meetings == thread.cluster_turn) {
+  if (thread.block->cluster->barriers == thread.cluster_turn) {
     wait(AT_CLUSTER_BARRIER);
   } else {
     make_ready(thread);

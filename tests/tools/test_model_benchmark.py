@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tools.benchmark import guard_facts, kernel_counts, model_rows, pattern_facts, workers
+from tools.benchmark import kernel_counts, model_rows, pattern_facts, profitability_facts, workers
 from tools.benchmark.model_cases import ModelCase, root_mean_square, step_of
 
 PLAN = model_rows.Plan(warm_up=6, rounds=2, seconds=0.06, profiled=1, least=0)
@@ -147,7 +147,7 @@ def test_a_failed_backend_is_part_of_its_row(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_each_shape_of_a_model_is_warmed_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The guard times each for itself: turns that come before it has decided are half TensorFlow's."""
+    """The profitability check times each for itself: turns that come before it has decided are half TensorFlow's."""
     monkeypatch.setattr(model_rows, "Worker", FakeWorker)
     FakeWorker.started = []
     cases = [ModelCase("transformer", "train"), ModelCase("bert", "train")]
@@ -239,7 +239,7 @@ def test_facts_of_patterns() -> None:
     assert pattern_facts.graph_size(report) == 7
 
 
-def test_what_the_guard_found() -> None:
+def test_what_the_check_found() -> None:
     def outcome(region: int, chosen: str, stitched: float) -> dict[str, Any]:
         return {"region": region, "chosen": chosen, "stitched_us": stitched, "fallback_us": 10.0}
 
@@ -248,10 +248,10 @@ def test_what_the_guard_found() -> None:
                     for i, (runs, original) in enumerate([(9, 9), (0, 0), (0, 5), (30, 0)])],
         "profitability": [outcome(0, "stitched", 8.0), outcome(0, "stitched", 9.0), outcome(2, "fallback", 20.0)],
     }  # fmt: skip
-    facts = guard_facts.guard_facts(report)
+    facts = profitability_facts.profitability_facts(report)
     assert facts == {"regions": 3, "timed": 2, "gave_way": 1, "largest_ratio": 0.9}
-    assert guard_facts.guard_cell(facts) == "2 of 3, 1 gave way, at most 0.90"
-    assert guard_facts.guard_facts({**report, "profitability": []})["largest_ratio"] is None
+    assert profitability_facts.profitability_cell(facts) == "2 of 3, 1 gave way, at most 0.90"
+    assert profitability_facts.profitability_facts({**report, "profitability": []})["largest_ratio"] is None
 
 
 def test_a_failure_is_told_by_what_went_wrong_not_by_where_nodes_were_defined() -> None:

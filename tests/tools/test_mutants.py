@@ -35,7 +35,7 @@ def test_what_is_there_twice_does_not_apply(tmp_path: Path) -> None:
 
 def test_a_mutant_is_killed_or_survives() -> None:
     """And the tree is as before."""
-    mutant = Mutant("values that meet share memory", "tf_stitch/kernel_ir/first_fit.py",
+    mutant = Mutant("values that overlap share memory", "tf_stitch/kernel_ir/first_fit.py",
                     "offset = max(offset, end)", "offset = end - 1", ("tests/runtime/test_arena.py",))
     with Tree(ROOT) as tree:
         before = (tree.path / mutant.file).read_text()

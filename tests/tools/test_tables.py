@@ -199,7 +199,7 @@ def test_rows_that_need_a_remark() -> None:
     assert any("still being built" in note and note.endswith("of bert infer float32.") for note in section.notes)
 
 
-def test_a_row_without_guard_says_why() -> None:
+def test_a_row_without_a_check_says_why() -> None:
     slow = row("dien", "train", gpu=True, left_out={"stitch": "no answer within 100 s"})
     del slow["guard"], slow["stitch_us"], slow["stitch_quartiles_us"]
     section = page.zoo(results(slow))

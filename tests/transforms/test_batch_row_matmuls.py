@@ -43,7 +43,7 @@ def shapes(graph: TensorGraph) -> list[tuple[int, ...]]:
     return [n.type.dims for n in graph.nodes() if n.kind is OpKind.DOT]
 
 
-def joined(outputs: list[Node]) -> TensorGraph:
+def fused(outputs: list[Node]) -> TensorGraph:
     """The graph after the pass; values are as before."""
     before = region("g", outputs)
     result = JOIN.run(before)
@@ -59,24 +59,24 @@ def joined(outputs: list[Node]) -> TensorGraph:
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("order", [range(STEPS), range(STEPS)[::-1], [2, 0, 4, 1, 3]])
 def test_steps_of_a_loop(order: Sequence[int], transpose: bool) -> None:
-    graph = joined([B.exp(p) for p in matmuls(order, *inputs(transpose=transpose), transpose)])
+    graph = fused([B.exp(p) for p in matmuls(order, *inputs(transpose=transpose), transpose)])
     assert shapes(graph) == [(STEPS * ROWS, COLUMNS)]
 
 
 def test_rows_of_a_matrix() -> None:
-    assert shapes(joined(matmuls(range(STEPS), *inputs((STEPS, TERMS))))) == [(STEPS, COLUMNS)]
+    assert shapes(fused(matmuls(range(STEPS), *inputs((STEPS, TERMS))))) == [(STEPS, COLUMNS)]
 
 
 def test_parts_of_several_steps() -> None:
     x, w = inputs()
     parts = [B.reshape(step(x, t, n), (n * ROWS, TERMS)) for t, n in ((0, 2), (2, 3))]
-    assert shapes(joined([B.dot(part, w) for part in parts])) == [(STEPS * ROWS, COLUMNS)]
+    assert shapes(fused([B.dot(part, w) for part in parts])) == [(STEPS * ROWS, COLUMNS)]
 
 
 def test_each_matrix_has_a_matmul() -> None:
     x, w = inputs()
     other = B.input("v:0", F32, (TERMS, COLUMNS + 1))
-    graph = joined([p for m in (w, other) for p in matmuls(range(STEPS), x, m)])
+    graph = fused([p for m in (w, other) for p in matmuls(range(STEPS), x, m)])
     assert sorted(shapes(graph)) == [(STEPS * ROWS, COLUMNS), (STEPS * ROWS, COLUMNS + 1)]
 
 
@@ -86,30 +86,30 @@ def test_what_waits_for_a_step() -> None:
     state = B.input("h:0", F32, (ROWS, TERMS))
     for matmul in matmuls(range(STEPS), x, w):
         state = B.exp(B.neg(B.add(matmul, B.dot(state, w))))
-    assert shapes(joined([state])).count((STEPS * ROWS, TERMS)) == 1
+    assert shapes(fused([state])).count((STEPS * ROWS, TERMS)) == 1
 
 
 @pytest.mark.parametrize("order", [[0], [0, 1, 2, 3], [0, 1, 2, 3, 3]])
 def test_rows_that_nobody_takes_are_not_multiplied(order: list[int]) -> None:
-    assert shapes(joined(matmuls(order, *inputs()))) == [(ROWS, COLUMNS)] * len(order)
+    assert shapes(fused(matmuls(order, *inputs()))) == [(ROWS, COLUMNS)] * len(order)
 
 
 def test_rows_that_are_taken_twice() -> None:
-    assert shapes(joined(matmuls([*range(STEPS), 1], *inputs()))) == [(STEPS * ROWS, COLUMNS)]
+    assert shapes(fused(matmuls([*range(STEPS), 1], *inputs()))) == [(STEPS * ROWS, COLUMNS)]
 
 
 def test_what_is_not_rows() -> None:
     x, w = inputs()
     apart = [B.reshape(step(x, t, 2, 2), (2 * ROWS, TERMS)) for t in (0, 1)]
-    assert len(shapes(joined([B.dot(part, w) for part in apart]))) == 2
+    assert len(shapes(fused([B.dot(part, w) for part in apart]))) == 2
     wide = B.input("y:0", F32, (ROWS, 2 * TERMS))
     columns = [B.slice(wide, [0, t * TERMS], [1, 1], (ROWS, TERMS)) for t in (0, 1)]
-    assert len(shapes(joined([B.dot(part, w) for part in columns]))) == 2
+    assert len(shapes(fused([B.dot(part, w) for part in columns]))) == 2
 
 
 @pytest.mark.parametrize(("terms", "columns"), [(16, COLUMNS), (TERMS, 16)])
 def test_small_matmuls_are_left_to_planning(terms: int, columns: int) -> None:
-    assert len(shapes(joined(matmuls(range(STEPS), *inputs((STEPS, ROWS, terms), columns=columns))))) == STEPS
+    assert len(shapes(fused(matmuls(range(STEPS), *inputs((STEPS, ROWS, terms), columns=columns))))) == STEPS
 
 
 def test_sizes_that_change() -> None:

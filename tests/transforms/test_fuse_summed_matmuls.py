@@ -46,7 +46,7 @@ def summed(matrices: list[Node], right: list[Node]) -> Node:
     return first
 
 
-def joined(*outputs: Node) -> TensorGraph:
+def fused(*outputs: Node) -> TensorGraph:
     before = region("g", list(outputs))
     after = EliminateCommonSubexpressions().run(FuseSummedMatmuls().run(before).graph).graph
     verify_graph(after, static=True)
@@ -61,8 +61,8 @@ def count(graph: TensorGraph, kind: OpKind) -> int:
     return sum(n.kind is kind for n in graph.nodes())
 
 
-def test_a_sum_of_products_is_one_matmul() -> None:
-    graph = joined(summed(left(), weights()))
+def test_a_sum_of_matmuls_is_one_matmul() -> None:
+    graph = fused(summed(left(), weights()))
     assert (count(graph, OpKind.DOT), count(graph, OpKind.ADD), count(graph, OpKind.CONCAT)) == (1, 0, 2)
 
 
@@ -70,7 +70,7 @@ def test_matmuls_in_another_shape() -> None:
     """As Keras adds up the gradients of what query, key and value come from."""
     shape, matrices = (3, 4, WIDTH), left()
     terms = [B.reshape(B.dot(a, w, transpose_b=True), shape) for a, w in zip(matrices, weights(), strict=True)]
-    graph = joined(B.add(B.add(terms[0], terms[1]), terms[2]))
+    graph = fused(B.add(B.add(terms[0], terms[1]), terms[2]))
     assert (count(graph, OpKind.DOT), count(graph, OpKind.ADD)) == (1, 0)
 
 
@@ -83,7 +83,7 @@ def test_gradients_of_equal_views() -> None:
         return B.reshape(value, (ROWS, value.type.dims[-1]))
 
     gradients = [B.dot(flat(x), flat(a), transpose_a=True) for a in wide]
-    graph = joined(summed([flat(a) for a in wide], weights()), *gradients)
+    graph = fused(summed([flat(a) for a in wide], weights()), *gradients)
     assert count(graph, OpKind.DOT) == 2
 
 
@@ -98,15 +98,15 @@ def test_other_terms_stay() -> None:
     other = B.exp(B.input("r:0", F32, (ROWS, WIDTH)))
     first, *rest = (B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True))
     total = B.add(B.add(first, other), rest[0])
-    graph = joined(B.neg(B.add(total, rest[1])))
+    graph = fused(B.neg(B.add(total, rest[1])))
     assert (count(graph, OpKind.DOT), count(graph, OpKind.ADD)) == (1, 1)
 
 
-def test_gradients_of_weights_and_biases_read_the_joined_matrix() -> None:
+def test_gradients_of_weights_and_biases_read_the_fused_matrix() -> None:
     matrices, x = left(), B.input("x:0", F32, (ROWS, WIDTH))
     gradients = [B.dot(x, a, transpose_a=True) for a in matrices]
     biases = [B.sum(matrices[0], [0]), B.sum(B.reshape(matrices[1], (3, 4, 2, COLUMNS[1] // 2)), [0, 1])]
-    graph = joined(summed(matrices, weights()), *gradients, *biases)
+    graph = fused(summed(matrices, weights()), *gradients, *biases)
     assert (count(graph, OpKind.DOT), count(graph, OpKind.SUM), count(graph, OpKind.CONCAT)) == (2, 1, 2)
 
 
@@ -132,7 +132,7 @@ def test_matrices_that_others_read_stay_apart(readers: Callable[[list[Node]], li
 
 def test_matmuls_that_others_need_stay() -> None:
     matmuls = [B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True)]
-    graph = joined(B.add(B.add(matmuls[0], matmuls[1]), matmuls[2]), B.exp(matmuls[0]))
+    graph = fused(B.add(B.add(matmuls[0], matmuls[1]), matmuls[2]), B.exp(matmuls[0]))
     assert count(graph, OpKind.DOT) == 2, "the second and third are one"
 
 
@@ -156,7 +156,7 @@ def test_small_matrices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_matrix_that_comes_from_a_gradient_of_another_stays() -> None:
-    """Else the joined gradient would wait for itself."""
+    """Else the fused gradient would wait for itself."""
     x = B.input("x:0", F32, (WIDTH, WIDTH))
     first = B.exp(B.input("a:0", F32, (WIDTH, WIDTH)))
     gradient = B.dot(x, first, transpose_a=True)
@@ -175,7 +175,7 @@ def test_groups_that_wait_for_each_other_stay() -> None:
         b = B.exp(gradients[1 - i])
         outputs += [B.add(B.dot(a, B.input(f"v{i}:0", F32, square)), B.dot(b, B.input(f"w{i}:0", F32, square))),
                     B.dot(x, b, transpose_a=True)]
-    graph = joined(*outputs, *gradients)
+    graph = fused(*outputs, *gradients)
     assert count(graph, OpKind.DOT) == count(region("g", [*outputs, *gradients]), OpKind.DOT)
 
 
@@ -216,10 +216,10 @@ def rows_and_columns() -> Node:
 @pytest.mark.parametrize(("total", "matmuls"), [(wide_other, 1), (one_row, 2), (of_other_shapes, 2),
                                                  (rows_and_columns, 2)])  # fmt: skip
 def test_sums_that_broadcast(total: Callable[[], Node], matmuls: int) -> None:
-    assert count(joined(total()), OpKind.DOT) == matmuls
+    assert count(fused(total()), OpKind.DOT) == matmuls
 
 
-def test_a_matrix_that_is_delivered_in_another_shape_stays() -> None:
+def test_a_matrix_that_is_live_out_in_another_shape_stays() -> None:
     wide = B.exp(B.input("a:0", F32, (3, 4, COLUMNS[0])))
     flat = B.reshape(wide, (ROWS, COLUMNS[0]))
     total = summed([flat, left()[1]], weights()[:2])
@@ -230,14 +230,14 @@ def test_a_matrix_that_is_delivered_in_another_shape_stays() -> None:
 def test_the_most_matmuls_of_one_form() -> None:
     other = B.dot(B.exp(B.input("b:0", F32, (ROWS, 5))), B.input("v:0", F32, (5, WIDTH)))
     first, *rest = (B.dot(a, w, transpose_b=True) for a, w in zip(left(), weights(), strict=True))
-    graph = joined(B.add(B.add(B.add(other, first), rest[0]), rest[1]))
+    graph = fused(B.add(B.add(B.add(other, first), rest[0]), rest[1]))
     assert count(graph, OpKind.DOT) == 2
 
 
-def test_a_delivered_sum_is_a_group_of_its_own() -> None:
+def test_a_live_out_sum_is_a_group_of_its_own() -> None:
     inner = summed(left()[:2], weights()[:2])
     total = B.add(inner, B.dot(left()[2], weights()[2], transpose_b=True))
-    assert count(joined(total, inner), OpKind.DOT) == 2
+    assert count(fused(total, inner), OpKind.DOT) == 2
 
 
 def test_long_sums() -> None:

@@ -111,7 +111,7 @@ def test_movement_that_stays() -> None:
     assert kinds(p, B.add(B.broadcast(row, (2, 4, 6)), column)) == ["broadcast", "add"], "nothing else gives the shape"
 
 
-# split_reductions
+# two_stage_reductions
 def test_long_reductions_become_two_stages() -> None:
     assert kinds(SPLIT, B.sum(B.input("x:0", F32, (256,)), [0])) == ["reshape", "sum", "sum"]
     assert kinds(SPLIT, B.sum(B.input("x:0", F32, (256, 3)), [0])) == ["reshape", "sum", "sum"]

@@ -27,7 +27,7 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
     """The schedule with the template's tiling.
 
     Args:
-        schedule: what the families made of the pattern; not a joined one.
+        schedule: what the families made of the pattern; not a cooperative one.
         aligned: every buffer starts at a multiple of 16 bytes.
 
     Raises:
@@ -35,7 +35,7 @@ def apply_template(template: Template, schedule: KernelSchedule, device: DeviceS
     """
     where = schedule.dominant.loc
     if schedule.groups:
-        raise ScheduleError("joined kernels have the templates of their groups", where)
+        raise ScheduleError("cooperatively fused kernels have the templates of their groups", where)
     if any(isinstance(n, SymbolicDim) for n in (schedule.domain.rows, schedule.domain.cols)):
         raise ScheduleError("sizes change, and the kernel serves them all: it has no template of its own", where)
     request = _request(template, schedule)

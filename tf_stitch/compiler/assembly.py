@@ -60,11 +60,11 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusio
     if for_all_sizes:
         return replace(_for_all_sizes(buffers, groups, device), after=_after(buffers, groups))
     fused = fusions(buffers, groups) if fusions is not None else {}
-    groups = _joined(groups, fused.keys())
+    groups = _fused(groups, fused.keys())
     return replace(_on_device(buffers, groups, device, fused), after=_after(buffers, groups))
 
 
-def _joined(groups: Sequence[Sequence[int]], pairs: Collection[tuple[int, int]]) -> list[list[int]]:
+def _fused(groups: Sequence[Sequence[int]], pairs: Collection[tuple[int, int]]) -> list[list[int]]:
     """The groups with pairs in the place of the first of the two."""
     second = dict(pairs)
     gone = set(second.values())

@@ -34,7 +34,7 @@ barrier: 0.51 us on an H200, if it is empty, against 0.9 to 1.3."""
 
 
 def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSpec, footprint: int) -> list[Work]:
-    """The work of a plan with kernels joined, in an order in which it can run.
+    """The work of a plan with kernels fused, in an order in which it can run.
 
     Args:
         works: kernels and library calls in an order in which they can run.
@@ -43,8 +43,8 @@ def fuse_cooperatively(plan: StitchPlan, works: Sequence[Work], device: DeviceSp
     calls = sum(isinstance(work, BoundCall) for work in works)
     if calls >= GRAPH_LAUNCHES or len(works) > MOST_WORK:
         return list(works)
-    joined = _joined(plan, works, CooperativeFuser(plan, works, device, footprint))
-    return joined if _launches(joined) < GRAPH_LAUNCHES else list(works)
+    fused = _fused(plan, works, CooperativeFuser(plan, works, device, footprint))
+    return fused if _launches(fused) < GRAPH_LAUNCHES else list(works)
 
 
 def _launches(works: Sequence[Work]) -> int:
@@ -60,28 +60,28 @@ def _launches(works: Sequence[Work]) -> int:
     return len(launches)
 
 
-def _joined(plan: StitchPlan, works: Sequence[Work], joiner: CooperativeFuser) -> list[Work]:
-    """The work with kernels joined where that leaves fewer launches."""
+def _fused(plan: StitchPlan, works: Sequence[Work], fuser: CooperativeFuser) -> list[Work]:
+    """The work with kernels fused where that leaves fewer launches."""
     data = list(_data_edges(works))
     edges = [*data, *_update_edges(plan.graph, works)]
-    joined: list[tuple[list[int], LoweredKernel]] = []
+    fused: list[tuple[list[int], LoweredKernel]] = []
     best, launches = list(works), _launches(works)
     for part in _parts(works, data):
-        for found in joiner.kernels(part):
-            trial = _in_order(works, edges, [*joined, found])
+        for found in fuser.kernels(part):
+            trial = _in_order(works, edges, [*fused, found])
             if trial is not None and (fewer := _launches(trial)) < launches:  # else they share launches as it is
-                joined.append(found)
+                fused.append(found)
                 best, launches = trial, fewer
     return best
 
 
-def _in_order(works: Sequence[Work], edges: Sequence[Edge], joined: Sequence[tuple[list[int], LoweredKernel]]
+def _in_order(works: Sequence[Work], edges: Sequence[Edge], fused: Sequence[tuple[list[int], LoweredKernel]]
               ) -> list[Work] | None:
-    """The work with joined kernels in the place of their members; None if they would wait for each other."""
+    """The work with fused kernels in the place of their members; None if they would wait for each other."""
     groups = AcyclicContraction(range(len(works)), edges)
-    if not all(groups.merge(members[0], i) for members, _ in joined for i in members[1:]):
+    if not all(groups.merge(members[0], i) for members, _ in fused for i in members[1:]):
         return None
-    place = {groups.find(members[0]): kernel for members, kernel in joined}
+    place = {groups.find(members[0]): kernel for members, kernel in fused}
     return [place.get(groups.find(group[0]), works[group[0]]) for group in groups.groups()]
 
 

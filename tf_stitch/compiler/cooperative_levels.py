@@ -12,13 +12,13 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.families.registry import lower
 from tf_stitch.ir.graph import users_of
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.lowering.groups import join_groups
+from tf_stitch.lowering.groups import fuse_groups
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import predict_us, resident_blocks
 from tf_stitch.planning.part import TIE_US
 from tf_stitch.planning.stitch_plan import StitchPlan, live_out, make_pattern
 from tf_stitch.runtime.buffer_plan import Work
-from tf_stitch.schedule.kernel_schedule import JOINED, KernelSchedule
+from tf_stitch.schedule.kernel_schedule import COOPERATIVE, KernelSchedule
 
 USUAL_THREADS = 512
 """Of a block: the fewer blocks there are, the sooner they have met."""
@@ -47,18 +47,18 @@ class CooperativeFuser:
         self._hopeless: set[tuple[tuple[Program, ...], ...]] = set()
 
     def kernels(self, levels: Levels) -> Iterator[tuple[list[int], LoweredKernel]]:
-        """Levels that follow each other joined, as many as pay, and the numbers of the kernels in them."""
+        """Levels that follow each other fused, as many as pay, and the numbers of the kernels in them."""
         start = 0
         while start < len(levels) - 1:
             for end in range(len(levels), start + 1, -1):
-                kernel = self._join(levels[start:end])
+                kernel = self._fuse(levels[start:end])
                 if kernel is not None:
                     yield [i for level in levels[start:end] for i in level], kernel
                     start = end - 1
                     break
             start += 1
 
-    def _join(self, levels: Levels) -> LoweredKernel | None:
+    def _fuse(self, levels: Levels) -> LoweredKernel | None:
         """The levels as one kernel; None if it cannot be one, or takes longer than a launch for each level."""
         groups = [[self._kernel(i) for i in level] for level in levels]
         key = tuple(tuple(kernel.program for kernel in together) for together in groups)
@@ -67,15 +67,15 @@ class CooperativeFuser:
         launch = self._device.profile.launch_us  # kernels of a level share one
         apart = sum(launch + sum(self._us(kernel) - launch for kernel in together) for together in groups)
         least = max(kernel.program.threads for together in groups for kernel in together)
-        found = [joined for threads in {least, max(least, USUAL_THREADS)}
-                 if (joined := self._joined(groups, threads)) is not None]
+        found = [fused for threads in {least, max(least, USUAL_THREADS)}
+                 if (fused := self._fused(groups, threads)) is not None]
         best = min(found, key=self._us, default=None)
         if best is None or self._us(best) >= apart + TIE_US * (len(levels) - 1):
             self._hopeless.add(key)
             return None
         return best
 
-    def _joined(self, groups: list[list[LoweredKernel]], threads: int) -> LoweredKernel | None:
+    def _fused(self, groups: list[list[LoweredKernel]], threads: int) -> LoweredKernel | None:
         try:
             return self._try(groups, threads)
         except ScheduleError:
@@ -93,10 +93,10 @@ class CooperativeFuser:
         nodes = sorted((n for kernel in alike for n in kernel.schedule.pattern.nodes), key=self._position.__getitem__)
         pattern = make_pattern(nodes, self._users, self._wanted, self._free)
         largest = max((kernel.schedule for kernel in alike), key=lambda s: s.domain.rows * s.domain.cols)
-        schedule = KernelSchedule(JOINED, pattern, largest.dominant, largest.domain,
+        schedule = KernelSchedule(COOPERATIVE, pattern, largest.dominant, largest.domain,
                                   replace(largest.mapping, grid=grid), resident=math.ceil(grid / device.processors),
                                   groups=tuple(tuple(kernel.schedule for kernel in together) for together in fitted))
-        return join_groups(schedule, fitted)
+        return fuse_groups(schedule, fitted)
 
     def _us(self, kernel: LoweredKernel) -> float:
         return predict_us(kernel.program, self._device, self._footprint)

@@ -78,7 +78,7 @@ class PatternCompiler:
         return _with_outputs(self._templates.forced_kernel(self._lowered(written)), outputs_before)
 
     def tuned(self, kernel: LoweredKernel) -> LoweredKernel:
-        """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was joined
+        """One of this compiler's kernels by the template that tuning found for its pattern, if any. One that was fused
         stays: tuning times kernels alone."""
         pattern = kernel.schedule.pattern
         if self._templates is None or not self._templates.tuned or kernel.schedule.origin is not Origin.RULE \

@@ -188,7 +188,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
         return plan, work  # kernels for all sizes: how many blocks are resident is not known of them
     if options.device.grid_barrier and options.plan.barriers and options.reuse is not Reuse.MAPPING:
         work = fuse_cooperatively(plan, work, options.device, _footprint(graph))
-    # After joining, which predicts times: what tuning found has measured ones.
+    # After cooperative fusion, which predicts times: what tuning found has measured ones.
     work = [compiler.tuned(one) if isinstance(one, LoweredKernel) else one for one in work]
     return plan, reverse_block_order(work, options.device) if options.device.simt else work
 

@@ -11,8 +11,8 @@ from tf_stitch.schedule.templates import Template, parse_template
 
 
 def candidates(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[Template]:
-    """Templates for a schedule's pattern; some of them turn out to be impossible when they are applied. Joined kernels
-    have none."""
+    """Templates for a schedule's pattern; some of them turn out to be impossible when they are applied. Cooperative
+    kernels have none."""
     if not schedule.groups:
         texts = family_of(schedule).tilings(schedule).candidates(schedule, device)
         yield from map(parse_template, dict.fromkeys(texts))

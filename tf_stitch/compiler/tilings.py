@@ -25,7 +25,7 @@ Numbers: TypeAlias = Mapping[str, int | None]
 
 
 def layout_of(schedule: KernelSchedule) -> Layout:
-    """The slots of a schedule that is no joined one."""
+    """The slots of a schedule that is not cooperative."""
     slots = family_of(schedule).tilings(schedule).slots
     return ((GRID,), *slots) if len(extents_of(schedule)) > len(slots) else slots
 
@@ -62,7 +62,7 @@ def _level(slot: Slot, schedule: KernelSchedule, extent: int | None) -> Level:
 
 
 def template_of(schedule: KernelSchedule) -> Template:
-    """The template of a schedule; of joined groups one after the other."""
+    """The template of a schedule; of cooperative groups one after the other."""
     labels = op_labels(schedule.pattern)
     groups = [one for together in schedule.groups for one in together] or [schedule]
     return Template(tuple(op for group in groups for op in _op_schedules(group, labels)))
@@ -78,7 +78,7 @@ def _op_schedules(schedule: KernelSchedule, labels: Mapping[Node, str]) -> list[
 
 
 def in_block_memory(schedule: KernelSchedule) -> list[Node]:
-    """Values that go through memory of the block: kept rows and tiles, and reductions that several warps or blocks of
+    """Values that go through memory of the block: staged rows and tiles, and reductions that several warps or blocks of
     a cluster share."""
     found = [s.node for s in schedule.staged if s.scheme is Scheme.REGIONAL]
     found += [node for node, scheme in value_schemes(schedule).items() if scheme in (Scheme.REGIONAL, Scheme.CLUSTER)]

@@ -23,7 +23,6 @@ from tf_stitch.convert.entries import bodies
 from tf_stitch.convert.folder import check_apart, check_target, copy_model, own_folder, staged
 from tf_stitch.convert.gradients import drop_gradients
 from tf_stitch.convert.inputs import Case, generated, samples
-from tf_stitch.convert.kept import KeptShapes, KeptVerdicts, Verdicts
 from tf_stitch.convert.kernels import AheadBuilder, Kernels
 from tf_stitch.convert.locating import first_difference
 from tf_stitch.convert.measuring import SLOWER, slower_regions, slower_signatures
@@ -36,6 +35,7 @@ from tf_stitch.convert.rewriting import NEVER_RAN, Rewriting, rewriting_of
 from tf_stitch.convert.running import Loaded
 from tf_stitch.convert.saved_model import CERTIFICATE, GRAPH_FILE, MANIFEST, ORIGINAL, Model, Signature, read_model
 from tf_stitch.convert.sizes import check_names, shapes_of
+from tf_stitch.convert.stored_runs import StoredShapes, StoredVerdicts, Verdicts
 from tf_stitch.convert.targets import BuildTarget, parse_targets
 from tf_stitch.errors import ConvertError
 from tf_stitch.jit.shape_family import Shapes
@@ -193,23 +193,23 @@ def _plan(options: Options, config: StitchConfig, progress: Progress) -> _Plan:
     return _Plan(model, signatures, targets, cases, rewritings, remarks)
 
 
-def _originals(plan: _Plan) -> list[bytes]:
-    return [own for rewriting in plan.rewritings for own in rewriting.originals]
+def _fallbacks(plan: _Plan) -> list[bytes]:
+    return [own for rewriting in plan.rewritings for own in rewriting.fallbacks]
 
 
 def _digests(plan: _Plan) -> list[str]:
     """Of the nodes of each region."""
-    return [hashlib.sha256(own).hexdigest() for own in _originals(plan)]
+    return [hashlib.sha256(own).hexdigest() for own in _fallbacks(plan)]
 
 
 def _shapes_of_regions(plan: _Plan, config: StitchConfig, library: OpLibrary, scratch: Path, progress: Progress
                        ) -> dict[int, list[Shapes]]:
     """The shapes that each region runs with; where nothing ran, it is given up."""
-    kept = KeptShapes(config.cache_dir, plan.model, [*(case.digest() for case in plan.cases), *_digests(plan)])
-    seen = kept.recall()
+    stored = StoredShapes(config.cache_dir, plan.model, [*(case.digest() for case in plan.cases), *_digests(plan)])
+    seen = stored.recall()
     if seen is None:
         seen = _run_draft(plan, library, scratch, progress)
-        kept.keep(seen)
+        stored.keep(seen)
     for number, (rewriting, place) in enumerate(plan.places):
         if number not in seen:
             rewriting.give_up(place, NEVER_RAN)
@@ -218,7 +218,7 @@ def _shapes_of_regions(plan: _Plan, config: StitchConfig, library: OpLibrary, sc
 
 def _run_draft(plan: _Plan, library: OpLibrary, scratch: Path, progress: Progress) -> dict[int, list[Shapes]]:
     """The shapes that each region runs with. Its own nodes run."""
-    recorder = Recorder(_originals(plan))
+    recorder = Recorder(_fallbacks(plan))
     recorder.connect(library)
     by_name = {s.name: s for s in plan.signatures}
     try:
@@ -249,10 +249,10 @@ def _give_up(options: Options, config: StitchConfig, plan: _Plan, kernels: Seque
     if not options.measure or on_cpu is None or not on_cpu.built:
         return set()
     places = plan.places
-    kept = KeptVerdicts(config.cache_dir, plan.model, [
+    stored = StoredVerdicts(config.cache_dir, plan.model, [
         repr([(case.signature, sorted(case.shapes.items())) for case in plan.cases]),
         *_digests(plan), *on_cpu.sources])
-    known = kept.recall()
+    known = stored.recall()
     if known is None:
         progress.step("timing regions against the nodes that they replace")
         lost = slower_regions(plan.model, plan.rewritings, on_cpu, plan.cases, plan.signatures, library, scratch)
@@ -262,7 +262,7 @@ def _give_up(options: Options, config: StitchConfig, plan: _Plan, kernels: Seque
                                        library, scratch)
         slower = sorted(signature for signature, time in times.items() if time > SLOWER)
         known = Verdicts(sorted(lost.union(*(ran[signature] for signature in slower))), times)
-        kept.keep(known)
+        stored.keep(known)
     for number in known.given_up:
         places[number][0].give_up(places[number][1])
     for signature, time in known.times.items():

@@ -38,7 +38,7 @@ class _Comparing(Recorder):
     tolerance: float = 1.0
     first_difference: str = ""
 
-    def _original(self, number: int, reason: str) -> bytes | None:
+    def _fallback_subgraph(self, number: int, reason: str) -> bytes | None:
         return None
 
     def _fallback(self, number: int, call: FallbackCall) -> None:
@@ -77,7 +77,7 @@ def first_difference(model: Model, rewritings: Sequence[Rewriting], kernels: Ker
     Raises:
         ConvertError: the draft cannot be loaded.
     """
-    recorder = _Comparing([own for r in rewritings for own in r.originals], rewritings=rewritings,
+    recorder = _Comparing([own for r in rewritings for own in r.fallbacks], rewritings=rewritings,
                           hosts=host_executables(kernels), tolerance=tolerance)
     recorder.connect(library)
     try:

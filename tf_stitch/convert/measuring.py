@@ -37,20 +37,20 @@ def slower_regions(model: Model, rewritings: Sequence[Rewriting], kernels: Kerne
         ConvertError: the draft cannot be loaded.
     """
     keep, words = _words(kernels)
-    recorder = Recorder([own for r in rewritings for own in r.originals], words)
+    recorder = Recorder([own for r in rewritings for own in r.fallbacks], words)
     recorder.connect(library)
-    library.enable_guard(True, apart=0)
+    library.enable_profitability_check(True, apart=0)
     try:
         with loaded_draft(model, rewritten(model, rewritings, recorder.first), scratch) as draft:
             _run(draft, recorder, cases, signatures)
     finally:
-        library.enable_guard(False)
+        library.enable_profitability_check(False)
         library.clear_callbacks()
         del keep
     gained: dict[int, float] = {}
     for (region, _), verdict in recorder.verdicts.items():
-        gained[region] = gained.get(region, 0.0) + verdict.original_us - verdict.stitched_us
-    lost = {region for (region, _), verdict in recorder.verdicts.items() if verdict.original}
+        gained[region] = gained.get(region, 0.0) + verdict.fallback_us - verdict.stitched_us
+    lost = {region for (region, _), verdict in recorder.verdicts.items() if verdict.prefers_fallback}
     return {region for region in lost if gained[region] < 0}
 
 
@@ -63,7 +63,7 @@ def slower_signatures(original: Loaded, model: Model, rewritings: Sequence[Rewri
         ConvertError: the draft cannot be loaded.
     """
     keep, words = _words(kernels)
-    recorder = Recorder([own for r in rewritings for own in r.originals], words)
+    recorder = Recorder([own for r in rewritings for own in r.fallbacks], words)
     recorder.connect(library)
     times: dict[str, float] = {}
     ran: dict[str, set[int]] = {}

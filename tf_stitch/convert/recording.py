@@ -24,7 +24,7 @@ class Recorder:
     """Answers the native op for the regions of one draft, whose numbers begin with `first`.
 
     Args:
-        originals: each region's own nodes, a serialized FunctionDef.
+        fallbacks: each region's fallback subgraph, a serialized FunctionDef.
         words: (region, shapes) -> an executable for the native op; others run their own nodes.
 
     Attributes:
@@ -32,7 +32,7 @@ class Recorder:
         verdicts: (region, shapes) -> what timing both forms has led to.
     """
 
-    originals: Sequence[bytes]
+    fallbacks: Sequence[bytes]
     words: Mapping[tuple[int, Shapes], Sequence[int]] = field(default_factory=dict)
     first: int = field(default_factory=lambda: next(_numbers))
     seen: dict[int, list[Shapes]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Recorder:
 
     def connect(self, library: OpLibrary) -> None:
         """From now on the op asks this one."""
-        library.set_callbacks(self._build, self._original, self._fallback, self)
+        library.set_callbacks(self._build, self._fallback_subgraph, self._fallback, self)
 
     def _build(self, number: int, device: int, key: tuple[int, ...]) -> Sequence[int] | None:
         region, shapes = number - self.first, Key.parse(key).shapes
@@ -49,8 +49,8 @@ class Recorder:
             self.seen[region].append(shapes)
         return self.words.get((region, shapes)) if device == CPU_ORDINAL else None
 
-    def _original(self, number: int, reason: str) -> bytes | None:
-        return self.originals[number - self.first]
+    def _fallback_subgraph(self, number: int, reason: str) -> bytes | None:
+        return self.fallbacks[number - self.first]
 
     def _fallback(self, number: int, call: FallbackCall) -> None:
         raise ConvertError(f"a region's own nodes cannot run in its place: {call.reason}")
@@ -58,12 +58,12 @@ class Recorder:
     def recall(self, number: int, device: int, key: tuple[int, ...]) -> bool | None:
         """See native.bindings.Verdicts."""
         found = self.verdicts.get((number - self.first, Key.parse(key).shapes))
-        return None if found is None else found.original
+        return None if found is None else found.prefers_fallback
 
     def settle(self, number: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
         """See native.bindings.Verdicts. Regions go on as they are: others are measured beside them."""
         self.verdicts[number - self.first, Key.parse(key).shapes] = measured
-        return measured.original
+        return measured.prefers_fallback
 
     def not_timed(self, number: int, reason: str) -> None:
         """See native.bindings.Verdicts."""

@@ -47,7 +47,7 @@ class Rewriting:
 
     Attributes:
         regions: that can be replaced; their places here name them.
-        originals: of each region its own nodes, a serialized FunctionDef.
+        fallbacks: each region's fallback subgraph, a serialized FunctionDef.
         left_out: node -> why it stays TensorFlow's.
         given_up: places of regions that are not replaced after all.
     """
@@ -56,7 +56,7 @@ class Rewriting:
     device: str
     found: FoundRegions | None
     regions: list[RegionGraph]
-    originals: list[bytes]
+    fallbacks: list[bytes]
     left_out: dict[str, str]
     given_up: set[int] = field(default_factory=set)
 
@@ -89,7 +89,7 @@ class Rewriting:
             where = place_of(i)
             node = stitch_node(f"tf_stitch_{where.number}/{region.members[-1]}", region, where.number, device, controls)
             node.attr["module"].s = where.module.encode()
-            node.attr["original"].s = self.originals[i]
+            node.attr["original"].s = self.fallbacks[i]
             return node
 
         found.regions.regions[:] = [self.regions[i] for i in self.taken]
@@ -125,7 +125,7 @@ def rewriting_of(body: Body, config: StitchConfig, device: str, profile: DeviceP
     except (GraphLeftAloneError, StitchError) as error:
         return Rewriting(body, device, None, [], [], dict.fromkeys((n.name for n in body.graph_def.node),
                                                                    error.message))
-    regions, originals, left_out = [], [], dict(found.regions.left_out)
+    regions, fallbacks, left_out = [], [], dict(found.regions.left_out)
     for region in found.regions.regions:
         own = found.fallback(region)
         try:
@@ -136,8 +136,8 @@ def rewriting_of(body: Body, config: StitchConfig, device: str, profile: DeviceP
             left_out |= dict.fromkeys(region.members, NO_OWN_NODES)
         else:
             regions.append(region)
-            originals.append(function.SerializeToString(deterministic=True))
-    return Rewriting(body, device, found, regions, originals, left_out)
+            fallbacks.append(function.SerializeToString(deterministic=True))
+    return Rewriting(body, device, found, regions, fallbacks, left_out)
 
 
 def _placed(graph_def: GraphDef, device: str) -> GraphDef:

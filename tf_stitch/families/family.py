@@ -56,7 +56,7 @@ class Request:
         return otherwise if extent is None else extent
 
     def wants(self, node: Node) -> bool:
-        """Whether a value is to be kept in memory of the block."""
+        """Whether a value is to be staged in memory of the block."""
         return self.keeps if self.shared is None else node in self.shared
 
 
@@ -111,7 +111,7 @@ class KernelFamily:
         matmuls: it takes patterns with matmuls, and none without.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
-        with_threads: the mapping with blocks of more threads, a power of two. With it a kernel can be joined with
+        with_threads: the mapping with blocks of more threads, a power of two. With it a kernel can be fused with
             others behind grid barriers.
         with_items: the schedule with threads that make so many accesses each, under way together.
     """

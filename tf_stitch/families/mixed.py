@@ -84,12 +84,12 @@ def propose_mixed(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[K
     elements = domain.rows * domain.cols
     phases = split_phases(pattern, elements, columns)
     row_outputs(pattern, phases, domain.rows)  # asked here already, as the row family does
-    kept = values_to_stage(pattern, phases, elements, loads=device.stages_loads)
-    mapping, scheme = _mapping(pattern, domain, rows_per_block, len(kept), len(columns), device, aligned)
-    row_bytes = sum(n.type.dtype.compute.size for n in [*kept, *columns]) * domain.cols
+    to_stage = values_to_stage(pattern, phases, elements, loads=device.stages_loads)
+    mapping, scheme = _mapping(pattern, domain, rows_per_block, len(to_stage), len(columns), device, aligned)
+    row_bytes = sum(n.type.dtype.compute.size for n in [*to_stage, *columns]) * domain.cols
     if device.row_buffer_bytes and row_bytes > 2 * device.row_buffer_bytes:
         raise ScheduleError("the row does not fit on the stack")
-    schedule = KernelSchedule(NAME, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in kept))
+    schedule = KernelSchedule(NAME, pattern, rows[0], domain, mapping, tuple(Staged(n, scheme) for n in to_stage))
     return [replace(schedule, ahead=prefetches_rows(schedule, device, LEAST_ROWS))]
 
 
@@ -111,14 +111,14 @@ def _block_rows(node: Node, domain: Domain) -> int:
     return length
 
 
-def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, kept: int, columns: int, device: DeviceSpec,
+def _mapping(pattern: Pattern, domain: Domain, rows_per_block: int, to_stage: int, columns: int, device: DeviceSpec,
              aligned: bool) -> tuple[ThreadMapping, Scheme]:
     grid = domain.rows // rows_per_block
     if not device.simt:
         return ThreadMapping(grid, 1, 1, rows_per_block, 1, 0, warp=device.warp), Scheme.REGIONAL
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = math.ceil(domain.cols / vector)
-    per_thread = max(1, REGISTER_BUDGET // (kept + columns) // vector)
+    per_thread = max(1, REGISTER_BUDGET // (to_stage + columns) // vector)
     threads = device.warp
     while threads < WIDEST_BLOCK and (math.ceil(chunks / threads) > per_thread or threads * 2 <= min(chunks, WIDE)):
         threads *= 2

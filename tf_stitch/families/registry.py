@@ -28,7 +28,7 @@ FAMILIES: tuple[KernelFamily, ...] = (
 
 
 def family_of(schedule: KernelSchedule) -> KernelFamily:
-    """The family that made a schedule that is no joined one."""
+    """The family that made a schedule that is not cooperative."""
     return next(family for family in FAMILIES if family.name == schedule.family)
 
 

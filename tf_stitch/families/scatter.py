@@ -22,7 +22,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, delinearize, linearize, var
 from tf_stitch.lowering.buffers import BufferTable
 from tf_stitch.lowering.evaluate import Evaluator, MultiIndex, aligned_index
-from tf_stitch.lowering.groups import join_groups
+from tf_stitch.lowering.groups import fuse_groups
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.stitch_plan import Pattern
@@ -41,7 +41,7 @@ def propose_scatter(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list
     """One schedule.
 
     Raises:
-        ScheduleError: something else than scatters has to be delivered, or the device cannot do it.
+        ScheduleError: something else than scatters is live-out, or the device cannot do it.
     """
     scatters = [n for n in pattern.nodes if n.category is Category.SCATTER]
     if not scatters or set(pattern.outputs) != set(scatters):
@@ -79,7 +79,7 @@ def lower_scatter(schedule: KernelSchedule) -> LoweredKernel:
         return _by_tasks(schedule)
     scatters = schedule.pattern.outputs
     filled, added = [_filled(schedule, n) for n in scatters], [_scattered(schedule, n) for n in scatters]
-    return join_groups(schedule, [filled, added])
+    return fuse_groups(schedule, [filled, added])
 
 
 def _by_tasks(schedule: KernelSchedule) -> LoweredKernel:

@@ -184,7 +184,7 @@ def arg_reduce(better: np.ufunc) -> Callable[[oa.ArgReduceAttrs, Array], Array]:
 
 
 def dot(attrs: oa.DotAttrs, x: Array, y: Array) -> Array:
-    """Matrix product over the last two axes."""
+    """Matmul over the last two axes."""
     left = np.swapaxes(x, -1, -2) if attrs.transpose_a else x
     right = np.swapaxes(y, -1, -2) if attrs.transpose_b else y
     return np.asarray(np.matmul(left, right))

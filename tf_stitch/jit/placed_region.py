@@ -36,7 +36,7 @@ class PlacedRegion:
         number: names the region in its op.
         aligned: every buffer starts at a multiple of 16 bytes.
         patterns: how many patterns of more than one node are kept; None: all.
-        tf32: products of float32 may be taken in TF32.
+        tf32: matmuls of float32 may be taken in TF32.
     """
 
     number: int

@@ -22,7 +22,7 @@ other may end before it. Not measured; TensorFlow has as many threads as the mac
 T = TypeVar("T")
 Shapes = tuple[tuple[int, ...], ...]
 Traits = tuple[bool, bool]
-"""What a signature says beside shapes: every buffer is aligned, products of float32 may be taken in TF32."""
+"""What a signature says beside shapes: every buffer is aligned, matmuls of float32 may be taken in TF32."""
 Prepare = Callable[[int, int, Shapes, Traits], None]
 
 

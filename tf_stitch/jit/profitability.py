@@ -42,7 +42,7 @@ class ProfitabilityCheck:
         if known is None:
             return None
         self._add(region, device, key, known, recalled=True)
-        return known.original
+        return known.prefers_fallback
 
     def settle(self, region: int, device: int, key: tuple[int, ...], measured: Verdict) -> bool:
         """As `recall`, of a region that was measured: an equal region's verdict, if there is one already."""
@@ -55,10 +55,10 @@ class ProfitabilityCheck:
             except OSError as error:
                 self._report.note("profitability", str(self._store.folder), f"no verdict can be kept: {error}")
         self._add(region, device, key, verdict, recalled=known is not None)
-        if verdict.original and self._config.verbose:
+        if verdict.prefers_fallback and self._config.verbose:
             say(f"{self._where(region)}: TensorFlow's own ops run from now on: they take "
-                  f"{verdict.original_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
-        return verdict.original
+                  f"{verdict.fallback_us:.1f} us, the kernels {verdict.stitched_us:.1f} us")
+        return verdict.prefers_fallback
 
     def not_timed(self, region: int, reason: str) -> None:
         """The region keeps its kernels, unmeasured."""
@@ -74,8 +74,8 @@ class ProfitabilityCheck:
     def _add(self, region: int, device: int, key: tuple[int, ...], verdict: Verdict, recalled: bool) -> None:
         shapes = [list(shape) for shape in Key.parse(key).shapes]
         self._report.add(ProfitabilityEntry(region, "cpu" if device == CPU_ORDINAL else "gpu", shapes,
-                                    round(verdict.stitched_us, 3), round(verdict.original_us, 3),
-                                    "fallback" if verdict.original else "stitched", recalled))
+                                    round(verdict.stitched_us, 3), round(verdict.fallback_us, 3),
+                                    "fallback" if verdict.prefers_fallback else "stitched", recalled))
 
     def _key(self, region: int, device: int, words: tuple[int, ...]) -> str:
         """What a verdict depends on, as hex digits: kernels of a CPU are the same for aligned buffers and others."""

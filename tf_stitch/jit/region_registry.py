@@ -44,7 +44,7 @@ fifteen in a program of many regions whose first step had not ended after 50 s."
 @dataclass(frozen=True)
 class Key:
     """A signature as the native op gives it: whether every buffer is aligned, the shape of every input and variable,
-    and whether products of float32 may be taken in TF32."""
+    and whether matmuls of float32 may be taken in TF32."""
 
     aligned: bool
     shapes: tuple[tuple[int, ...], ...]
@@ -260,7 +260,7 @@ class RegionRegistry:
     def _built(self, place: PlacedRegion, shapes: Shapes, family: ShapeFamily[Built]) -> tuple[Built, bool]:
         """An executable that is compiled now, and whether an equal region has it already."""
         graph = _without_empty_tensors(place, shapes)
-        family.meet(place.sizes(shapes))
+        family.observe(place.sizes(shapes))
         built = self._builder.for_sizes(place, graph, shapes, family) if family.change.symbols else None
         return self._builder.for_numbers(place, graph) if built is None else (built, False)
 

@@ -75,7 +75,7 @@ class ShapeFamily(Generic[T]):
         self.preparation: Preparation | None = None
         self.built: OrderedDict[Shapes, T] = OrderedDict()
 
-    def meet(self, sizes: Mapping[str, int]) -> None:
+    def observe(self, sizes: Mapping[str, int]) -> None:
         """A signature is about to be built."""
         self.first = self.first or dict(sizes)
         self.changes(self._different(sizes))

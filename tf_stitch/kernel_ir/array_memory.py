@@ -31,12 +31,12 @@ class Life:
     first: int
     last: int
 
-    def meets(self, other: Life) -> bool:
+    def overlaps(self, other: Life) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
 def is_barrier(stmt: k.Stmt, warp: int) -> bool:
-    """Whether all threads of a block meet at a statement, as those of several warps do that reduce together."""
+    """Whether all threads of a block wait at a statement, as those of several warps do that reduce together."""
     if isinstance(stmt, k.AllReduce | k.ArgAllReduce):
         return stmt.width > warp
     return isinstance(stmt, k.Barrier | k.GroupBarrier | k.ClusterBarrier)
@@ -94,7 +94,7 @@ def overlapping(phase: k.Program) -> list[tuple[str, str]]:
 
 def _together(a: k.Array, b: k.Array, lives: Mapping[str, Life]) -> bool:
     """Whether both are alive at one time; an array that nothing uses never is."""
-    return a.name in lives and b.name in lives and lives[a.name].meets(lives[b.name])
+    return a.name in lives and b.name in lives and lives[a.name].overlaps(lives[b.name])
 
 
 def _bytes_meet(a: k.Array, b: k.Array) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def first_fit(size: int, taken: Iterable[tuple[int, int]]) -> int:
-    """The lowest offset at which `size` bytes meet none of the ranges [begin, end) that are taken."""
+    """The lowest offset at which `size` bytes overlap none of the ranges [begin, end) that are taken."""
     offset = 0
     for begin, end in sorted(taken):
         if begin >= offset + size:

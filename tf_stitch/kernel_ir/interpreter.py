@@ -8,7 +8,7 @@ of their group. Slow; for small tests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,13 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.by_type import ByType
-from tf_stitch.kernel_ir.cluster_memory import ClusterMemory
+from tf_stitch.kernel_ir.checked_memory import CheckedMemory, Elements, Writers
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.verifier import parts_of_blocks
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
             OpKind.ANY: np.logical_or, OpKind.ALL: np.logical_and}
-
-WORD = 4
-"""Bytes of shared memory that races are looked for in."""
 
 
 class KernelFailure(Exception):
@@ -54,7 +51,7 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
     for b in program.buffers:
         if state[b.name].shape != (b.size,):
             raise VerifyError(f"buffer {b.name} has {state[b.name].shape}, not ({b.size},)")
-    writers: _Writers = {}
+    writers: Writers = {}
     scratch: dict[tuple[str, int], int | None] = {}
     phases = program.phases()
     whole = (k.GridLoop(program.grid, program.body, group=program.cluster),)
@@ -86,12 +83,7 @@ def interpret_program(program: k.Program, buffers: Mapping[str, NDArray[Any]]) -
             raise VerifyError(f"{type(stmt).__name__} beside grid loops")
 
 
-_Writers: TypeAlias = dict[tuple[str, int], tuple[int, Any]]
-"""Elements written since the last grid barrier, by whom and with what."""
-_Elements: TypeAlias = dict[tuple[str, int], Any]
-
-
-def _pass_grid_barrier(writers: _Writers, scratch: dict[tuple[str, int], int | None]) -> None:
+def _pass_grid_barrier(writers: Writers, scratch: dict[tuple[str, int], int | None]) -> None:
     scratch.update(dict.fromkeys(writers, None))
     writers.clear()
 
@@ -108,29 +100,18 @@ _together: ByType[None] = ByType("the interpreter", otherwise=_by_each_thread)
 """What the threads of a block do in a statement: (block, stmt, active threads)."""
 
 
-class _Block:
-    """One block of one phase. `scratch` holds the elements behind a barrier, None for a grid barrier, else the first
-    block of the group that passed one."""
+class _Block(CheckedMemory):
+    """One block of one phase."""
 
-    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: _Writers,
+    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: Writers,
                  scratch: dict[tuple[str, int], int | None], group: int) -> None:
-        self.program, self.buffers, self.block, self.writers = program, buffers, block, writers
-        self.scratch, self.group = scratch, group
-        self.modes = {b.name: b.mode for b in program.buffers}
-        self.threads = program.threads
+        super().__init__(program, buffers, block, writers, scratch, group)
+        self.program = program
         self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
         self.indices: list[dict[str, int]] = [{k.BLOCK: block, k.THREAD: t} for t in range(self.threads)]
-        self.arrays: list[dict[str, dict[int, Any]]] = [{} for _ in range(self.threads)]
-        self.sizes: dict[str, int] = {}
-        self.epoch = 0  # barriers passed
-        self.shared_writes: dict[tuple[str, int], tuple[int, int]] = {}  # word -> (thread, epoch)
-        self.shared_reads: dict[tuple[str, int], tuple[set[int], int]] = {}  # word -> (threads, epoch)
-        self.watched: dict[str, k.Array] = {}  # shared by threads, or in memory shared with other arrays
-        self.under_way: list[list[_Elements]] = [[] for _ in range(self.threads)]  # of each copy, by thread
-        self.holder: dict[tuple[str, int], tuple[str, int]] = {}  # word -> element that was written there last
+        self.under_way: list[list[Elements]] = [[] for _ in range(self.threads)]  # of each copy, by thread
         self.before: _Block | None = None  # the same block of the grid, in its turn before
         self.cluster: Sequence[_Block] = ()
-        self.received = ClusterMemory(block)
 
     def wait(self, stmt: k.Stmt | None) -> None:
         """All threads of the blocks that this one waits for have come here; None: to their end."""
@@ -239,7 +220,7 @@ class _Block:
     def _set_element(self, stmt: k.SetElement, t: int) -> None:
         value = self._value(stmt.value, t)
         if stmt.combine is not None:
-            value = _COMBINE[stmt.combine](self._element(stmt.array, stmt.index, t), value)
+            value = _COMBINE[stmt.combine](self._element(stmt.array, self._index(stmt.index, t), t), value)
         self._set(stmt.array, self._index(stmt.index, t), value, t)
 
     @_per_thread(k.Store)
@@ -289,7 +270,7 @@ class _Block:
         for i in range(at, at + stmt.width):
             self._check_race(stmt.array, i, t, "writes")
             self.arrays[t][stmt.array].pop(i, None)
-        elements: _Elements = {}
+        elements: Elements = {}
         if stmt.inside is None or self._value(stmt.inside, t):
             index = self._aligned(stmt.index, stmt.width, t)
             elements = {(stmt.array, at + i): self._load(stmt.buffer, index + i) for i in range(stmt.width)}
@@ -345,7 +326,7 @@ class _Block:
         if isinstance(expr, k.Load):
             return self._load(expr.buffer, self._index(expr.index, t))
         if isinstance(expr, k.Element):
-            return self._element(expr.array, expr.index, t)
+            return self._element(expr.array, self._index(expr.index, t), t)
         if isinstance(expr, k.InRange):
             return np.bool_(expr.low <= self._index(expr.index, t) < expr.high)
         args = [np.asarray(self._value(a, t)) for a in expr.args]
@@ -373,72 +354,6 @@ class _Block:
         if value % width:
             raise VerifyError(f"a vector of {width} starts at element {value}")
         return value
-
-    def _load(self, name: str, index: int) -> Any:
-        buffer = self.buffers[name]
-        if not 0 <= index < len(buffer):
-            raise VerifyError(f"{name}[{index}] is read; it has {len(buffer)} elements")
-        if self.modes[name] is k.Mode.WRITE:
-            raise VerifyError(f"{name} is read but declared as written only")
-        if self.modes[name] is k.Mode.SCRATCH and self.scratch.get((name, index), -1) not in (None, self.group):
-            raise VerifyError(f"{name}[{index}] is read with no grid barrier after its writing")
-        return buffer[index].astype(DType.of(buffer.dtype).compute.numpy)
-
-    def _store(self, name: str, index: int, value: Any) -> None:
-        buffer = self.buffers[name]
-        if not 0 <= index < len(buffer):
-            raise VerifyError(f"{name}[{index}] is written; it has {len(buffer)} elements")
-        if self.modes[name] is k.Mode.READ:
-            raise VerifyError(f"{name} is written but declared as read only")
-        stored = np.asarray(value).astype(buffer.dtype)
-        seen = self.writers.setdefault((name, index), (self.block, stored))
-        if seen[0] != self.block and seen[1].tobytes() != stored.tobytes():
-            raise VerifyError(f"blocks {seen[0]} and {self.block} both write {name}[{index}]")
-        buffer[index] = stored
-
-    def _element(self, array: str, index: Index, t: int) -> Any:
-        at = self._index(index, t)
-        self.received.read((array, at))
-        if at not in self.arrays[t][array]:
-            raise VerifyError(f"{array}[{at}] is read before it is written")
-        self._check_race(array, at, t, "reads")
-        return self.arrays[t][array][at]
-
-    def _set(self, array: str, at: int, value: Any, t: int) -> None:
-        if not 0 <= at < self.sizes[array]:
-            raise VerifyError(f"{array}[{at}] is written; it has {self.sizes[array]} elements")
-        self._check_race(array, at, t, "writes")
-        for word in self._words(array, at):
-            self.shared_writes[word] = t, self.epoch
-            other, place = self.holder.get(word, (array, at))
-            if other != array:  # its memory has a new owner
-                self.arrays[t][other].pop(place, None)
-            self.holder[word] = array, at
-        self.arrays[t][array][at] = value
-
-    def _words(self, array: str, at: int) -> list[tuple[str, int]]:
-        """The words of shared memory that an element takes; none of an array that nobody else has."""
-        declared = self.watched.get(array)
-        if declared is None:
-            return []
-        if declared.offset is None:
-            return [(array, at)]
-        size = declared.nbytes // declared.size
-        first = (declared.offset + at * size) // WORD
-        return [("", first + i) for i in range(size // WORD)]
-
-    def _check_race(self, array: str, at: int, t: int, what: str) -> None:
-        for word in self._words(array, at):
-            writer, epoch = self.shared_writes.get(word, (t, self.epoch))
-            if writer != t and epoch == self.epoch:
-                raise VerifyError(f"thread {t} {what} {array}[{at}], which thread {writer} wrote with no barrier "
-                                  "between")
-            readers, epoch = self.shared_reads.get(word, (set(), self.epoch))
-            readers = readers if epoch == self.epoch else set()
-            if what == "writes" and readers - {t}:
-                raise VerifyError(f"thread {t} writes {array}[{at}], which another reads with no barrier between")
-            if what == "reads":
-                self.shared_reads[word] = readers | {t}, self.epoch
 
 
 def _beats(kind: OpKind, value: Any, best: Any) -> bool:

@@ -12,6 +12,7 @@ from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+from tf_stitch.kernel_ir.intervals import Interval, interval_of, length_of, split_by
 from tf_stitch.kernel_ir.walk import bodies
 
 SECTOR_BYTES = 32
@@ -26,8 +27,6 @@ _ELEMENTWISE = {OpKind.SUM: OpKind.ADD, OpKind.PROD: OpKind.MUL, OpKind.MAX: OpK
 """Reductions into separate elements wait for nothing."""
 
 Op = tuple[DType, OpKind]
-Interval = tuple[int, int]
-"""The first number, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Work:
         async_copies: loads of later rows, under way beside everything else.
         reductions: over how many threads -> how often; a barrier alone is one over the whole block.
         shuffles: steps of reductions within warps, each on every thread.
-        meetings: cluster barriers.
+        cross_block_reductions: barriers of the cluster.
         loops: vector loops that were entered (CPU).
         elements: accesses of local and shared arrays.
         registers: elements of local arrays that are alive together, at most.
@@ -244,12 +243,12 @@ class _Counter:
             self.body(stmt.body, times, simd, serial)
         elif isinstance(stmt.condition, k.InRange):
             index = stmt.condition.index
-            whole = self._within.get(index) or _interval(index)
-            inside, outside = _parts(whole, stmt.condition)
+            whole = self._within.get(index) or interval_of(index)
+            inside, outside = split_by(whole, stmt.condition)
             for body, part in ((stmt.body, inside), (stmt.orelse, outside)):
-                if _length_of(part):
+                if length_of(part):
                     self._within[index] = part
-                    self.body(body, times * _length_of(part) / _length_of(whole), simd, serial)
+                    self.body(body, times * length_of(part) / length_of(whole), simd, serial)
             self._within[index] = whole
         else:
             self.body(max(bodies(stmt), key=self._length), times, simd, serial)
@@ -371,23 +370,6 @@ class _Counter:
         return stride
 
 
-def _interval(index: Index) -> Interval:
-    low, high = index.bounds
-    return low, high + 1
-
-
-def _length_of(interval: Interval) -> int:
-    return max(interval[1] - interval[0], 0)
-
-
-def _parts(whole: Interval, condition: k.InRange) -> tuple[Interval, Interval]:
-    """Of an interval what a condition holds for, and the rest; a rest on both sides counts as one behind."""
-    low, high = max(whole[0], condition.low), min(whole[1], condition.high)
-    low, high = min(low, whole[1]), max(high, min(low, whole[1]))
-    rest = (whole[0], low) if high >= whole[1] else (high + whole[0] - low, whole[1])
-    return (low, high), rest
-
-
 def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
     """Whether compilers make vector code of a loop with that body. They ask conditions that stay the same outside."""
     for stmt in body:
@@ -398,23 +380,3 @@ def vectorises(body: Sequence[k.Stmt], over: Var) -> bool:
             if asked is None or over in asked.variables() or not vectorises((*stmt.body, *stmt.orelse), over):
                 return False
     return True
-
-
-def moved_bytes(program: k.Program, work: Work) -> int:
-    """Bytes between the kernel and memory if every element that it touches moves once in each direction."""
-    return _moved(program, [(program, work)])
-
-
-def moved_once(program: k.Program) -> int:
-    """The same of all phases together: what several read, or one leaves to another, moves once in each direction."""
-    return _moved(program, [(phase, count_work(phase)) for phase in program.phases()])
-
-
-def _moved(program: k.Program, phases: Sequence[tuple[k.Program, Work]]) -> int:
-    touched: dict[tuple[str, bool], float] = {}
-    for phase, work in phases:
-        for a in work.accesses:
-            touched[a.buffer, a.store] = (touched.get((a.buffer, a.store), 0.0)
-                                          + a.distinct * phase.grid * phase.threads)
-    sizes = {b.name: (b.size, b.dtype.size) for b in program.parameters}
-    return round(sum(min(count, sizes[name][0]) * sizes[name][1] for (name, _), count in touched.items()))

@@ -15,23 +15,23 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.schemes import value_schemes
 
 
-def join_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKernel]]) -> LoweredKernel:
+def fuse_groups(schedule: KernelSchedule, groups: Sequence[Sequence[LoweredKernel]]) -> LoweredKernel:
     """One kernel of `groups`, the kernels of schedule.groups."""
     buffers = _SharedBuffers(groups)
     body: list[k.Stmt] = []
-    forwards = False  # what the last loops of several turns did; the next ones turn round
+    forwards = False  # what the last grid-stride loops did; the next ones run in reverse
     for i, together in enumerate(groups):
         if i:
             body.append(k.GridBarrier())
-        sweeps = any(kernel.program.grid > schedule.mapping.grid for kernel in together)
+        strides = any(kernel.program.grid > schedule.mapping.grid for kernel in together)
         for kernel in together:
             program = kernel.program
             statements = renamed(program.body, buffers.names(kernel), program.noted)
             if any(arrays(statements, k.Space.SHARED)):
                 statements += (k.Barrier(),)  # the next block uses the same memory
             body.append(k.Comment(f"group {i + 1} of {len(groups)}", user_nodes(kernel.schedule.pattern)))
-            body.append(k.GridLoop(program.grid, statements, sweeps and forwards))
-        forwards ^= sweeps
+            body.append(k.GridLoop(program.grid, statements, strides and forwards))
+        forwards ^= strides
     program = k.Program(buffers.buffers, schedule.mapping.grid, schedule.mapping.threads, tuple(body),
                         title=title(schedule.pattern), resident=schedule.resident, warp=schedule.mapping.warp)
     return LoweredKernel(replace(schedule, schemes=value_schemes(schedule)), program, buffers.arguments)
@@ -83,7 +83,7 @@ class _SharedBuffers:
         self.buffers, self.arguments = tuple(found), tuple(arguments)
 
     def names(self, kernel: LoweredKernel) -> dict[str, str]:
-        """Each buffer of a group's own kernel -> the joined kernel's."""
+        """Each buffer of a group's own kernel -> the fused kernel's."""
         names = {buffer.name: self._name[node] for node, buffer in _parameters(kernel)}
         return names | {b.name: self._tables[id(kernel), b.name] for b in kernel.program.buffers
                         if b.constant is not None}

@@ -58,12 +58,12 @@ LeftFunction = Callable[[int], None]
 
 _INTERNAL = 13  # absl's status code
 _PENDING, _INTERRUPTED = 3, 5  # callbacks.h
-_STITCHED, _ORIGINAL = 101, 102  # callbacks.h
+_STITCHED, _FALLBACK = 101, 102  # callbacks.h
 
 _BUILD_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int64, ctypes.c_void_p
 )
-_ORIGINAL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
+_FALLBACK_SUBGRAPH_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
 _FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)
 _RECALL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64)
 _SETTLE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int32, DIMS, ctypes.c_int64, ctypes.c_int32,
@@ -79,13 +79,13 @@ class Verdict:
     """What timing a region's two forms has led to, for one shape signature.
 
     Attributes:
-        original: whether the region's own TensorFlow nodes are faster than its kernels.
-        stitched_us, original_us: medians of the timed calls.
+        prefers_fallback: whether the region's own TensorFlow nodes are faster than its kernels.
+        stitched_us, fallback_us: medians of the timed calls.
     """
 
-    original: bool
+    prefers_fallback: bool
     stitched_us: float
-    original_us: float
+    fallback_us: float
 
 
 class Verdicts(Protocol):
@@ -155,8 +155,9 @@ class OpLibrary:
         self.callers_executor = bool(self._library.tfs_callers_executor())
         self._callbacks: tuple[Any, ...] = ()  # ctypes frees a callback that nobody holds
 
-    def set_callbacks(self, build: BuildFunction, original: FallbackSubgraphFunction, fallback: FallbackFunction,
-                      verdicts: Verdicts | None = None, left: LeftFunction | None = None) -> None:
+    def set_callbacks(self, build: BuildFunction, fallback_subgraph: FallbackSubgraphFunction,
+                      fallback: FallbackFunction, verdicts: Verdicts | None = None,
+                      left: LeftFunction | None = None) -> None:
         """Installs what the op calls, on any thread, when it has no executable or cannot run it.
 
         `build(region, device, key)` returns an executable's words, or None for "use the fallback", or raises
@@ -164,10 +165,10 @@ class OpLibrary:
         second later at first. Any other exception in it counts as None; its message is FallbackCall.reason, as is that
         of an interruption. Ctrl-C ends `build` (see tf_stitch.interruption), which is asked again a little later.
 
-        `original(region, reason)` is called before a region's own TensorFlow nodes run in place of its kernels, once
-        per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and variables to its
-        outputs, which runs natively from then on, or None for "use the fallback"; an exception in it counts as None.
-        An exception in `fallback` fails the user's step with its message.
+        `fallback_subgraph(region, reason)` is called before a region's own TensorFlow nodes run in place of its
+        kernels, once per reason ("": they are timed). It returns a serialized FunctionDef from the op's inputs and
+        variables to its outputs, which runs natively from then on, or None for "use the fallback"; an exception in it
+        counts as None. An exception in `fallback` fails the user's step with its message.
 
         `verdicts` is asked for each signature that is built, and told what was measured; without it each region of
         each process measures for itself. `left(region)` is told, a little later, that on some device the last kernel is
@@ -193,14 +194,14 @@ class OpLibrary:
                 library.tfs_result_error(result, _message(error))
                 return 2
 
-        def on_original(region: int, reason: bytes, result: int) -> int:
+        def on_fallback_subgraph(region: int, reason: bytes, result: int) -> int:
             try:
-                function = original(region, reason.decode(errors="replace"))
+                function = fallback_subgraph(region, reason.decode(errors="replace"))
             except Exception:  # cannot cross C++; the fallback that follows meets what is wrong, and says it
                 return 2
             if function is None:
                 return 1
-            library.tfs_original_set(result, function, len(function))
+            library.tfs_fallback_subgraph_set(result, function, len(function))
             return 0
 
         def on_fallback(region: int, handle: int) -> int:
@@ -211,15 +212,15 @@ class OpLibrary:
                 library.tfs_call_error(handle, *_status(error))
                 return 1
 
-        callbacks = (_BUILD_TYPE(on_build), _ORIGINAL_TYPE(on_original), _FALLBACK_TYPE(on_fallback),
+        callbacks = (_BUILD_TYPE(on_build), _FALLBACK_SUBGRAPH_TYPE(on_fallback_subgraph), _FALLBACK_TYPE(on_fallback),
                      *_verdict_callbacks(verdicts), _LEFT_TYPE() if left is None else _LEFT_TYPE(left))
         library.tfs_set_callbacks(*callbacks)
         self._callbacks += callbacks  # kept for good: another thread may be inside an older one
 
     def clear_callbacks(self) -> None:
         """Keeps the op out of Python from now on; waits up to 5 s for threads that are inside."""
-        self._library.tfs_set_callbacks(_BUILD_TYPE(), _ORIGINAL_TYPE(), _FALLBACK_TYPE(), *_verdict_callbacks(None),
-                                        _LEFT_TYPE())
+        self._library.tfs_set_callbacks(_BUILD_TYPE(), _FALLBACK_SUBGRAPH_TYPE(), _FALLBACK_TYPE(),
+                                        *_verdict_callbacks(None), _LEFT_TYPE())
 
     def stats(self) -> dict[str, int]:
         """Counts since the process started: executable runs, key misses, builds and fallback runs."""
@@ -262,9 +263,9 @@ class OpLibrary:
         """How often `region` ran by its own TensorFlow nodes because its kernels could not, over all devices."""
         return int(self._library.tfs_region_fallbacks(region))
 
-    def region_originals(self, region: int) -> int:
+    def region_preferred_fallbacks(self, region: int) -> int:
         """How often `region` ran by its own TensorFlow nodes because they are faster."""
-        return int(self._library.tfs_region_originals(region))
+        return int(self._library.tfs_region_preferred_fallbacks(region))
 
     def region_kernels(self, region: int) -> int:
         """How many kernels run `region`, over all devices, of those that ever did."""
@@ -274,13 +275,13 @@ class OpLibrary:
         """How often the TensorFlow nodes of `region` ran beside its kernels, to time them; results were dropped."""
         return int(self._library.tfs_region_shadows(region))
 
-    def enable_guard(self, enabled: bool, apart: float = SERIES_APART) -> None:
+    def enable_profitability_check(self, enabled: bool, apart: float = SERIES_APART) -> None:
         """Whether regions that have not decided yet time their two forms.
 
         Args:
             apart: seconds from one series of timed calls to the next, at least.
         """
-        self._library.tfs_enable_guard(enabled, round(apart * 1e9))
+        self._library.tfs_enable_profitability_check(enabled, round(apart * 1e9))
 
     def native_fallbacks(self) -> list[tuple[int, str, int]]:
         """(region, reason, count) of fallbacks that did not go through Python."""
@@ -322,16 +323,16 @@ def _verdict_callbacks(verdicts: Verdicts | None) -> tuple[Any, Any, Any]:
 
     def on_recall(region: int, device: int, key: Any, n: int) -> int:
         try:
-            original = verdicts.recall(region, device, tuple(key[:n]))
+            prefers_fallback = verdicts.recall(region, device, tuple(key[:n]))
         except Exception as error:  # cannot cross C++
             on_not_timed(region, _message(error))
             return 0
-        return 0 if original is None else _ORIGINAL if original else _STITCHED
+        return 0 if prefers_fallback is None else _FALLBACK if prefers_fallback else _STITCHED
 
-    def on_settle(region: int, device: int, key: Any, n: int, original: int, stitched_us: float, own_us: float) -> int:
+    def on_settle(region: int, device: int, key: Any, n: int, fallback: int, stitched_us: float, own_us: float) -> int:
         try:
-            verdict = Verdict(bool(original), stitched_us, own_us)
-            return _ORIGINAL if verdicts.settle(region, device, tuple(key[:n]), verdict) else _STITCHED
+            verdict = Verdict(bool(fallback), stitched_us, own_us)
+            return _FALLBACK if verdicts.settle(region, device, tuple(key[:n]), verdict) else _STITCHED
         except Exception as error:  # cannot cross C++; the kernels stay
             on_not_timed(region, _message(error))
             return _STITCHED
@@ -357,14 +358,14 @@ def _message(error: Exception) -> bytes:
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     c = ctypes
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "tfs_set_callbacks": (None, [_BUILD_TYPE, _ORIGINAL_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
+        "tfs_set_callbacks": (None, [_BUILD_TYPE, _FALLBACK_SUBGRAPH_TYPE, _FALLBACK_TYPE, _RECALL_TYPE, _SETTLE_TYPE,
                                      _NOT_TIMED_TYPE, _LEFT_TYPE]),
         "tfs_callers_executor": (c.c_int32, []),
         "tfs_region_kernels": (c.c_int32, [c.c_int64]),
-        "tfs_original_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
-        "tfs_enable_guard": (None, [c.c_int32, c.c_int64]),
+        "tfs_fallback_subgraph_set": (None, [c.c_void_p, c.c_char_p, c.c_int64]),
+        "tfs_enable_profitability_check": (None, [c.c_int32, c.c_int64]),
         "tfs_visit_reasons": (None, [_REASON_TYPE]),
-        "tfs_region_originals": (c.c_int64, [c.c_int64]),
+        "tfs_region_preferred_fallbacks": (c.c_int64, [c.c_int64]),
         "tfs_region_shadows": (c.c_int64, [c.c_int64]),
         "tfs_result_set": (None, [c.c_void_p, DIMS, c.c_int64]),
         "tfs_result_error": (None, [c.c_void_p, c.c_char_p]),

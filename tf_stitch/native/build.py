@@ -80,14 +80,15 @@ class Library:
 _WITH_TENSORFLOW = ("op/stitch_op.cc", "loop/while_op.cc", "loop/loop_spec.cc", "op/callers_executor.cc",
                     "op/module_op.cc", "cpu/workers.cc")
 """All that read TensorFlow's large headers, which takes seven seconds."""
-_BY_THEMSELVES = ("op/executable.cc", "op/region_runtime.cc", "op/guard.cc", "op/exports.cc", "op/aot_module.cc",
+_RUNTIME = ("op/region_runtime.cc", "op/slot_building.cc", "op/runtime_registry.cc")
+_BY_THEMSELVES = ("op/executable.cc", "op/profitability_check.cc", "op/exports.cc", "op/aot_module.cc",
                   "loop/loop_roles.cc", "cuda/cuda_driver.cc", "cuda/gpu_modules.cc", "cuda/gpu_timer.cc",
                   "cuda/cuda_graph.cc", "cuda/graph_nodes.cc", "cuda/graph_places.cc")
 STITCH_OP = Library(
     "stitch_op",
-    (*_WITH_TENSORFLOW, *_BY_THEMSELVES, *(source for library in LIBRARIES for source in library.sources)),
+    (*_WITH_TENSORFLOW, *_RUNTIME, *_BY_THEMSELVES, *(source for library in LIBRARIES for source in library.sources)),
     links_tensorflow=True,
-    together=(_WITH_TENSORFLOW, ),
+    together=(_WITH_TENSORFLOW, _RUNTIME),
 )
 GRAPH_HOOK = Library("graph_hook", ("hook/graph_hook.cc", "hook/signal_watch.cc"), links_tensorflow=False)
 

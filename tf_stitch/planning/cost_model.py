@@ -18,10 +18,11 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
+from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
-from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work, count_work, moved_bytes
+from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work, count_work
 from tf_stitch.planning.stitch_plan import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]
@@ -41,7 +42,7 @@ TENSOR_THREADS = 256
 """Threads of a processor from which its tensor cores are busy. From the same kernel at one sequence of 128."""
 SWEEP_LOSS = 1.1
 """What a grid loop over more than the cache holds takes longer than a launch: as many blocks as are resident start,
-wait and end together. Measured on an H200: batch norm 262144x256 218 us joined, 212 apart; softmax 64x500000 113,
+wait and end together. Measured on an H200: batch norm 262144x256 218 us fused, 212 apart; softmax 64x500000 113,
 105."""
 CLUSTER_US = 0.5
 """A cluster barrier, and sending before it. Assumed."""

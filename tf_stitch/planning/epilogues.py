@@ -21,7 +21,7 @@ class Epilogues:
 
     A kernel gives nodes up if that saves more than they cost the calls, in predicted microseconds: all that calls can
     take from it at once, for only a kernel that gives up everything saves its launch; else call by call. What is left
-    of it may join the kernel that alone uses it.
+    of it may be fused with the kernel that alone uses it.
 
     A call waits for nothing that its matmul does not wait for, but kernels that wait for nothing: matmuls run side by
     side as before, and no cycle can arise.

@@ -54,7 +54,7 @@ class PlanOptions:
         seconds: limit of one part's integer programs.
         rounds: programs solved for a part until every chosen pattern has an exact time; 0: estimates are believed.
         singles: nodes of a part that are timed exactly, to scale the estimates.
-        barriers: GPU: kernels may be joined by grid barriers (joining.py).
+        barriers: GPU: kernels may be fused by grid barriers (compiler/cooperative_fusion.py).
         nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
             for parts that were not begun. Counted, not timed: the same region has the same plan.
         careful: regions of more nodes than this, equal parts counted once, are planned in fast mode: rounds is 0,

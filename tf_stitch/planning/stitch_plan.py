@@ -226,7 +226,7 @@ class SolverReport:
         status: "optimal", "feasible" (the time ended first) or "greedy", of the least sure part.
         objective_us, bound_us: what the plan gains, and the most that any choice of its candidates could.
         greedy_us, greedy_kernels: gain and kernels of the greedy choice.
-        kernels: of the plan, library calls of large matmuls left out; before some are joined by grid barriers.
+        kernels: of the plan, library calls of large matmuls left out; before some are fused by grid barriers.
         program: the solver that ran, "" if none had to.
         parts: planned apart.
         exact: times are of kernels that were made; else, in large regions, estimates.

@@ -46,9 +46,9 @@ def enable(config: StitchConfig | None = None) -> None:
         graph_hook.install(session.rewrite, session.hook_error, config.cache_dir)
         _session = session
         if native is not None:
-            native.enable_guard(config.guard)
-            native.set_callbacks(session.build, session.original, session.fallback, session.profitability,
-                                 session.lifetimes.left)
+            native.enable_profitability_check(config.profitability_check)
+            native.set_callbacks(session.build, session.fallbacks.subgraph, session.fallbacks.run,
+                                 session.profitability, session.lifetimes.left)
             at_exit.callbacks.callback(native.clear_callbacks)
         at_exit.callbacks.callback(interruption.end)
         keras_jit.resolve_auto_to_false()

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import context
@@ -27,14 +25,11 @@ from tf_stitch.errors import (
     BuildPending,
     EmptyTensorError,
     GraphLeftAloneError,
-    StitchError,
-    is_of_empty_tensor,
 )
-from tf_stitch.frontend.tensorflow.exporter import run_with_tensorflow
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph
 from tf_stitch.frontend.tensorflow.registry import is_convolution
 from tf_stitch.graph.clustering.py_function import py_function_node
-from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key, variable_key
+from tf_stitch.graph.clustering.region_graph import RegionGraph
 from tf_stitch.graph.clustering.stitch_node import stitch_node
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.failing_graph import failing_graph
@@ -49,15 +44,15 @@ from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
-from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
+from tf_stitch.jit.region_builder import Built
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.messages import PATIENCE, listen, say
-from tf_stitch.native.bindings import GraphRecord, OpLibrary
-from tf_stitch.native.fallback_call import FallbackCall
+from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
-from tf_stitch.plugin.graph_hook import suspended
+from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
+from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
-from tf_stitch.report.entries import CudaGraphs, GraphEntry, LoopEntry, RegionEntry
+from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
 from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
 from tf_stitch.report.source_lines import source_lines
@@ -65,8 +60,6 @@ from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
-_NOTHING_BUILT = "nothing was built for these shapes"
-"""As native/op/region_runtime.cc has it."""
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
@@ -110,7 +103,7 @@ class Session:
         if native is not None:
             native.set_graphs(config.cuda_graphs, config.programmatic)
         self._names = itertools.count()
-        self._fallback_subgraphs: dict[int, FallbackSubgraph] = {}
+        self.fallbacks = Fallbacks(config, self.registry, self.report, self._where)
         self._budgets: dict[int, BuildBudget] = {}  # of regions that need not wait for their kernels
         self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
                                    context.context().has_function, self._end)
@@ -126,7 +119,7 @@ class Session:
             if not self._config.strict:
                 raise  # the hook reports it, and TensorFlow runs the graph as it is
             self.hook_error(error)
-            return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {_reason(error)}")
+            return failing_graph(item.graph_def, item.preserved, f"TF_STITCH=strict: {reason_of(error)}")
 
     @collector_paused()
     def _rewrite(self, item: GraphItem) -> GraphDef | None:
@@ -164,7 +157,8 @@ class Session:
             name = f"tf_stitch_{next(self._names)}/{region.members[-1]}"
             if self._native is not None:
                 return stitch_node(name, region, number, device, controls)
-            return py_function_node(name, region, lambda *arrays: self._run_in_python(number, arrays), device, controls)
+            return py_function_node(name, region, lambda *arrays: self.fallbacks.run_in_python(number, arrays), device,
+                                    controls)
 
         numbers = {loop.name: self._register_loop(loop, item.graph_id, group, region_of, budget)
                    for loop in state.native}
@@ -184,7 +178,8 @@ class Session:
         computes by the same kernels, or shows what is wrong with them."""
         config = self._config
         seconds = config.first_step_seconds
-        if not seconds or config.strict or not config.guard or config.fuel is not None or config.async_builds:
+        falls_back = config.profitability_check and not config.strict
+        if not seconds or not falls_back or config.fuel is not None or config.async_builds:
             return None
         return BuildBudget(seconds, lambda: self.report.remark(
             "build", graph, f"its kernels were not built within {seconds:g} s (TF_STITCH_FIRST_STEP_SECONDS): "
@@ -195,10 +190,10 @@ class Session:
         """The number of a region, which is built when it first runs."""
         number = self.registry.register(region, group)
         if fallback is not None:
-            self._fallback_subgraphs[number] = fallback
+            self.fallbacks.subgraphs[number] = fallback
             if budget is not None:
                 self._budgets[number] = budget
-        elif self._config.guard:
+        elif self._config.profitability_check:
             self.report.remark("profitability", self._where(number), "not timed against TensorFlow's ops: they read "
                                "what the region does not, and cannot be computed anew")
         return number
@@ -219,7 +214,7 @@ class Session:
         # The body is the last: with fuel for this one the loop begins to be stitched. What is for the host is not built
         # beside the body, which is for another device.
         parts = {name: register(part, group if name in loop.on_device else -1) for name, part in loop.parts.items()}
-        self._fallback_subgraphs[whole] = loop.fallback_subgraph()
+        self.fallbacks.subgraphs[whole] = loop.fallback_subgraph()
         if budget is not None:  # the fallback subgraph of the loop stands for its parts as well
             self._budgets.update(dict.fromkeys([whole, *parts.values()], budget))
         self._dump.write(f"region_{whole}.loop.txt", f"{loop}\n")
@@ -272,11 +267,11 @@ class Session:
         except BuildPending:
             raise
         except (BuildInterruptedError, MemoryError) as error:
-            self.report.fallback("build", self._where(region), _reason(error),
+            self.report.fallback("build", self._where(region), reason_of(error),
                                  "TensorFlow's own ops run instead; it is tried again a few times")
-            raise BuildInterruptedError(_reason(error)) from error
+            raise BuildInterruptedError(reason_of(error)) from error
         except Exception as error:
-            self.report.fallback("build", self._where(region), _reason(error))
+            self.report.fallback("build", self._where(region), reason_of(error))
             if self._config.strict or isinstance(error, EmptyTensorError):  # the op keeps the reason
                 raise
             return None
@@ -292,96 +287,15 @@ class Session:
             return self.registry.build_later(region, device, key, budget)
         return self.registry.build(region, device, key)
 
-    def original(self, region: int, reason: str) -> bytes | None:
-        """The nodes that a region replaced, as a serialized FunctionDef for the native op; None to run them through
-        `fallback`. Asked for once per reason, "" when they are timed."""
-        nodes = self._fallback_subgraphs.get(region)
-        if nodes is None or self._forbids(reason):
-            return None
-        try:
-            function: bytes = nodes.function(f"tf_stitch_original_{region}").SerializeToString()
-        except StitchError as error:
-            self.report.note("fallback function", self._where(region), _reason(error))
-            return None
-        if reason == _NOTHING_BUILT:  # which the build has said, with its reason
-            self.report.note("run", self._where(region), reason)
-        elif reason:
-            self.report.fallback("run", self._where(region), reason)
-        return function
-
-    def fallback(self, region: int, call: FallbackCall) -> None:
-        """Runs a region by TensorFlow's own kernels. What they raise is the user's error, in strict mode too."""
-        outputs, state = self._run_fallback_subgraph(region, call.inputs, call.variables, call.same_as)
-        if self._forbids(call.reason):
-            raise StitchError(f"{self._where(region)}: {call.reason} (TF_STITCH=strict)")
-        if call.reason:
-            self.report.fallback("run", self._where(region), call.reason)
-        for i, value in enumerate(outputs):
-            call.set_output(i, value)
-        for i, value in state.items():
-            call.set_state(i, value)
-
-    def _forbids(self, reason: str) -> bool:
-        """Whether strict mode raises a fallback's reason; it has none while its kernels are being built."""
-        return self._config.strict and bool(reason) and not is_of_empty_tensor(reason)
-
-    def _run_fallback_subgraph(self, region: int, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
-                      same_as: Sequence[int]) -> tuple[list[NDArray[Any]], dict[int, NDArray[Any]]]:
-        """Outputs, and new values of variables, by the nodes that the region replaced, else by its tensor IR."""
-        original = self._fallback_subgraphs.get(region)
-        with suspended():
-            if original is not None:
-                return original.run(inputs, variables, same_as)
-            if len(set(same_as)) < len(same_as):
-                raise StitchError(f"{self._where(region)} updates a variable that is passed to it twice")
-            values = self._values(inputs, variables)
-            results = run_with_tensorflow(self.registry.bound(region, [v.shape for v in values.values()]), values)
-        state = {i: results[key] for i in range(len(variables)) if (key := variable_key(i)) in results}
-        return [results[output_key(i)] for i in range(len(results) - len(state))], state
-
-    def _values(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        values = {input_key(i): np.asarray(x) for i, x in enumerate(inputs)}
-        return values | {variable_key(i): np.asarray(x) for i, x in enumerate(variables)}
-
-    def _run_in_python(self, region: int, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """A region of the py_function wrapping, on the CPU."""
-        values = self._values(arrays, ())
-        shapes = tuple(v.shape for v in values.values())
-        try:
-            built = self.registry.build(region, CPU_ORDINAL, Key(True, shapes))
-            if built.host is not None:
-                return built.host.run(values, {})[0]
-            reason = "nothing to compute"
-        except StitchError as error:
-            reason = _reason(error)
-            if self._forbids(reason):
-                raise
-        self.report.fallback("run", self._where(region), reason)
-        try:
-            return self._run_fallback_subgraph(region, arrays, (), ())[0]
-        except tf.errors.InvalidArgumentError as error:
-            raise ValueError(error.message) from error  # PyFunc makes an InvalidArgumentError of that
-
     def _end(self, regions: Sequence[int]) -> None:
         """Frees what was kept for a graph that is gone."""
         for entry in self.report.regions_of(regions):
-            self._count(entry)
+            count(entry, self.registry, self._native)
         self.report.end(regions)
         for region in regions:
-            self._fallback_subgraphs.pop(region, None)
+            self.fallbacks.subgraphs.pop(region, None)
             self._budgets.pop(region, None)
         self.registry.drop(regions)
-
-    def _count(self, entry: RegionEntry) -> None:
-        if entry.id in self.registry:
-            entry.executables = self.registry.executables(entry.id)
-            entry.builds = self.registry.builds(entry.id)
-            entry.builds_behind = self.registry.builds_behind(entry.id)
-        native = self._native
-        if native is not None and entry.wrap == "native":
-            entry.runs, entry.fallbacks = native.region_runs(entry.id), native.region_fallbacks(entry.id)
-            entry.preferred_fallback_runs = native.region_originals(entry.id)
-            entry.shadow_runs = native.region_shadows(entry.id)
 
     def _where(self, region: int) -> str:
         if region not in self.registry:
@@ -391,7 +305,7 @@ class Session:
 
     def hook_error(self, exc: Exception) -> None:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""
-        self.report.fallback("rewrite", "a graph", _reason(exc))
+        self.report.fallback("rewrite", "a graph", reason_of(exc))
 
     def document(self) -> dict[str, Any]:
         """report.json as a dict."""
@@ -402,9 +316,9 @@ class Session:
         """Says what was done, and writes the report."""
         self.registry.close()
         if self._native is not None:
-            self._record_native(self._native)
+            record_native(self._native, self.report, self._where)
         self._count_all()
-        line = self.report.status_line(*([] if self._config.guard else ["not timed (TF_STITCH_GUARD=0)"]))
+        line = self.report.status_line(*([] if self._config.profitability_check else ["not timed (TF_STITCH_GUARD=0)"]))
         waited = self.registry.activity.seconds
         line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
         if self._config.report_dir is not None:
@@ -419,30 +333,12 @@ class Session:
 
     def _count_all(self) -> None:
         for entry in self.report.regions:
-            self._count(entry)
-
-    def _record_graphs(self, native: OpLibrary) -> None:
-        """CUDA graphs of every region, over all devices."""
-        found: dict[int, list[GraphRecord]] = {}
-        for record in native.graphs():
-            found.setdefault(record.region, []).append(record)
-        for entry in self.report.regions:
-            entry.cuda_graphs = _cuda_graphs(found[entry.id]) if entry.id in found else None
-            graphs = entry.cuda_graphs
-            if graphs is not None and (graphs.failures or graphs.refused):
-                self.report.fallback("cuda graph", self._where(entry.id), graphs.error,
-                                     "its steps are launched one by one" if graphs.failures else
-                                     "its kernels start one after the other")
+            count(entry, self.registry, self._native)
 
     def _report_name(self) -> str:
         """A forked child's report goes beside its parent's."""
         return REPORT if os.getpid() == self._process else f"report_{os.getpid()}.json"
 
-    def _record_native(self, native: OpLibrary) -> None:
-        """What the native op counted and decided by itself."""
-        for region, reason, count in native.native_fallbacks():
-            self.report.note("run", self._where(region), reason, count - 1)  # one was noted when it began
-        self._record_graphs(native)
 
 
 def _try_folder(folder: Path) -> None:
@@ -453,26 +349,6 @@ def _try_folder(folder: Path) -> None:
             pass
     except OSError as error:
         say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
-
-
-def _cuda_graphs(records: Sequence[GraphRecord]) -> CudaGraphs:
-    launches, known = sum(r.launches for r in records), sum(r.known for r in records)
-    return CudaGraphs(graphs=sum(r.graphs for r in records), instances=sum(r.instances for r in records),
-                      making_us=_micros(sum(r.making_ns for r in records)),
-                      launches=launches, host_us=_micros(sum(r.host_ns for r in records), launches),
-                      known=known, known_us=_micros(sum(r.known_ns for r in records), known),
-                      updates=sum(r.updates for r in records),
-                      programmatic=sum(r.programmatic for r in records), refused=sum(r.refused for r in records),
-                      given_up=sum(r.given_up for r in records), failures=sum(r.failures for r in records),
-                      error=next((r.error for r in records if r.error), ""))
-
-
-def _micros(nanoseconds: int, times: int = 1) -> float:
-    return round(nanoseconds / 1e3 / max(times, 1), 3)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, StitchError) else f"{type(error).__name__}: {error}"
 
 
 def _surroundings() -> tuple[str, ...]:

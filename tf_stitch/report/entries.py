@@ -148,7 +148,7 @@ class KernelEntry:
     Attributes:
         build: which executable of the region, from 0.
         pattern: its number among kernels and library calls of more than one node, in TF_STITCH_FUEL's order, of several
-            that were joined the first; None: it has one node.
+            that were fused the first; None: it has one node.
         launch: symbol of the launch that runs it, alone or with others; one of its build's launches; "" for none.
         nodes: TensorFlow nodes whose values it computes.
         node_schemes: how it hands on the values of those nodes that it uses itself; of several the result's is last.
@@ -165,7 +165,7 @@ class KernelEntry:
         registers, spilled_bytes: of a thread of its launch, by the compiler; None on a CPU.
         compositions: how it composes its ops (schedule/composition.py).
         template: its schedule as a template (schedule/templates.py).
-        chosen_by: who chose that: "rule", "tuned" or "forced"; of joined kernels several with "+" between.
+        chosen_by: who chose that: "rule", "tuned" or "forced"; of cooperative kernels several with "+" between.
     """
 
     region: int

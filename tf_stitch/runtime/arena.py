@@ -22,7 +22,7 @@ class Lifetime:
     first: int
     last: int
 
-    def meets(self, other: Lifetime) -> bool:
+    def overlaps(self, other: Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
@@ -70,5 +70,5 @@ class _Segment:
         self.values: list[tuple[int, Lifetime]] = []  # offset, value
 
     def gap(self, value: Lifetime) -> int:
-        """The lowest offset at which `value` meets nothing."""
-        return first_fit(value.nbytes, [(at, at + other.nbytes) for at, other in self.values if other.meets(value)])
+        """The lowest offset at which `value` overlaps nothing."""
+        return first_fit(value.nbytes, [(at, at + other.nbytes) for at, other in self.values if other.overlaps(value)])

@@ -110,7 +110,7 @@ def plan_buffers(graph: TensorGraph, kernels: Sequence[Work], inputs: tuple[str,
 
 
 def _copied_variables(graph: TensorGraph) -> set[str]:
-    """Handles whose old value is delivered as it is: by a copy after all kernels."""
+    """Handles whose old value is live-out as it is: by a copy after all kernels."""
     values = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
     return {n.attrs.handle for n in values if isinstance(n.attrs, VariableAttrs)}
 

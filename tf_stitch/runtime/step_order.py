@@ -30,15 +30,15 @@ def predecessors(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     Args:
         accesses: of each step, in an order in which the steps can run.
     """
-    meeting = _cross_block_reduction({_piece(access) for own in accesses for access in own})
+    overlapping = _overlaps({_piece(access) for own in accesses for access in own})
     written: dict[Piece, int] = {}  # by which step last
     read: dict[Piece, list[int]] = {}  # since then
     before: list[int] = []  # of each step all steps it comes after, as bits
     direct: list[tuple[int, ...]] = []
     for i, own in enumerate(accesses):
         # Who touched a piece before it was written last comes before that step.
-        candidates = {written[piece] for a in own for piece in meeting[_piece(a)] if piece in written}
-        candidates |= {j for a in own if a.writes for piece in meeting[_piece(a)] for j in read.get(piece, ())}
+        candidates = {written[piece] for a in own for piece in overlapping[_piece(a)] if piece in written}
+        candidates |= {j for a in own if a.writes for piece in overlapping[_piece(a)] for j in read.get(piece, ())}
         reached, chosen = 0, []
         for j in sorted(candidates, reverse=True):
             if not reached >> j & 1:
@@ -59,7 +59,7 @@ def _piece(access: Access) -> Piece:
     return access.ref, access.nbytes if access.ref.space is Space.ARENA else 0
 
 
-def _cross_block_reduction(pieces: Collection[Piece]) -> dict[Piece, list[Piece]]:
+def _overlaps(pieces: Collection[Piece]) -> dict[Piece, list[Piece]]:
     """The pieces of memory that each shares bytes with, itself included."""
     found: dict[Piece, list[Piece]] = {}
     alive: list[Piece] = []

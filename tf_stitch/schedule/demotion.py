@@ -1,4 +1,4 @@
-"""Values that are kept in memory of the block give way one by one where it is short (AStitch section 4.4)."""
+"""Staged values in memory of the block give way one by one where it is short (AStitch section 4.4)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged
 
 
-def regional_schedules(schedule: KernelSchedule, kept: Sequence[Node], room: int, device: DeviceSpec
+def regional_schedules(schedule: KernelSchedule, to_stage: Sequence[Node], room: int, device: DeviceSpec
                        ) -> Iterator[KernelSchedule]:
-    """The schedule with `kept` in memory of the block, which ends at `room` bytes: all of them; then, should lowering
-    find that they do not fit, one less each time, down to none. A demoted value is computed or read again in every
-    phase that needs it, from what is kept still."""
-    fit = [n for n in kept if n.type.dtype.compute.size * (schedule.row_room or schedule.domain.cols) <= room]
+    """The schedule with `to_stage` in memory of the block, which ends at `room` bytes: all of them; then, should
+    lowering find that they do not fit, one less each time, down to none. A demoted value is computed or read again in
+    every phase that needs it, from what is staged still."""
+    fit = [n for n in to_stage if n.type.dtype.compute.size * (schedule.row_room or schedule.domain.cols) <= room]
     for still in one_by_one(schedule.pattern, fit, device):
         yield replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in still), array_room=room)
 
 
-def one_by_one(pattern: Pattern, kept: Sequence[Node], device: DeviceSpec) -> Iterator[list[Node]]:
-    """`kept`, then without the value that costs least for each byte it frees, and so on."""
-    still = list(kept)
+def one_by_one(pattern: Pattern, to_stage: Sequence[Node], device: DeviceSpec) -> Iterator[list[Node]]:
+    """`to_stage`, then without the value that costs least for each byte it frees, and so on."""
+    still = list(to_stage)
     yield list(still)
     while still:
         ns = {n: _again_ns(n, pattern, set(still) - {n}, device) for n in still}
@@ -33,14 +33,14 @@ def one_by_one(pattern: Pattern, kept: Sequence[Node], device: DeviceSpec) -> It
         yield list(still)
 
 
-def _again_ns(node: Node, pattern: Pattern, kept: set[Node], device: DeviceSpec) -> float:
+def _again_ns(node: Node, pattern: Pattern, to_stage: set[Node], device: DeviceSpec) -> float:
     """Nanoseconds that the device takes to compute or read an element again, in the time of all its elements."""
     profile = device.profile
     bandwidth = interpolate(profile.bandwidth, node.type.nbytes)
     total, stack, visited = 0.0, [node], set[Node]()
     while stack:
         n = stack.pop()
-        if n in visited or n in kept or n.type.numel != node.type.numel or n.category is Category.REDUCTION:
+        if n in visited or n in to_stage or n.type.numel != node.type.numel or n.category is Category.REDUCTION:
             continue
         visited.add(n)
         if not pattern.holds(n):

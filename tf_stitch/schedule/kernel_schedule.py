@@ -9,8 +9,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import divides
 from tf_stitch.planning.stitch_plan import Pattern
 
-JOINED = "groups"
-"""In the place of a family, where kernels of several are joined."""
+COOPERATIVE = "groups"
+"""In the place of a family, where kernels of several are fused in one cooperative launch."""
 MAX_THREADS = 1024
 """Of a block, on any GPU."""
 
@@ -95,10 +95,10 @@ class ThreadMapping:
 
 @dataclass(frozen=True)
 class Staged:
-    """A value kept over the phases of a kernel: in registers (local) or in shared memory / on the stack.
+    """A value staged over the phases of a kernel: in registers (local) or in shared memory / on the stack.
 
     Attributes:
-        instead_of: a value that was kept before, in whose place it is put: it is computed where that is read last.
+        instead_of: a value that was staged before, in whose place it is put: it is computed where that is read last.
     """
 
     node: Node
@@ -111,7 +111,7 @@ class KernelSchedule:
     """One kernel.
 
     Attributes:
-        family: the name of the kernel family that made it, or JOINED.
+        family: the name of the kernel family that made it, or COOPERATIVE.
         dominant: the node whose schedule the others follow (AStitch section 4.3).
         last_resort: nothing simpler is left to propose: inefficient indexing is accepted.
         row_room: elements of an array that holds a staged row; 0 for those of the row.

@@ -13,7 +13,7 @@ from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 
 HEAVY = 5
-"""Cycles per element from which a value is kept rather than computed again."""
+"""Cycles per element from which a value is staged rather than computed again."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def reduction_depths(pattern: Pattern) -> dict[Node, int]:
 
 def relative_sum(pattern: Pattern, phases: Sequence[Phase]) -> tuple[Node, Node] | None:
     """A maximum of x and the sum of exp(x - maximum), if they are all that two phases compute: the sum can be taken
-    relative to another number and scaled later, as long as nothing is kept that was computed from the maximum."""
+    relative to another number and scaled later, as long as nothing is staged that was computed from the maximum."""
     for first, second in pairwise(phases):
         if len(first.reductions) != 1 or len(second.reductions) != 1 or second.outputs:
             continue
@@ -133,9 +133,9 @@ def reached(pattern: Pattern, roots: Sequence[Node], known: Collection[Node]) ->
     return found
 
 
-def prefetched_values(pattern: Pattern, kept: Sequence[Node]) -> list[Node]:
-    """Of the values that are kept over the phases of a row, those that come from outside."""
-    return [n for n in kept if not pattern.holds(n)]
+def prefetched_values(pattern: Pattern, staged: Sequence[Node]) -> list[Node]:
+    """Of the values that are staged over the phases of a row, those that come from outside."""
+    return [n for n in staged if not pattern.holds(n)]
 
 
 def values_to_stage(pattern: Pattern, phases: list[Phase], elements: int, loads: bool) -> list[Node]:

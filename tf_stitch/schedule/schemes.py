@@ -74,7 +74,7 @@ def edges_of(schedule: KernelSchedule) -> Iterator[Edge]:
 def _why(schedule: KernelSchedule, value: Node, scheme: Scheme) -> str:
     place = "registers" if scheme is Scheme.LOCAL else "memory of the block"
     if any(value is staged.node for staged in schedule.staged):
-        return f"kept in {place} until a later pass over the row"
+        return f"staged in {place} until a later pass over the row"
     if value.category is not Category.REDUCTION:
         return "the thread that computes it uses it"
     if schedule.mapping.cluster:

@@ -1,4 +1,4 @@
-"""What is kept of a row: by one block in registers, by blocks that share it."""
+"""What is staged of a row: by one block in registers, by blocks that share it."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ LARGEST_BLOCK, LARGEST_BUDGET = 1024, 40
 """Threads of a block that have 64 registers in all, and those of them that values staged by each may take."""
 
 
-def keep_parts(schedule: KernelSchedule, kept: Sequence[Node], scheme: Scheme) -> KernelSchedule:
+def stage_parts(schedule: KernelSchedule, to_stage: Sequence[Node], scheme: Scheme) -> KernelSchedule:
     """The schedule of a row that blocks share, with what each keeps of its part. The exponentials of a softmax take the
-    place of their operands; kept without these, they are relative to the row's maximum, which takes a cross-block
+    place of their operands; staged without these, they are relative to the row's maximum, which takes a cross-block
     reduction more."""
     phases = split_phases(schedule.pattern, schedule.domain.rows * schedule.domain.cols)
     relative = relative_sum(schedule.pattern, phases)
-    plain = replace(schedule, staged=tuple(Staged(n, scheme) for n in kept), relative=None)
+    plain = replace(schedule, staged=tuple(Staged(n, scheme) for n in to_stage), relative=None)
     if relative is None:
         return plain
     over, operand = exponentials(relative), relative[0].operands[0]
-    in_place = operand in kept and read_by_exponentials_alone(schedule.pattern, relative, phases)
-    if not in_place and set(over) & set(kept):
+    in_place = operand in to_stage and read_by_exponentials_alone(schedule.pattern, relative, phases)
+    if not in_place and set(over) & set(to_stage):
         return plain
-    staged = [Staged(n, scheme) for n in kept if n not in over]
+    staged = [Staged(n, scheme) for n in to_stage if n not in over]
     if in_place:
         staged.append(Staged(over[0], scheme, operand))
     return replace(schedule, staged=tuple(staged), relative=relative)
 
 
-def within_budget(pattern: Pattern, kept: list[Node], threads: int, elements: int) -> list[Node] | None:
+def within_budget(pattern: Pattern, to_stage: list[Node], threads: int, elements: int) -> list[Node] | None:
     """What a block of so many threads keeps in registers: all, or what comes from outside (the rest is computed again);
     None if it has too few for that, too.
 
     Args:
         elements: of each value, those of a thread.
     """
-    for some in (kept, prefetched_values(pattern, kept)):
+    for some in (to_stage, prefetched_values(pattern, to_stage)):
         if threads < LARGEST_BLOCK or elements * _registers(pattern, some) <= LARGEST_BUDGET:
             return some
     return None
 
 
-def _registers(pattern: Pattern, kept: Sequence[Node]) -> int:
-    """32-bit registers of an element of all values that are kept at one time: from the phase that computes a value to
+def _registers(pattern: Pattern, to_stage: Sequence[Node]) -> int:
+    """32-bit registers of an element of all values that are staged at one time: from the phase that computes a value to
     the last one that needs it."""
-    phases = split_phases(pattern, kept[0].type.numel if kept else 0)
+    phases = split_phases(pattern, to_stage[0].type.numel if to_stage else 0)
     computed: set[Node] = set()
     most = 0
     for i, phase in enumerate(phases):
-        computed |= reached(pattern, phase.roots, computed & set(kept))
-        known = computed & set(kept)
+        computed |= reached(pattern, phase.roots, computed & set(to_stage))
+        known = computed & set(to_stage)
         later = [root for other in phases[i + 1:] for root in other.roots]
         needed = reached(pattern, later, known) & known
         most = max(most, sum(max(1, n.type.dtype.compute.size // 4) for n in needed))

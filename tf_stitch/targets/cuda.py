@@ -41,7 +41,7 @@ _SPLITTING = Splitting(shortest=2048, column_tile=128, pad=True)
 def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph], ...]:
     return (
         *SIMPLIFYING,
-        ConvolutionsToMatmuls(),  # before matmuls are joined
+        ConvolutionsToMatmuls(),  # before matmuls are fused
         FoldBatchIntoK(),  # before sums of columns are split
         FuseSummedMatmuls(),
         _SPLITTING.two_stages(device, options.reuse),

@@ -43,9 +43,9 @@ class BatchRowMatmuls:
             if rows is not None:
                 key = (rows.tensor, node.operands[1], node.attrs, node.type.dtype)
                 taken.setdefault(key, {})[node] = rows
-        joined = {node: rows for group in taken.values() if len(group) > 1 and _is_whole(list(group.values()))
+        fused = {node: rows for group in taken.values() if len(group) > 1 and _is_whole(list(group.values()))
                   for node, rows in group.items()}
-        return PassResult(_joined(graph, joined), True) if joined else PassResult(graph, False)
+        return PassResult(_fused(graph, fused), True) if fused else PassResult(graph, False)
 
     def _rows(self, node: Node) -> Rows | None:
         """What a matmul takes, None if it is something else than rows of a tensor."""
@@ -79,7 +79,7 @@ def _is_whole(parts: list[Rows]) -> bool:
     return end == _row_count(parts[0].tensor)
 
 
-def _joined(graph: TensorGraph, parts: dict[Node, Rows]) -> TensorGraph:
+def _fused(graph: TensorGraph, parts: dict[Node, Rows]) -> TensorGraph:
     """The graph with each of the matmuls a slice of one of all rows."""
     new: dict[Node, Node] = {}
     whole: dict[tuple[object, ...], Node] = {}

@@ -34,25 +34,25 @@ def _matmul(node: Node) -> Node | None:
     b, rows = Builder(node.loc), z.n * z.h * z.w
     one, other = node.operands
     if node.kind is OpKind.CONVOLUTION_FILTER_GRAD:
-        product = b.dot(b.reshape(other, (rows, z.k)), b.reshape(one, (rows, z.c)), transpose_a=True)
-        return b.reshape(product, node.type.shape)
+        matmul = b.dot(b.reshape(other, (rows, z.k)), b.reshape(one, (rows, z.c)), transpose_a=True)
+        return b.reshape(matmul, node.type.shape)
     images = b.reshape(one, (rows, one.type.dims[3]))
     forward = node.kind is OpKind.CONVOLUTION
     if isinstance(other.attrs, TransposeAttrs) and other.attrs.perm == (3, 0, 1, 2):
-        product = b.dot(images, b.reshape(other.operands[0], (z.c, z.k)), transpose_b=not forward)
+        matmul = b.dot(images, b.reshape(other.operands[0], (z.c, z.k)), transpose_b=not forward)
     else:
-        product = b.dot(images, b.reshape(other, (z.k, z.c)), transpose_b=forward)
-    return b.reshape(product, node.type.shape)
+        matmul = b.dot(images, b.reshape(other, (z.k, z.c)), transpose_b=forward)
+    return b.reshape(matmul, node.type.shape)
 
 
 def _transposed_product(node: Node) -> Node | None:
-    """A gradient [k, 1, 1, c] of filters that is turned to [1, 1, c, k]: the product of the exchanged matrices."""
+    """A gradient [k, 1, 1, c] of filters that is turned to [1, 1, c, k]: the matmul of the exchanged matrices."""
     if not isinstance(node.attrs, TransposeAttrs) or node.attrs.perm != (1, 2, 3, 0):
         return None
     view = node.operands[0]
-    product = view.operands[0] if view.kind is OpKind.RESHAPE else view
-    if not isinstance(product.attrs, DotAttrs) or product.attrs != DotAttrs(transpose_a=True) \
-            or view.type.dims != (product.type.dims[0], 1, 1, *product.type.dims[1:]):
+    matmul = view.operands[0] if view.kind is OpKind.RESHAPE else view
+    if not isinstance(matmul.attrs, DotAttrs) or matmul.attrs != DotAttrs(transpose_a=True) \
+            or view.type.dims != (matmul.type.dims[0], 1, 1, *matmul.type.dims[1:]):
         return None
-    b, (left, right) = Builder(node.loc), product.operands
+    b, (left, right) = Builder(node.loc), matmul.operands
     return b.reshape(b.dot(right, left, transpose_a=True), node.type.shape)

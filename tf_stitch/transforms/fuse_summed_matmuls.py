@@ -39,18 +39,18 @@ class FuseSummedMatmuls:
     name: str = "fuse_summed_matmuls"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
-        groups = [_Joined(found) for found in SummedMatmulsFinder(graph, LARGE).find()]
+        groups = [_Fused(found) for found in SummedMatmulsFinder(graph, LARGE).find()]
         for _ in range(MOST_CYCLES):
             if not groups:
                 break
             try:
-                return PassResult(_joined(graph, groups), modified=True)
+                return PassResult(_fused(graph, groups), modified=True)
             except CycleError as error:  # they would wait for themselves, or for each other
                 groups = [g for g in groups if not any(node in error.args[1] for node, _, _ in g.replaced())]
         return PassResult(graph, modified=False)
 
 
-class _Joined:
+class _Fused:
     """What stands for the nodes of a group."""
 
     def __init__(self, group: SummedMatmuls) -> None:
@@ -79,8 +79,8 @@ class _Joined:
 
     def _gradients(self, node: Node, new: New) -> dict[Node, Node]:
         assert isinstance(node.attrs, DotAttrs)
-        joined = Builder(node.loc).dot(new[node.operands[0]], self._left(new), node.attrs.transpose_a, False)
-        return {g: Builder(g.loc).slice(joined, (0, start), (1, 1), g.type.shape)
+        fused = Builder(node.loc).dot(new[node.operands[0]], self._left(new), node.attrs.transpose_a, False)
+        return {g: Builder(g.loc).slice(fused, (0, start), (1, 1), g.type.shape)
                 for g, start in zip(self._group.gradients, self._starts, strict=False)}
 
     def _columns(self, node: Node, new: New) -> dict[Node, Node]:
@@ -96,7 +96,7 @@ class _Joined:
         return _beside(self._group.left, 1, new)
 
 
-def _joined(graph: TensorGraph, groups: Sequence[_Joined]) -> TensorGraph:
+def _fused(graph: TensorGraph, groups: Sequence[_Fused]) -> TensorGraph:
     """Raises CycleError if nodes of groups wait for each other."""
     needs: dict[Node, Sequence[Node]] = {node: node.operands for node in graph.nodes()}
     made_by: dict[Node, Make] = {}

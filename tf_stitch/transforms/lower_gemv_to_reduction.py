@@ -1,6 +1,6 @@
-"""Matmuls of a matrix and one vector, or a few, as element-wise products and sums: x[1, k] W[k, n] reads W once and
-computes little, as a reduction does. A library's tiles are made for many rows, and it runs alone; a sum is scheduled,
-costed and fused as any other op that is bound by memory."""
+"""Matmuls of a matrix and one vector, or a few, as elementwise multiplications and sums: x[1, k] W[k, n] reads W once
+and computes little, as a reduction does. A library's tiles are made for many rows, and it runs alone; a sum is
+scheduled, costed and fused as any other op that is bound by memory."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def as_sum(matmul: Node) -> Node | None:
     return None
 
 
-def _summed(matmul: Node, thin: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
-    """sum over k of thin[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it. The
-    matrix stays as it is where it can: a reshape of it that several kernels read would be a copy.
+def _summed(matmul: Node, skinny: Node, lies_down: bool, matrix: Node, rows: bool) -> Node:
+    """sum over k of skinny[..., i, k] matrix[..., k, j], or matrix[..., j, k] if the terms of a sum are `rows` of it.
+    The matrix stays as it is where it can: a reshape of it that several kernels read would be a copy.
 
     Args:
-        lies_down: thin is [..., k, i].
+        lies_down: skinny is [..., k, i].
     """
     b, dtype = Builder(matmul.loc), matmul.type.dtype
-    *batch, first, last = thin.type.shape
+    *batch, first, last = skinny.type.shape
     count, terms = (last, first) if lies_down else (first, last)
     if lies_down and count != 1:
-        thin = b.transpose(thin, [*range(len(batch)), len(batch) + 1, len(batch)])
+        skinny = b.transpose(skinny, [*range(len(batch)), len(batch) + 1, len(batch)])
     several = () if count == 1 else (count,)
-    x = b.reshape(thin, (*batch, *several, 1, terms) if rows else (*batch, *several, terms, 1))
+    x = b.reshape(skinny, (*batch, *several, 1, terms) if rows else (*batch, *several, terms, 1))
     y = b.reshape(matrix, (*batch, 1, *matrix.type.shape[-2:])) if batch and several else matrix
     wide = b.mul(b.cast(x, dtype.compute), b.cast(y, dtype.compute))
     total = b.sum(wide, [wide.type.rank - (1 if rows else 2)])

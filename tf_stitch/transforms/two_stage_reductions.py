@@ -52,7 +52,7 @@ class TwoStageReductions:
     longest_part: int
     pad: bool = False
     shared: tuple[int, int] = (0, 0)
-    name: str = "split_reductions"
+    name: str = "two_stage_reductions"
 
     def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
         kept = self._shared_rows(graph) if self.shared[1] else set()

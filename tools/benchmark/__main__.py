@@ -26,9 +26,9 @@ from pathlib import Path
 from absl import app, flags
 
 from tools.benchmark import model_rows, workers
-from tools.benchmark.guard_facts import DECIDED_SECONDS, guard_cell, guard_facts
 from tools.benchmark.machine import describe_cpu
 from tools.benchmark.model_cases import ModelCase
+from tools.benchmark.profitability_facts import DECIDED_SECONDS, profitability_cell, profitability_facts
 from tools.benchmark.raw_rows import page_of, raw_rows, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ _CASES = flags.DEFINE_list("cases", [*CASES, "op_overhead"], "what to measure")
 _BACKENDS = flags.DEFINE_list("backends", list(workers.BACKENDS), "with what; of models also mapping, hierarchy")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "turns of each backend")
 _STEPS = flags.DEFINE_integer("steps", 8, "steps of a turn")
-_WARM_UP = flags.DEFINE_integer("warm_up", 150, "steps before the first turn, by when the guard has decided")
+_WARM_UP = flags.DEFINE_integer("warm_up", 150, "steps before the first turn, by when the check has decided")
 _OUT = flags.DEFINE_string("out", str(raw_rows("cpu_main_job")), "raw rows; the page goes to benchmarks/")
 
 _MODELS = flags.DEFINE_list("models", [], "models of the zoo, or all; one mode of a model: dien/train")
@@ -90,7 +90,7 @@ def measure(case: str) -> workers.Result:
         "loss_difference": {backend: difference(losses["tensorflow"], values) for backend, values in losses.items()}
         if "tensorflow" in losses else {},
         "tf_stitch": said.get("tf_stitch", []),
-        "guard": None if report is None else guard_facts(report),
+        "guard": None if report is None else profitability_facts(report),
         "failures": failures,
     }  # fmt: skip
 
@@ -146,8 +146,8 @@ def _row(result: workers.Result) -> str:
     ratios = [f"{ms[b][1] / ms['tf_stitch'][1]:.2f}" if b in ms and "tf_stitch" in ms else "-" for b in BACKENDS[:2]]
     difference = result["loss_difference"].get("tf_stitch")
     differs = "-" if difference is None else f"{difference:.0e}"
-    guard = "-" if result.get("guard") is None else guard_cell(result["guard"])
-    return "| " + " | ".join([result["case"], *cells, *ratios, differs, guard]) + " |"
+    check = "-" if result.get("guard") is None else profitability_cell(result["guard"])
+    return "| " + " | ".join([result["case"], *cells, *ratios, differs, check]) + " |"
 
 
 def model_cases() -> list[ModelCase]:

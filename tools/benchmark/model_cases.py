@@ -33,7 +33,7 @@ def sizes_of(case: ModelCase) -> dict[str, Any]:
 
 
 def shapes_of(case: ModelCase) -> int:
-    """How many shapes its batches have: each is compiled, and timed by the guard, for itself."""
+    """How many shapes its batches have: each is compiled, and timed by the profitability check, for itself."""
     from models.zoo import load
 
     model = load(case.model)

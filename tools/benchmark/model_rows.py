@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tools.benchmark.guard_facts import DECIDED_SECONDS, guard_cell, guard_facts
 from tools.benchmark.kernel_counts import with_regions
 from tools.benchmark.machine import describe_cpu, describe_gpu
 from tools.benchmark.model_cases import ModelCase, shapes_of, sizes_of
 from tools.benchmark.pattern_facts import graph_size, pattern_facts
+from tools.benchmark.profitability_facts import DECIDED_SECONDS, profitability_cell, profitability_facts
 from tools.benchmark.raw_rows import command_line, read_rows, write_rows
 from tools.benchmark.workers import ABLATIONS, BACKENDS, CLUSTERS, Result, Worker
 
@@ -31,8 +31,8 @@ class Plan:
     """How a row is measured.
 
     Attributes:
-        warm_up: steps of tf_stitch with each shape before the first turn, by when the guard has decided; others take
-            PLAIN_WARM_UP.
+        warm_up: steps of tf_stitch with each shape before the first turn, by when the profitability check has decided;
+            others take PLAIN_WARM_UP.
         least: seconds of that, at least.
         rounds: turns of each backend.
         seconds: of warm-up, at most, and of all turns.
@@ -251,7 +251,7 @@ class RowMeasurement:
                      f"{backend}_memory": _peaks(early, counts)}  # fmt: skip
         if report is not None and backend == "stitch":
             self.row |= {"graph_nodes": graph_size(report), "patterns": pattern_facts(report),
-                         "guard": guard_facts(report)}  # fmt: skip
+                         "guard": profitability_facts(report)}  # fmt: skip
 
 
 def _peaks(early: Result, late: Result) -> dict[str, float]:
@@ -285,8 +285,8 @@ def table(rows: Sequence[Result], backends: Sequence[str]) -> str:
                   for b in backends if b != "stitch"]  # fmt: skip
         kernels = ["+".join(f"{n:.0f}" for n in row[f"{b}_kernels_by_class"].values())
                    if f"{b}_kernels_by_class" in row else "-" for b in backends]  # fmt: skip
-        guard = guard_cell(row["guard"]) if "guard" in row else "-"
-        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels, guard]) + " |")
+        check = profitability_cell(row["guard"]) if "guard" in row else "-"
+        lines.append(f"| {row['case']} | " + " | ".join([*times, *ratios, *kernels, check]) + " |")
     lines += ["", "Kernels a step: memory-intensive + library calls + copies. Regions timed against the ops they "
               "replaced: how many run those ops since, and the largest ratio of the others."]  # fmt: skip
     for row in rows:

@@ -15,7 +15,7 @@ from tf_stitch.config import load_config
 from tf_stitch.device.spec import H200, DeviceSpec
 from tf_stitch.ir.arguments import arguments_of
 from tf_stitch.ir.text_parser import parse_graphs
-from tf_stitch.kernel_ir.work import moved_once
+from tf_stitch.kernel_ir.moved_bytes import moved_once
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.planning.cost_model import Prediction, predict
 from tf_stitch.runtime.device_profiles import device_spec

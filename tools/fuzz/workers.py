@@ -18,7 +18,7 @@ MODES: Mapping[str, Mapping[str, str]] = {
     PLAIN: {"TF_STITCH": "0"},
     "default": {"TF_STITCH": "1"},
     "strict": {"TF_STITCH": "strict"},
-    "guard_off": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0"},
+    "check_off": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0"},
     "min_region_1": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},
     "region_scope": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_SCOPE": "region"},
     "py_function": {"TF_STITCH": "1", "TF_STITCH_WRAP": "py_function"},

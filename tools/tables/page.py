@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.benchmark.guard_facts import guard_cell
+from tools.benchmark.profitability_facts import profitability_cell
 from tools.benchmark.raw_rows import RAW, page_of, read_rows, stem
 from tools.tables import results as r
 from tools.tables.behind import behind_xla
@@ -45,9 +45,9 @@ def zoo(ours: Results) -> Section:
     section = Section(f"Models ({ours.label})", f"`{ours.name}.json`: {machine}. "
                       "Milliseconds a step: median (quartiles), backends in turns in one run. Kernels a step: "
                       "memory-intensive + library + copies. First: seconds of the first call. Peak: MiB, on a GPU "
-                      "from the start on / since the first turn, after the warm-up in which the guard tries "
-                      "TensorFlow's ops. Regions timed against the ops they replaced: how many run those ops since, "
-                      "and the largest ratio of the others.", [
+                      "from the start on / since the first turn, after the warm-up in which the profitability check "
+                      "tries TensorFlow's ops. Regions timed against the ops they replaced: how many run those ops "
+                      "since, and the largest ratio of the others.", [
                           "model", "mode", "config", "dtype", "TensorFlow", "XLA", "tf_stitch",
                           "TensorFlow / tf_stitch", "XLA / tf_stitch", "kernels: TensorFlow", "XLA", "tf_stitch",
                           "first: TensorFlow", "XLA", "tf_stitch", "peak: TensorFlow", "XLA", "tf_stitch",
@@ -57,7 +57,7 @@ def zoo(ours: Results) -> Section:
         section.add(row["model"], row["mode"], row["config"], row["dtype"], *(_each(row, _milliseconds)),
                     lambda row=row: r.speedup(row, "tf"), lambda row=row: r.speedup(row, "xla"),
                     *_each(row, _kernels), *_each(row, _first), *_each(row, _peak),
-                    None if differs is None else f"{differs:.0e}", lambda row=row: _guard(row))  # fmt: skip
+                    None if differs is None else f"{differs:.0e}", lambda row=row: _check(row))  # fmt: skip
     plain = [row for row in ours.rows if row["dtype"] == "float32"]
     for over, name in (("xla", "XLA"), ("tf", "TensorFlow")):
         ratios = [r.speedup(row, over) for row in plain if {f"{over}_us", "stitch_us"} <= row.keys()]
@@ -116,11 +116,11 @@ def _peak(row: r.Row, backend: str) -> str:
     return f"{peak} / {memory['gpu_steady_mib']:.0f}" if "gpu_steady_mib" in memory else peak
 
 
-def _guard(row: r.Row) -> str:
+def _check(row: r.Row) -> str:
     r.field(row, "us", "stitch")
     if "guard" not in row:
-        raise NotMeasured("regions timed, in rows that were measured before the guard's outcomes were kept")
-    return guard_cell(row["guard"])
+        raise NotMeasured("regions timed, in rows that were measured before the check's outcomes were kept")
+    return profitability_cell(row["guard"])
 
 
 def files(folder: Path, own: set[str]) -> str:

@@ -1,5 +1,5 @@
 """Fused batch norms between other ops, for their results and for their gradients; prints what comes out, as JSON:
-name -> flat values. Calls each function often enough for the guard to run both forms."""
+name -> flat values. Calls each function often enough for the profitability check to run both forms."""
 
 from __future__ import annotations
 

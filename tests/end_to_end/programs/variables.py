@@ -77,7 +77,7 @@ def readers() -> None:
     running = False
     for thread in threads:
         thread.join()
-    results["torn"], results["backwards"] = split_across_regions, backwards
+    results["split"], results["backwards"] = split_across_regions, backwards
     results["kept"] = [bool((old.numpy() == i).all()) for i, old in kept]
     results["last"] = float(value.numpy()[7])
 
@@ -126,7 +126,7 @@ def checkpoint() -> None:
             checkpoint_graph(tf.constant(X))
         results["goes_on"] = bool(np.allclose(weight.numpy(), later, rtol=1e-6))
     results["checkpoint"] = weight.numpy().ravel().tolist()
-    for _ in range(60):  # with no thread beside it: the guard decides
+    for _ in range(60):  # with no thread beside it: the profitability check decides
         checkpoint_graph(tf.constant(X))
 
 

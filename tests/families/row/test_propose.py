@@ -45,8 +45,8 @@ def test_staged_rows_move_from_registers_to_shared_memory_to_nowhere(columns: in
     assert {s.scheme for s in alone} == ({scheme} if scheme else set())
 
 
-@pytest.mark.parametrize(("columns", "kept"), [(20_000, [K.INPUT, K.EXP]), (30_000, [K.INPUT])])
-def test_the_largest_block_computes_again_what_it_has_no_registers_for(columns: int, kept: list[OpKind]) -> None:
+@pytest.mark.parametrize(("columns", "staged"), [(20_000, [K.INPUT, K.EXP]), (30_000, [K.INPUT])])
+def test_the_largest_block_computes_again_what_it_has_no_registers_for(columns: int, staged: list[OpKind]) -> None:
     """A cross-entropy with weights for labels needs the logits and their exponentials: 64 registers of 64 spilled."""
     logits, labels = x(4096, columns), B.input("labels:0", F32, (4096, columns))
     centred = B.sub(logits, B.reduce(K.MAX, logits, [1], True))
@@ -55,7 +55,7 @@ def test_the_largest_block_computes_again_what_it_has_no_registers_for(columns: 
     loss = B.sum(B.mul(labels, B.sub(B.op(K.LOG, total), centred)), [1])
     schedule = propose_row(whole(loss, B.sub(B.div(exponentials, total), labels)), H200, True)[0]
     assert schedule.mapping.threads == 1024
-    assert [(s.node.kind, s.scheme) for s in schedule.staged] == [(kind, Scheme.LOCAL) for kind in kept]
+    assert [(s.node.kind, s.scheme) for s in schedule.staged] == [(kind, Scheme.LOCAL) for kind in staged]
 
 
 @pytest.mark.parametrize(("rows", "columns", "scheme", "ahead"), [
@@ -88,14 +88,14 @@ def test_many_rows_stay_in_registers_and_shared_memory(rows: int, columns: int, 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 30_000), (64, 500_000), (512, 200_000), (100, 65_536)])
 def test_rows_that_are_few_or_too_long_are_no_clusters(rows: int, columns: int) -> None:
-    """Measured: blocks that meet at grid barriers are faster, or as fast."""
+    """Measured: blocks that wait at grid barriers are faster, or as fast."""
     m = gpu_row(columns, rows).mapping
     assert m.row_blocks > 1
     assert not m.cluster
 
 
 def test_devices_without_clusters() -> None:
-    """One block may still have room; else blocks meet at grid barriers."""
+    """One block may still have room; else blocks wait at grid barriers."""
     older = gpu_spec(H200.profile, "80")
     assert gpu_row(40_000, 4096, older).mapping == gpu_row(40_000, 4096).mapping
     m = gpu_row(65_536, 2048, older).mapping

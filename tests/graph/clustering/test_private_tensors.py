@@ -91,11 +91,11 @@ def test_others_hold_either(device: str, training: bool) -> None:
 def test_a_gradient_by_itself_runs_again_without_the_norm() -> None:
     found, defs, imported = rewritten(step(pool), "CPU")
     region = next(r for r in found.regions if any(defs[m].op == NORMS[1] for m in r.members))
-    original = fallback_subgraph(defs, imported, region)
-    assert original is not None
-    assert NORMS[0] not in {n.op for n in original.function("original").node_def}
+    fallback = fallback_subgraph(defs, imported, region)
+    assert fallback is not None
+    assert NORMS[0] not in {n.op for n in fallback.function("fallback").node_def}
     values = [np.ones([int(d) for d in shape], np.float32) for shape in region.argument_shapes]
-    [got], _ = original.run(values, [], [])
+    [got], _ = fallback.run(values, [], [])
     assert got.shape == SHAPE
 
 

@@ -14,16 +14,16 @@ from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
 
 
-def original_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, FallbackSubgraph]:
+def fallback_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, FallbackSubgraph]:
     """The region of the nodes named so, which gives what its node of this op computes; and its own nodes."""
     traced = trace(step, *specs)
     imported, defs = traced.imported, {n.name: n for n in traced.concrete.graph.as_graph_def().node}
     members = [name for name in imported.nodes if name.startswith("region/") and imported.nodes[name].reason is None]
     result = next(name for name in members if imported.nodes[name].op == op)
     region = cut_region(imported, members, [f"{result}:0"])
-    original = fallback_subgraph(defs, imported, region)
-    assert original is not None
-    return region, original
+    fallback = fallback_subgraph(defs, imported, region)
+    assert fallback is not None
+    return region, fallback
 
 
 @pytest.mark.parametrize("rows", [None, 3])
@@ -39,12 +39,12 @@ def test_a_shape_behind_a_variable_is_read_from_an_input(rows: int | None) -> No
             return tf.reshape(gradient, shape) * tf.exp(x)
 
     spec = tf.TensorSpec([rows, 4], tf.float32)
-    region, original = original_of("Mul", step, spec, spec)
-    assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
+    region, fallback = fallback_of("Mul", step, spec, spec)
+    assert "ReadVariableOp" not in {n.op for n in fallback.function("fallback").node_def}
     values: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(3, 4),
                               "gradient": np.ones((3, 4), np.float32)}
     inputs = [values[name.partition(":")[0]] for name in region.inputs]
-    [got], state = original.run(inputs, [], [])
+    [got], state = fallback.run(inputs, [], [])
     np.testing.assert_allclose(got, np.exp(values["x"]), rtol=1e-6)
     assert state == {}
 
@@ -60,13 +60,13 @@ def test_a_shape_that_no_input_has_is_put_together_of_their_sizes(out_type: tf.D
             return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1) * tf.exp(y)
 
     spec = tf.TensorSpec([None], tf.float32)
-    region, original = original_of("AddV2", step, spec, spec, spec)
-    ops = [n.op for n in original.function("original").node_def]
+    region, fallback = fallback_of("AddV2", step, spec, spec, spec)
+    ops = [n.op for n in fallback.function("fallback").node_def]
     assert "ReadVariableOp" not in ops
     assert sorted(ops.count(op) for op in ("Shape", "Pack")) == [1, 2]
     rng = np.random.default_rng(0)
     values = {name: rng.standard_normal(size).astype("f4") for name, size in (("x", 3), ("y", 5), ("gradient", 15))}
-    [got], _ = original.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
+    [got], _ = fallback.run([values[name.partition(":")[0]] for name in region.inputs], [], [])
     want = values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None] * np.exp(values["y"])
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -84,14 +84,14 @@ def test_variables_that_are_one_are_read_and_updated_in_order() -> None:
             return before + 3.0 * variable.read_value()
 
     handle = tf.TensorSpec([], tf.resource)
-    region, original = original_of("AddV2", step, tf.TensorSpec([4], tf.float32), handle, handle)
+    region, fallback = fallback_of("AddV2", step, tf.TensorSpec([4], tf.float32), handle, handle)
     place = {name: i for i, name in enumerate(region.handles)}
     assert len(place) == 3
     x, value = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32)
     same_as = [0, 1, 2]
     first, second = place["first:0"], place["second:0"]
     same_as[max(first, second)] = min(first, second)
-    [got], state = original.run([x], [value] * 3, same_as)
+    [got], state = fallback.run([x], [value] * 3, same_as)
     np.testing.assert_array_equal(got, value + 3 * x)
     np.testing.assert_array_equal(state[first], value + 2 * x)
     np.testing.assert_array_equal(state[second], value + 2 * x)
@@ -108,10 +108,10 @@ def test_no_shape_is_computed_of_a_variable_that_the_region_updates() -> None:
             return tf.reshape(gradient, shape) + tf.expand_dims(tf.exp(x), 1)
 
     spec = tf.TensorSpec([None], tf.float32)
-    region, original = original_of("AddV2", step, spec, spec)
+    region, fallback = fallback_of("AddV2", step, spec, spec)
     assert len(region.handles) == 1
-    assert "ReadVariableOp" not in {n.op for n in original.function("original").node_def}
+    assert "ReadVariableOp" not in {n.op for n in fallback.function("fallback").node_def}
     values = {"x": np.arange(3, dtype="f4"), "gradient": np.arange(15, dtype="f4")}
-    [got], state = original.run([values[name.partition(":")[0]] for name in region.inputs], [np.ones(5, "f4")], [0])
+    [got], state = fallback.run([values[name.partition(":")[0]] for name in region.inputs], [np.ones(5, "f4")], [0])
     np.testing.assert_allclose(got, values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None], rtol=1e-6)
     np.testing.assert_array_equal(state[0], np.zeros(5, "f4"))

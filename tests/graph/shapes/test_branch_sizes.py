@@ -35,7 +35,7 @@ def branch() -> None:
     x, w, p = arguments()
     x_false, x_true = tf.raw_ops.Switch(data=x, pred=p, name="x_switch")
     _, w_true = tf.raw_ops.Switch(data=w, pred=p, name="w_switch")
-    tf.raw_ops.MatMul(a=x_true, b=w_true, name="product")
+    tf.raw_ops.MatMul(a=x_true, b=w_true, name="matmul")
     tf.raw_ops.Merge(inputs=[tf.exp(x_false), tf.tanh(x_true)], name="merge")
     tf.raw_ops.Merge(inputs=[x_false, w_true], name="either")
 
@@ -45,7 +45,7 @@ def test_a_branch_that_is_not_taken_says_nothing_of_the_arguments() -> None:
     x, w = dims(types_of, "x"), dims(types_of, "w")
     assert len({*x, *w}) == 4
     assert all(d < -1 for d in (*x, *w))
-    assert dims(types_of, "product") == (x[0], w[1])
+    assert dims(types_of, "matmul") == (x[0], w[1])
 
 
 def test_names_hold_in_branches_and_behind_them() -> None:
@@ -61,13 +61,13 @@ def test_a_number_of_one_branch_is_not_the_argument_s() -> None:
     def make() -> None:
         x, _, p = arguments()
         _, x_true = tf.raw_ops.Switch(data=x, pred=p)
-        tf.raw_ops.MatMul(a=x_true, b=tf.ones([3, 5]), name="product")
+        tf.raw_ops.MatMul(a=x_true, b=tf.ones([3, 5]), name="matmul")
         known, _ = tf.raw_ops.Switch(data=tf.ones([2, 7]), pred=p)
         tf.identity(known, "known")
 
     types_of = types_between_branches(*graph_of(make))
     assert all(d < -1 for d in dims(types_of, "x"))
-    assert dims(types_of, "product")[1] == 5
+    assert dims(types_of, "matmul")[1] == 5
     assert dims(types_of, "known") == (2, 7)
 
 
@@ -89,7 +89,7 @@ def test_a_loop_of_no_trips_says_nothing_of_the_arguments(constant: bool) -> Non
             bodies.append(body)
             tf.raw_ops.NextIteration(data=body, name=f"{name}_next")
             tf.raw_ops.Exit(data=left, name=f"{name}_exit")
-        tf.raw_ops.MatMul(a=bodies[0], b=bodies[1], name="product")
+        tf.raw_ops.MatMul(a=bodies[0], b=bodies[1], name="matmul")
 
     graph_def, theirs = graph_of(make)
     for node in graph_def.node:
@@ -99,7 +99,7 @@ def test_a_loop_of_no_trips_says_nothing_of_the_arguments(constant: bool) -> Non
     x, w = dims(types_of, "x"), dims(types_of, "w")
     assert len({*x, *w}) == 4
     assert dims(types_of, "x_merge") == dims(types_of, "x_exit") == x
-    assert dims(types_of, "product") == (x[0], w[1])
+    assert dims(types_of, "matmul") == (x[0], w[1])
 
 
 def test_nothing_passes_where_not_even_the_rank_is_known() -> None:

@@ -69,7 +69,7 @@ class Region:
         live: of that, what has to be there at one time.
         cuda_graphs: as the report has them; None without any.
         measured_us: sum over its kernels, not its library calls; None where one is not known.
-        guard: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
+        check: its time against TensorFlow's ops in the run, and which of them run since; None: it was not timed.
         problem: why there is no executable.
         loop: its part in a loop that runs as one op; None without.
         is_whole_loop: it is the loop, which has no executable of its own.
@@ -87,7 +87,7 @@ class Region:
     arena: int
     live: int
     cuda_graphs: dict[str, Any] | None
-    guard: str | None
+    check: str | None
     problem: str | None
     loop: str | None = None
     is_whole_loop: bool = False
@@ -252,7 +252,7 @@ def _region(document: Document, entry: dict[str, Any], last: tuple[int, dict[str
     build: dict[str, Any] = last[1] if last else {"solver": None, "arena_bytes": 0, "live_bytes": 0}
     return Region(number, entry["wrap"], len(entry["nodes"]), tuple(kernels), entry["executables"], entry["runs"],
                   entry["fallbacks"], build["solver"], _measured(kernels), build["arena_bytes"],
-                  build["live_bytes"], entry["cuda_graphs"], _guard(document, number), problem, loop,
+                  build["live_bytes"], entry["cuda_graphs"], _check(document, number), problem, loop,
                   is_whole_loop)  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def _loop(document: Document, region: int) -> tuple[str | None, bool]:
     return None, False
 
 
-def _guard(document: Document, region: int) -> str | None:
+def _check(document: Document, region: int) -> str | None:
     """What the profitability check found last, in words."""
     found = [entry for entry in document.get("profitability", []) if entry["region"] == region]
     if not found:

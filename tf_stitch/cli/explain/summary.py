@@ -63,7 +63,7 @@ def _where_time_goes(regions: dict[int, Region], times: dict[int, _Time], ops: d
     known = [time for time in times.values() if time.plain is not None]
     if known:
         now, plain = sum(time.now for time in known), sum(time.plain or 0.0 for time in known)
-        gave_way = sum("gave way" in (region.guard or "") for region in regions.values())
+        gave_way = sum("gave way" in (region.check or "") for region in regions.values())
         yield (f"{len(known)} of {len(regions)} regions were timed in the run: {milliseconds(now)} for a run of each, "
                f"{milliseconds(plain)} by TensorFlow's ops: {plain / max(now, 1e-9):.2f}x; {gave_way} gave way")
     elif regions:

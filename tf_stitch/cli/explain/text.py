@@ -51,8 +51,8 @@ def region_facts(region: Region) -> list[str]:
         parts.append(f"{micros(region.predicted_us)} predicted")
     if region.measured_us is not None:
         parts.append(f"{micros(region.measured_us)} measured")
-    if region.guard:
-        parts.append(region.guard)
+    if region.check:
+        parts.append(region.check)
     if region.solver:
         solver = region.solver
         parts.append(f"plan {solver['status']} by {solver['solver']}, "

@@ -15,7 +15,7 @@ _MOST_USERS = 8
 
 def answers(graph: Graph, glob: str) -> Iterator[str]:
     """A paragraph for every op whose name matches."""
-    guards = {region.number: region.guard for region in graph.regions}
+    checks = {region.number: region.check for region in graph.regions}
     users: dict[int, list[Op]] = {}
     for op in graph.ops:
         for place in op.inputs:
@@ -23,7 +23,7 @@ def answers(graph: Graph, glob: str) -> Iterator[str]:
     for place, op in enumerate(graph.ops):
         if fnmatchcase(op.name, glob):
             yield f"{op.name} ({op.op}) in graph {graph.name}" + (f", made at {op.source}" if op.source else "")
-            yield from _runs(op, guards.get(op.region) if op.region is not None else None)
+            yield from _runs(op, checks.get(op.region) if op.region is not None else None)
             yield from _hands_on(op, users.get(place, []))
             yield ""
 
@@ -41,11 +41,11 @@ def edge_scheme(producer: Op, user: Op) -> str:
     return MEMORY
 
 
-def _runs(op: Op, guard: str | None) -> Iterator[str]:
+def _runs(op: Op, check: str | None) -> Iterator[str]:
     if op.region is None:
         yield f"  TensorFlow runs it: {op.why}"
         return
-    timed = f" ({guard})" if guard else ""
+    timed = f" ({check})" if check else ""
     yield f"  region {op.region}{timed}" + ("" if op.kernels else f", in no kernel: {op.why}")
     for kernel in op.kernels:
         yield f"  kernel {kernel_line(kernel)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.families.candidates import BLOCKS, MOST_ELEMENTS, powers, vectors
-from tf_stitch.families.row.tiling import kept_values
+from tf_stitch.families.row.tiling import stageable_values
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, KernelSchedule
 from tf_stitch.schedule.op_labels import op_labels
@@ -41,7 +41,7 @@ def _short_rows(threads: int, items: int, vector: int) -> Iterator[str]:
 
 
 def _looped_rows(schedule: KernelSchedule, threads: int, vector: int, device: DeviceSpec) -> Iterator[str]:
-    """Rows that are gone through again in each phase, or kept in memory of the block."""
+    """Rows that are gone through again in each phase, or staged in memory of the block."""
     for block in BLOCKS:
         if block >= threads:
             yield f"*[GRID-CTA_{block // threads},THREAD-CTA_{threads}-THREAD_{vector}];"
@@ -80,10 +80,10 @@ def _rows_of_clusters(schedule: KernelSchedule, device: DeviceSpec) -> Iterator[
 def _keeping(schedule: KernelSchedule, tiling: str, device: DeviceSpec) -> Iterator[str]:
     """The tiling with all values that a later phase needs in memory of the block, with those alone that are read or
     that are computed, and with none."""
-    labels, kept = op_labels(schedule.pattern), kept_values(schedule, device)
-    read = [n for n in kept if not schedule.pattern.holds(n)]
-    computed = [n for n in kept if schedule.pattern.holds(n)]
-    for nodes in (kept, read, computed, []):
+    labels, to_stage = op_labels(schedule.pattern), stageable_values(schedule, device)
+    read = [n for n in to_stage if not schedule.pattern.holds(n)]
+    computed = [n for n in to_stage if schedule.pattern.holds(n)]
+    for nodes in (to_stage, read, computed, []):
         others = "".join(f" {labels[n]}[{tiling}]S;" for n in nodes)
         yield f"{labels[schedule.dominant]}[{tiling}];{others}"
 

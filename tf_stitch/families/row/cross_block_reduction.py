@@ -43,7 +43,7 @@ class OwnMaximum:
 
 
 class CrossBlockReduction:
-    """Meetings of the blocks of row `row`, of which this is block `part`.
+    """Barriers of the blocks of row `row`, of which this is block `part`.
 
     Attributes:
         width: threads that reduce together before the blocks do: a block's, or a warp's of a cluster.

@@ -122,7 +122,7 @@ class RowLowering:
 
     def _declare(self, node: Node, accesses: Accesses) -> str:
         """The array that keeps a value of these accesses."""
-        name, space = self.out.fresh("kept"), k.Space.LOCAL
+        name, space = self.out.fresh("staged"), k.Space.LOCAL
         m, note = self.mapping, self.schedule.pattern.name(node)
         size = accesses.item.extent * m.vector
         if accesses.loop is not k.Loop.UNROLL:

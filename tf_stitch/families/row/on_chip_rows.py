@@ -1,4 +1,4 @@
-"""Many rows that are longer than the registers of a block: kept in registers and shared memory, of one block or of
+"""Many rows that are longer than the registers of a block: staged in registers and shared memory, of one block or of
 those of a cluster."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, ThreadMapping
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES
-from tf_stitch.schedule.staged_rows import keep_parts
+from tf_stitch.schedule.staged_rows import stage_parts
 
 THREADS, REGISTERS, RESIDENT = 512, 28, 2
 """Of a block, the registers of a thread for its part of a row, and blocks of a processor: while one stores, another
@@ -27,20 +27,20 @@ RESIDENT_THREADS = 1024
 """Of a processor: more would have too few registers for loads under way."""
 
 
-def keep_rows(single: KernelSchedule, kept: Sequence[Node], device: DeviceSpec) -> KernelSchedule | None:
+def stage_rows(single: KernelSchedule, to_stage: Sequence[Node], device: DeviceSpec) -> KernelSchedule | None:
     """Rows that the fewest blocks keep, two of which a processor has room for; None where rows are too long, or fewer
     than the device has room for at once.
 
     Args:
         single: the schedule of a block for each row.
-        kept: what is needed in more than one phase.
+        to_stage: what is needed in more than one phase.
     """
     for blocks in (blocks for blocks in BLOCKS if blocks <= device.largest_cluster):
-        mapping = _mapping(single, kept, blocks)
+        mapping = _mapping(single, to_stage, blocks)
         if mapping is None:
             continue
         try:
-            found = with_room(replace(keep_parts(single, kept, Scheme.LOCAL), mapping=mapping), device)
+            found = with_room(replace(stage_parts(single, to_stage, Scheme.LOCAL), mapping=mapping), device)
         except ScheduleError:
             continue
         if found.resident == RESIDENT:
@@ -68,11 +68,11 @@ def with_room(schedule: KernelSchedule, device: DeviceSpec) -> KernelSchedule:
                    relative=schedule.relative if m.row_blocks > 1 else None)
 
 
-def _mapping(single: KernelSchedule, kept: Sequence[Node], blocks: int) -> ThreadMapping | None:
+def _mapping(single: KernelSchedule, to_stage: Sequence[Node], blocks: int) -> ThreadMapping | None:
     """As much in registers as there are, the rest in shared memory; None if there are none for two accesses."""
     domain, vector = single.domain, single.mapping.vector
     each = ceil_div(ceil_div(domain.cols, vector), THREADS * blocks)
-    items = min(each, REGISTERS // max(_bytes(kept) // 4 * vector, 1))
+    items = min(each, REGISTERS // max(_bytes(to_stage) // 4 * vector, 1))
     if each - items == 1:  # templates have no level of one tile
         items -= 1
     if items < 1:
@@ -81,6 +81,6 @@ def _mapping(single: KernelSchedule, kept: Sequence[Node], blocks: int) -> Threa
                          warp=single.mapping.warp)
 
 
-def _bytes(kept: Sequence[Node]) -> int:
+def _bytes(to_stage: Sequence[Node]) -> int:
     """Of one column."""
-    return sum(max(n.type.dtype.compute.size, 4) for n in kept)
+    return sum(max(n.type.dtype.compute.size, 4) for n in to_stage)

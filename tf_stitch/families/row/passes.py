@@ -25,7 +25,7 @@ class Accesses:
         item: the loop over them.
         first: how many come before.
         loop: unrolled, they keep values in registers.
-        arrays: where each kept value stays.
+        arrays: where each staged value is.
         filled: those that were computed already.
     """
 
@@ -36,8 +36,8 @@ class Accesses:
     filled: set[Node] = field(default_factory=set)
 
     def slot(self, item: Index, start: Index, thread: Index, mapping: ThreadMapping) -> Index:
-        """Where access `item`, at column `start`, is kept: in an array of the thread, of this block's part of the row,
-        or of the row."""
+        """Where access `item`, at column `start`, is staged: in an array of the thread, of this block's part of the
+        row, or of the row."""
         if self.loop is k.Loop.UNROLL:
             return item * mapping.vector
         if mapping.row_blocks > 1 or self.first:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
-from tf_stitch.families.row.on_chip_rows import keep_rows
+from tf_stitch.families.row.on_chip_rows import stage_rows
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import SymbolicDim, ceil_div
@@ -18,7 +18,7 @@ from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedu
 from tf_stitch.schedule.phases import exponentials, prefetched_values, relative_sum, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.shared_rows import LONG_ROW, SHARING_BLOCKS, SHARING_BYTES, SHARING_THREADS
-from tf_stitch.schedule.staged_rows import keep_parts, within_budget
+from tf_stitch.schedule.staged_rows import stage_parts, within_budget
 from tf_stitch.schedule.vector_width import vector_width
 
 NAME = "row_reduction"
@@ -69,14 +69,14 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
         single = _gpu(pattern, dominant, domain, device, aligned)
         shared = split_rows(single[0], reductions, device)
         return single if shared is None else [shared, *single]
-    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
+    to_stage = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
     schedule = KernelSchedule(NAME, pattern, dominant, domain,
                               ThreadMapping(domain.rows, 1, 1, 1, 1, 0, warp=device.warp))
     if not isinstance(domain.cols, SymbolicDim):
-        return list(regional_schedules(schedule, kept, device.row_buffer_bytes, device))
-    column_bytes = sum(n.type.dtype.compute.size for n in kept)
+        return list(regional_schedules(schedule, to_stage, device.row_buffer_bytes, device))
+    column_bytes = sum(n.type.dtype.compute.size for n in to_stage)
     fits = column_bytes * domain.cols <= device.row_buffer_bytes
-    staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept) if fits else ()
+    staged = tuple(Staged(n, Scheme.REGIONAL) for n in to_stage) if fits else ()
     return [replace(schedule, staged=staged, row_room=device.row_buffer_bytes // max(column_bytes, 1))]
 
 
@@ -87,11 +87,11 @@ def _dominant(reductions: list[Node]) -> Node:
 
 def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
     elements = domain.rows * domain.cols
-    kept = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
+    to_stage = values_to_stage(pattern, split_phases(pattern, elements), elements, loads=device.stages_loads)
     vector = vector_width(pattern, domain.cols, aligned)
     chunks = ceil_div(domain.cols, vector)
     changes = isinstance(domain.cols, SymbolicDim)  # then few kernels have to serve all lengths
-    per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(kept), 1)) // vector)
+    per_thread = max(1, min(REGISTER_ELEMENTS, REGISTER_BUDGET // max(len(to_stage), 1)) // vector)
     row_threads = max(min(_power_of_two(chunks), device.warp), SHORTEST_GROUP if changes else 1)
     while row_threads < MAX_THREADS and ceil_div(chunks, row_threads) > min(per_thread, 8):
         row_threads *= 2
@@ -102,8 +102,8 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
             row_threads, items = 2 * row_threads, items // 2
     in_registers = items <= per_thread
     if in_registers:
-        fit = within_budget(pattern, kept, row_threads, items * vector)
-        in_registers, kept = fit is not None, fit or kept
+        fit = within_budget(pattern, to_stage, row_threads, items * vector)
+        in_registers, to_stage = fit is not None, fit or to_stage
     if not in_registers:  # a loop; a row in shared memory has the block to itself
         items, row_threads = 0, max(row_threads, BLOCK_THREADS)
     at_once = max(1, BLOCK_THREADS // row_threads)
@@ -112,20 +112,20 @@ def _gpu(pattern: Pattern, dominant: Node, domain: Domain, device: DeviceSpec, a
     rows_per_block = at_once * (SHORT_ROW_WAVES if items == 1 and many else 1)
     mapping = ThreadMapping(ceil_div(domain.rows, rows_per_block), at_once * row_threads, row_threads,
                             rows_per_block, vector, items, warp=device.warp)
-    local = tuple(Staged(n, Scheme.LOCAL) for n in kept) if in_registers else ()
+    local = tuple(Staged(n, Scheme.LOCAL) for n in to_stage) if in_registers else ()
     schedule = KernelSchedule(NAME, pattern, dominant, domain, mapping, local,
                               row_room=_power_of_two(domain.cols) if changes else domain.cols)
     if in_registers:
         return [schedule]
     room = device.shared_bytes - REDUCTION_BYTES
     if not changes:
-        return list(regional_schedules(schedule, kept, room, device))
-    fits = _row_bytes(kept, domain) <= room
-    return [replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in kept)) if fits else schedule]
+        return list(regional_schedules(schedule, to_stage, room, device))
+    fits = _row_bytes(to_stage, domain) <= room
+    return [replace(schedule, staged=tuple(Staged(n, Scheme.REGIONAL) for n in to_stage)) if fits else schedule]
 
 
-def _row_bytes(kept: Sequence[Node], domain: Domain) -> int:
-    return sum(n.type.dtype.compute.size for n in kept) * domain.cols
+def _row_bytes(to_stage: Sequence[Node], domain: Domain) -> int:
+    return sum(n.type.dtype.compute.size for n in to_stage) * domain.cols
 
 
 def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpec) -> KernelSchedule | None:
@@ -143,19 +143,19 @@ def split_rows(single: KernelSchedule, reductions: list[Node], device: DeviceSpe
         return None
     elements = domain.rows * domain.cols
     phases = split_phases(single.pattern, elements)
-    kept = values_to_stage(single.pattern, phases, elements, loads=device.stages_loads)
-    has_room = mapping.items > 0 or _row_bytes(kept, domain) <= device.shared_bytes - REDUCTION_BYTES
+    to_stage = values_to_stage(single.pattern, phases, elements, loads=device.stages_loads)
+    has_room = mapping.items > 0 or _row_bytes(to_stage, domain) <= device.shared_bytes - REDUCTION_BYTES
     relative = relative_sum(single.pattern, phases)
     if relative is not None:  # another takes no room or is computed again, cheaper than a cross-block reduction
-        kept = [n for n in kept if n not in exponentials(relative)]
-    outside = prefetched_values(single.pattern, kept) or kept  # the rest is computed again
-    in_two_places = keep_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None
+        to_stage = [n for n in to_stage if n not in exponentials(relative)]
+    outside = prefetched_values(single.pattern, to_stage) or to_stage  # the rest is computed again
+    in_two_places = stage_rows(single, outside, device) if domain.cols >= LONG_ROW and not mapping.items else None
     if in_two_places is not None:
         return in_two_places
     if not device.grid_barrier or domain.cols < LONG_ROW or (has_room and 2 * domain.rows > device.processors):
         return None
     usual = SHARING_BLOCKS, SHARING_THREADS
-    at_once = _parts(single, kept, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
+    at_once = _parts(single, to_stage, Scheme.LOCAL, usual, SHARED_ELEMENTS // mapping.vector, device)
     if at_once is not None and at_once.launched == at_once.mapping.grid:
         return at_once
     regional = _in_shared_memory(single, outside, device)
@@ -173,9 +173,9 @@ def _turns(schedule: KernelSchedule) -> int:
     return ceil_div(schedule.mapping.grid, schedule.launched)
 
 
-def _in_shared_memory(single: KernelSchedule, kept: list[Node], device: DeviceSpec) -> KernelSchedule | None:
-    """Parts of rows in shared memory, where possible those of all `kept`."""
-    for still in one_by_one(single.pattern, kept, device):
+def _in_shared_memory(single: KernelSchedule, to_stage: list[Node], device: DeviceSpec) -> KernelSchedule | None:
+    """Parts of rows in shared memory, where possible those of all `to_stage`."""
+    for still in one_by_one(single.pattern, to_stage, device):
         access = sum(n.type.dtype.compute.size for n in still) * SHARING_THREADS * single.mapping.vector
         blocks = SHARING_BLOCKS, SHARING_THREADS
         found = _parts(single, still, Scheme.REGIONAL, blocks, SHARING_BYTES // max(access, 1), device)
@@ -184,9 +184,9 @@ def _in_shared_memory(single: KernelSchedule, kept: list[Node], device: DeviceSp
     return None
 
 
-def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, resident: tuple[int, int], accesses: int,
+def _parts(single: KernelSchedule, to_stage: Sequence[Node], scheme: Scheme, resident: tuple[int, int], accesses: int,
            device: DeviceSpec) -> KernelSchedule | None:
-    """Rows shared by as few blocks as can keep `kept` of them; None where the device does not hold those of one.
+    """Rows shared by as few blocks as can keep `to_stage` of them; None where the device does not hold those of one.
 
     Args:
         resident: blocks of a processor, and their threads.
@@ -202,7 +202,7 @@ def _parts(single: KernelSchedule, kept: Sequence[Node], scheme: Scheme, residen
     items = ceil_div(chunks, threads * blocks)
     mapping = ThreadMapping(domain.rows * blocks, threads, threads, 1, vector, items if scheme is Scheme.LOCAL else 0,
                             blocks, warp=device.warp)
-    shared = replace(keep_parts(single, kept, scheme), mapping=mapping, row_room=items * threads * vector,
+    shared = replace(stage_parts(single, to_stage, scheme), mapping=mapping, row_room=items * threads * vector,
                      resident=of_processor, launched=at_once * blocks)
     return replace(shared, ahead=prefetches_rows(shared, device, LEAST_TURNS))
 

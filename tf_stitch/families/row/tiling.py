@@ -18,7 +18,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule, Scheme, Staged, T
 from tf_stitch.schedule.phases import prefetched_values, split_phases, values_to_stage
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.shared_rows import SHARING_BLOCKS, SHARING_THREADS
-from tf_stitch.schedule.staged_rows import keep_parts, within_budget
+from tf_stitch.schedule.staged_rows import stage_parts, within_budget
 
 USUAL_THREADS = 128
 """Of a block whose rows are few threads each, if the template does not say."""
@@ -30,30 +30,31 @@ def tile_rows(schedule: KernelSchedule, numbers: Mapping[str, int | None], wants
 
     Args:
         numbers: see read_tilings.
-        wants: whether a value that is needed in a later phase is kept in memory of the block.
+        wants: whether a value that is needed in a later phase is staged in memory of the block.
 
     Raises:
         ScheduleError: it cannot be.
     """
-    kept = kept_values(schedule, device)
+    to_stage = stageable_values(schedule, device)
     if not device.simt:
-        staged = tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n))
+        staged = tuple(Staged(n, Scheme.REGIONAL) for n in to_stage if wants(n))
         return _with_room(replace(schedule, staged=staged), device.row_buffer_bytes)
     mapping = _mapping(schedule, numbers)
     if mapping.items and (mapping.beyond or mapping.cluster):
-        kept = prefetched_values(schedule.pattern, kept) or kept
+        to_stage = prefetched_values(schedule.pattern, to_stage) or to_stage
     elif mapping.items and mapping.row_blocks == 1:
-        kept = within_budget(schedule.pattern, kept, mapping.threads, mapping.items * mapping.vector) or kept
-    staged = (tuple(Staged(n, Scheme.LOCAL) for n in kept) if mapping.items
-              else tuple(Staged(n, Scheme.REGIONAL) for n in kept if wants(n)))
+        fits = within_budget(schedule.pattern, to_stage, mapping.threads, mapping.items * mapping.vector)
+        to_stage = fits or to_stage
+    staged = (tuple(Staged(n, Scheme.LOCAL) for n in to_stage) if mapping.items
+              else tuple(Staged(n, Scheme.REGIONAL) for n in to_stage if wants(n)))
     tiled = replace(schedule, mapping=mapping, staged=staged, row_room=schedule.domain.cols, resident=0, launched=0,
                     relative=None, ahead=False)
     if mapping.row_blocks > 1:
         scheme = Scheme.LOCAL if mapping.items else Scheme.REGIONAL
-        parts = keep_parts(tiled, [s.node for s in staged], scheme)
+        parts = stage_parts(tiled, [s.node for s in staged], scheme)
         return _shared_by_cluster(parts, device) if mapping.cluster else _shared_by_blocks(parts, device)
     if mapping.beyond:
-        return with_room(keep_parts(tiled, [s.node for s in staged], Scheme.LOCAL), device)
+        return with_room(stage_parts(tiled, [s.node for s in staged], Scheme.LOCAL), device)
     if mapping.items:
         return replace(tiled, array_room=0)
     if staged and mapping.rows_per_block > 1:
@@ -68,7 +69,7 @@ def _with_room(schedule: KernelSchedule, room: int) -> KernelSchedule:
     return replace(schedule, array_room=room)
 
 
-def kept_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
+def stageable_values(schedule: KernelSchedule, device: DeviceSpec) -> list[Node]:
     """Values of a row that a later phase needs again."""
     elements = schedule.domain.rows * schedule.domain.cols
     phases = split_phases(schedule.pattern, elements)
@@ -148,5 +149,5 @@ def _shared_by_blocks(schedule: KernelSchedule, device: DeviceSpec) -> KernelSch
 
 
 def _bytes(staged: tuple[Staged, ...]) -> int:
-    """Of one column of the kept values."""
+    """Of one column of the staged values."""
     return sum(s.node.type.dtype.compute.size for s in staged if s.instead_of is None)

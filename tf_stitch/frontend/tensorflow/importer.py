@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from tf_stitch.errors import SourceLoc, TypeRuleError, UnsupportedError
 from tf_stitch.frontend.tensorflow import legalize, static_arithmetic, static_rules, static_values
 from tf_stitch.frontend.tensorflow.attributes import NodeAttrs
+from tf_stitch.frontend.tensorflow.broadcast_dimensions import broadcast_specs
 from tf_stitch.frontend.tensorflow.control_flow import BRANCHES_OR_LOOPS
 from tf_stitch.frontend.tensorflow.dtypes import DT_RESOURCE, enum_name, of_enum
 from tf_stitch.frontend.tensorflow.finer_shapes import finer_specs
@@ -20,7 +21,6 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     producer_of,
     topological,
 )
-from tf_stitch.frontend.tensorflow.joined_dimensions import joined_specs
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
 from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope, are_small
 from tf_stitch.frontend.tensorflow.node_context import (
@@ -180,7 +180,7 @@ class _Importer:
         if reason is not None:
             if self._is_library(node) and not _are_static(ctx.output_specs):
                 ctx.output_specs = _legalized_specs(ctx)
-            ctx.output_specs = self._specs[node.name] = joined_specs(ctx)
+            ctx.output_specs = self._specs[node.name] = broadcast_specs(ctx)
             self._by_our_names(theirs, [spec.shape for spec in ctx.output_specs])
             weight = 0 if reason is SHAPE_ARITHMETIC or node.op in _FREE else 1
             return ImportedNode(node.name, node.op, node.device, inputs, controls, self._opaque(ctx), reason,

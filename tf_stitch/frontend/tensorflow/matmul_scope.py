@@ -16,7 +16,7 @@ SMALL_TERMS = 1 << 20
 op's own set-up are a good part of an op's time, also in half types."""
 
 SMALL_ROWS = 512
-"""Rows of all left matrices of a small matmul, and terms of a sum. Tall and thin matmuls are a matter of memory, not
+"""Rows of all left matrices of a small matmul, and terms of a sum. Skinny matmuls are a matter of memory, not
 of calls, and better apart from what is fused around them (word2vec's losses, dyn-rnn's logits)."""
 
 FEW_ROWS = range(8, 33)

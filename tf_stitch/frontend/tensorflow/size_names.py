@@ -1,7 +1,7 @@
 """Names of sizes that are computed from others.
 
 - "a|b": what a and b broadcast to (a where b is 1, b where a is 1);
-- "a*b": the number of elements of axes that became one; factors may be joined, but not the reverse;
+- "a*b": the number of elements of axes that became one; factors may be multiplied, but not taken apart;
 - "a-k": a less a number, at least 0, of a slice; "a^k": that and the number again, of a padding (a, or k where that is
   more).
 """
@@ -37,12 +37,12 @@ def factors(size: Symbol) -> list[Dim]:
     return [int(word) if word.isdigit() else Symbol(word) for word in size.name.split(_TIMES)]
 
 
-def joins(size: Dim) -> list[Symbol]:
+def broadcasts(size: Dim) -> list[Symbol]:
     """Factors that sizes were broadcast to."""
     return [f for f in factors(size) if isinstance(f, Symbol) and _OR in f.name] if isinstance(size, Symbol) else []
 
 
-def joined(sizes: Iterable[Dim]) -> Dim | None:
+def broadcast(sizes: Iterable[Dim]) -> Dim | None:
     """What sizes broadcast to; None if they cannot, or if there is no name for that."""
     others = {d for d in sizes if d != 1}
     numbers = {d for d in others if isinstance(d, int)}

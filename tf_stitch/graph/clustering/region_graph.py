@@ -87,9 +87,9 @@ def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence
 
     Args:
         members: TensorFlow nodes in topological order.
-        wanted: tensor names that the region has to deliver.
-        assumed: what the graph was imported with. Its witnesses become inputs in any case, and tensors are not
-            delivered as one that are of one value only then.
+        wanted: names of the region's live-out tensors.
+        assumed: what the graph was imported with. Its witnesses become inputs in any case, and tensors that are of one
+            value only then are not one output.
         shown: tensors that become inputs for their sizes.
 
     Raises:

@@ -11,7 +11,7 @@ from tensorflow.core.framework.types_pb2 import DT_RESOURCE
 from tf_stitch.frontend.tensorflow.op_outputs import op_outputs
 
 PARALLEL, WRITTEN = "_tf_stitch_parallel", "_tf_stitch_written"
-"""Attributes of such functions, see native/op/original_function.h."""
+"""Attributes of such functions, see native/op/fallback_function.h."""
 
 
 def function_def(name: str, nodes: GraphDef, arguments: Mapping[str, int], outputs: Sequence[tuple[str, int]],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, producer_of
 from tf_stitch.frontend.tensorflow.loop_shapes import ARGUMENTS
-from tf_stitch.frontend.tensorflow.size_names import joins, mostly, parts
+from tf_stitch.frontend.tensorflow.size_names import broadcasts, mostly, parts
 from tf_stitch.graph.clustering.region_graph import Assumption
 from tf_stitch.graph.shapes.argument_sizes import outer_nodes, sources
 from tf_stitch.graph.state import GraphState
@@ -46,7 +46,7 @@ def equal_sizes(imported: ImportedGraph, outside: set[str], tensors: Mapping[Sym
     group: dict[Symbol, set[Symbol]] = {}
     for name in outside:
         for value in imported.nodes[name].outputs:
-            for met in (parts(join) for d in (() if value is None else value.type.shape) for join in joins(d)):
+            for met in (parts(one) for d in (() if value is None else value.type.shape) for one in broadcasts(d)):
                 known = {s for s in met if s in tensors and s.name not in imported.data_sizes}
                 merged = set().union(known, *(group.get(s, ()) for s in known))
                 group |= dict.fromkeys(merged, merged)

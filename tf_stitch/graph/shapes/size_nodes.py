@@ -13,7 +13,7 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tf_stitch.frontend.tensorflow.node_context import StaticValue
-from tf_stitch.frontend.tensorflow.size_names import factors, joins, parts
+from tf_stitch.frontend.tensorflow.size_names import broadcasts, factors, parts
 from tf_stitch.graph.graph_item import OutputType
 from tf_stitch.ir.types import Dim, Symbol
 
@@ -50,9 +50,9 @@ def size_of(dim: Dim | None, sources: Mapping[Symbol, SizeSource]) -> SizeExpres
     not: where it is 0 those may contradict each other."""
     if not isinstance(dim, Symbol) or dim in sources:
         return sources[dim] if isinstance(dim, Symbol) else dim
-    if joins(dim) and joins(dim) != [dim]:
+    if broadcasts(dim) and broadcasts(dim) != [dim]:
         return None
-    op, names = ("BroadcastArgs", sorted(parts(dim), key=str)) if joins(dim) else ("Mul", factors(dim))
+    op, names = ("BroadcastArgs", sorted(parts(dim), key=str)) if broadcasts(dim) else ("Mul", factors(dim))
     if names == [dim]:
         return None
     sizes = [size_of(name, sources) for name in names]

@@ -10,8 +10,9 @@
 #include "loop/loop_flag.h"
 #include "loop/loop_spec.h"
 #include "cuda/node_types.h"
-#include "op/original_form.h"
+#include "op/fallback_form.h"
 #include "op/region_runtime.h"
+#include "op/runtime_registry.h"
 #include "op/shape_key.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op.h"
@@ -64,7 +65,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   explicit StitchWhileOp(OpKernelConstruction* c)
       : OpKernel(c),
         on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
-        original_(on_gpu_) {
+        fallback_(on_gpu_) {
     OP_REQUIRES_OK(c, spec_.Read(c));
     OP_REQUIRES(c, spec_.split || !on_gpu_,
                 absl::InvalidArgumentError(absl::StrCat("tf_stitch: ", name(), " is on a GPU, and not split")));
@@ -140,7 +141,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     VariableSet none;
     const RegionCall call{ctx, placement, regions->loop, &none, spec_.num_inputs};
     if (!spec_.RanksAgree(ctx)) {
-      return original_.Fallback(call, "a loop takes rows of a scalar, or a row's number is none");
+      return fallback_.Fallback(call, "a loop takes rows of a scalar, or a row's number is none");
     }
     const LoopRoles& decided_by = spec_.conditional().roles;
     TF_ASSIGN_OR_RETURN(const auto condition, FindSlot(ctx, regions->condition, spec_.condition_on_host,
@@ -155,30 +156,30 @@ class StitchWhileOp final : public tensorflow::OpKernel {
       if (slot->invalid) {
         return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
       }
-      if (slot->executable == nullptr) return original_.Fallback(call, slot->reason);
+      if (slot->executable == nullptr) return fallback_.Fallback(call, slot->reason);
     }
     ShapeKey key;
     for (int i = 0; i < spec_.num_inputs; ++i) key.Add(ctx->input(i));
     std::shared_ptr<const Slot> slot = regions->loop->Find(key.data(), key.size());
     if (slot == nullptr) slot = regions->loop->Keep(key.Copy());
 
-    Guard::Turn turn = slot->guard.Begin(placement.stream);
-    if (turn.form == Form::kOriginal) {
-      const std::optional<absl::Status> status = original_.Run(call, *slot);
+    ProfitabilityCheck::Turn turn = slot->check.Begin(placement.stream);
+    if (turn.form == Form::kFallback) {
+      const std::optional<absl::Status> status = fallback_.Run(call, *slot);
       return status ? *status : Run(ctx);
     }
     if (turn.shadow || turn.found) {
-      original_.Shadow(call, *slot, &turn);
+      fallback_.Shadow(call, *slot, &turn);
       return Run(ctx);
     }
-    slot->guard.Start(placement.stream, &turn);
+    slot->check.Start(placement.stream, &turn);
     absl::Status status = Execute(ctx, placement, *regions, *condition->executable, *body->executable,
                                   host == nullptr ? nullptr : host->executable.get());
     if (absl::IsResourceExhausted(status)) {  // TensorFlow's message has sizes; reasons are counted by their text
       status = absl::ResourceExhaustedError("no memory for the rows of a loop");
       expected_.store(0, std::memory_order_relaxed);
     }
-    return original_.AfterKernels(call, *slot, turn, status, /*can_fall_back=*/!absl::IsCancelled(status));
+    return fallback_.AfterKernels(call, *slot, turn, status, /*can_fall_back=*/!absl::IsCancelled(status));
   }
 
   absl::StatusOr<std::shared_ptr<const Slot>> FindSlot(OpKernelContext* ctx, RegionRuntime* region, bool on_host,
@@ -268,7 +269,7 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   std::optional<LoopRegions> regions_;
   std::atomic<bool> entered_{false};
   std::atomic<std::int64_t> expected_{0};  // iterations: as many as last time
-  OriginalForm original_;
+  FallbackForm fallback_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("StitchWhile").Device(tensorflow::DEVICE_CPU), StitchWhileOp);

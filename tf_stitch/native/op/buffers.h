@@ -13,7 +13,7 @@ struct Buffers {
   Pointers fresh;
   Pointers arena;             // its segments
   char* barriers = nullptr;   // Executable::barrier_memory
-  char* workspace = nullptr;  // for products on a GPU
+  char* workspace = nullptr;  // for matmuls on a GPU
   std::size_t workspace_bytes = 0;
 
   bool operator==(const Buffers& other) const {

@@ -45,7 +45,7 @@ constexpr int kBuildPending = 3;  // what a build function returns to be asked a
 constexpr int kBuildInterrupted = 5;  // it failed for a reason that may pass
 
 // What Python answers to a request for a region's own nodes.
-struct OriginalResult {
+struct FallbackSubgraphResult {
   std::string function;  // a serialized FunctionDef
 };
 
@@ -53,24 +53,24 @@ extern "C" {
 typedef int (*tfs_build_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
                             void* result);
 // Before the region's own nodes run: `reason` says why in its place, "" because they are, or may be, faster.
-typedef int (*tfs_original_fn)(std::int64_t region, const char* reason, void* result);
+typedef int (*tfs_fallback_subgraph_fn)(std::int64_t region, const char* reason, void* result);
 typedef int (*tfs_fallback_fn)(std::int64_t region, void* call);
-// The form that an earlier guard found faster: kStitchedVerdict, kOriginalVerdict or 0.
+// The form that an earlier profitability check found faster: kStitchedVerdict, kFallbackVerdict or 0.
 typedef int (*tfs_recall_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n);
-// A guard has measured: what runs from now on.
+// A profitability check has measured: what runs from now on.
 typedef int (*tfs_settle_fn)(std::int64_t region, std::int32_t device, const std::int64_t* key, std::int64_t n,
-                             std::int32_t original, double stitched_us, double original_us);
+                             std::int32_t prefers_fallback, double stitched_us, double fallback_us);
 // The region's own nodes could not be timed.
 typedef void (*tfs_not_timed_fn)(std::int64_t region, const char* reason);
 // No kernel runs the region any more, on one of its devices.
 typedef void (*tfs_left_fn)(std::int64_t region);
 }
 
-constexpr int kStitchedVerdict = 101, kOriginalVerdict = 102;  // not kNoThread
+constexpr int kStitchedVerdict = 101, kFallbackVerdict = 102;  // not kNoThread
 
 struct Callbacks {
   tfs_build_fn build;
-  tfs_original_fn original;
+  tfs_fallback_subgraph_fn fallback_subgraph;
   tfs_fallback_fn fallback;
   // Null: what a process measures it alone knows.
   tfs_recall_fn recall;

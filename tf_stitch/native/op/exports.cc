@@ -7,6 +7,7 @@
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
 #include "op/region_runtime.h"
+#include "op/runtime_registry.h"
 
 #define TFS_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -29,14 +30,14 @@ std::vector<std::int64_t> Dims(std::int32_t rank, const std::int64_t* dims) { re
 
 }  // namespace
 
-TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_original_fn original,
+TFS_EXPORT void tfs_set_callbacks(tf_stitch::tfs_build_fn build, tf_stitch::tfs_fallback_subgraph_fn fallback_subgraph,
                                   tf_stitch::tfs_fallback_fn fallback, tf_stitch::tfs_recall_fn recall,
                                   tf_stitch::tfs_settle_fn settle, tf_stitch::tfs_not_timed_fn not_timed,
                                   tf_stitch::tfs_left_fn left) {
-  if (build == nullptr || original == nullptr || fallback == nullptr) {
+  if (build == nullptr || fallback_subgraph == nullptr || fallback == nullptr) {
     tf_stitch::Gate().Clear(kExitPatience);
   } else {
-    tf_stitch::Gate().Set({build, original, fallback, recall, settle, not_timed, left});
+    tf_stitch::Gate().Set({build, fallback_subgraph, fallback, recall, settle, not_timed, left});
   }
 }
 
@@ -47,12 +48,12 @@ TFS_EXPORT void tfs_result_error(void* result, const char* message) {
   static_cast<tf_stitch::BuildResult*>(result)->error = message;
 }
 
-TFS_EXPORT void tfs_original_set(void* result, const char* function, std::int64_t bytes) {
-  static_cast<tf_stitch::OriginalResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
+TFS_EXPORT void tfs_fallback_subgraph_set(void* result, const char* function, std::int64_t bytes) {
+  static_cast<tf_stitch::FallbackSubgraphResult*>(result)->function.assign(function, static_cast<std::size_t>(bytes));
 }
 
-TFS_EXPORT void tfs_enable_guard(std::int32_t enabled, std::int64_t series_apart_ns) {
-  tf_stitch::EnableGuard(enabled != 0, series_apart_ns);
+TFS_EXPORT void tfs_enable_profitability_check(std::int32_t enabled, std::int64_t series_apart_ns) {
+  tf_stitch::EnableProfitabilityCheck(enabled != 0, series_apart_ns);
 }
 
 TFS_EXPORT std::int64_t tfs_stat(int which) {
@@ -73,7 +74,9 @@ TFS_EXPORT std::int64_t tfs_stat(int which) {
 TFS_EXPORT std::int64_t tfs_region_runs(std::int64_t region) { return tf_stitch::SumRuns(region); }
 TFS_EXPORT std::int64_t tfs_region_fallbacks(std::int64_t region) { return tf_stitch::SumFallbacks(region); }
 
-TFS_EXPORT std::int64_t tfs_region_originals(std::int64_t region) { return tf_stitch::SumOriginals(region); }
+TFS_EXPORT std::int64_t tfs_region_preferred_fallbacks(std::int64_t region) {
+  return tf_stitch::SumPreferredFallbacks(region);
+}
 TFS_EXPORT std::int32_t tfs_region_kernels(std::int64_t region) { return tf_stitch::KernelsOf(region); }
 TFS_EXPORT std::int64_t tfs_region_shadows(std::int64_t region) { return tf_stitch::SumShadows(region); }
 

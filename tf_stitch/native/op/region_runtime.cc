@@ -1,51 +1,12 @@
 #include "op/region_runtime.h"
 
-#include <iostream>
-#include <set>
-#include <tuple>
-
-#include "op/gemm.h"
-#include "op/key_flags.h"
+#include <system_error>
+#include <thread>
 
 namespace tf_stitch {
 namespace {
 
 constexpr std::size_t kMostSlots = 512;  // of a region; the one not used for longest is dropped
-constexpr auto kPatience = std::chrono::milliseconds(10);
-// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the
-// one before it.
-constexpr int kMostInterrupted = 4;
-constexpr auto kFirstWait = std::chrono::milliseconds(500);
-constexpr char kNothingBuilt[] = "nothing was built for these shapes";
-
-struct Registry {
-  std::mutex mutex;
-  std::map<std::tuple<std::int64_t, int, CUcontext>, std::unique_ptr<RegionRuntime>> runtimes;
-};
-
-Registry& Runtimes() {
-  static auto* registry = new Registry;
-  return *registry;
-}
-
-std::int64_t Sum(std::int64_t region, std::atomic<std::int64_t> RegionRuntime::*counter) {
-  Registry& registry = Runtimes();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::int64_t total = 0;
-  for (const auto& [key, runtime] : registry.runtimes) {
-    if (region < 0 || runtime->region() == region) total += (runtime.get()->*counter).load(std::memory_order_relaxed);
-  }
-  return total;
-}
-
-template <typename Record>
-std::vector<Record> Collect(void (RegionRuntime::*add)(std::vector<Record>*)) {
-  Registry& registry = Runtimes();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  std::vector<Record> records;
-  for (const auto& [key, runtime] : registry.runtimes) (runtime.get()->*add)(&records);
-  return records;
-}
 
 // Regions that lost their last kernel, and have not been told to Python.
 struct LeftRegions {
@@ -86,15 +47,6 @@ void TellLeft(std::int64_t region) {
   }
 }
 
-// Once a process for each reason: a model may have many regions.
-void SayFallback(const std::string& reason) {
-  static auto* mutex = new std::mutex;
-  static auto* said = new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(*mutex);
-  if (!said->insert(reason).second) return;
-  std::cerr << "[tf_stitch] a region of a converted model runs TensorFlow's own ops: " << reason << std::endl;
-}
-
 bool SameKey(const Slot& slot, const std::int64_t* key, std::size_t n) {
   return slot.key.size() == n && std::memcmp(slot.key.data(), key, n * sizeof(*key)) == 0;
 }
@@ -116,13 +68,13 @@ void RegionRuntime::Leave() {
   const CallbackGate<Callbacks>::Entry entry(&Gate());
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> gone;  // freed without the lock: CUDA may wait for kernels
   std::shared_ptr<const Slot> last;
-  std::shared_ptr<const OriginalNodes> original;
+  std::shared_ptr<const FallbackSubgraph> fallback;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--kernels_ != 0 || entry.get() == nullptr || converted()) return;
     gone.swap(slots_);
     last = std::atomic_exchange(&last_, std::shared_ptr<const Slot>());
-    original.swap(original_);
+    fallback.swap(fallback_);
   }
   gone.clear();  // before Python frees the kernels' code
   last.reset();
@@ -176,7 +128,7 @@ std::shared_ptr<const Slot> RegionRuntime::Resolve(const std::vector<std::int64_
     Build(*entry.get(), extents, slot.get());
   }
   if (slot->executable != nullptr && !converted()) {
-    if (const std::optional<Form> form = Recalled(key)) slot->guard.Decide(*form);
+    if (const std::optional<Form> form = Recalled(key)) slot->check.Decide(*form);
   }
   if (slot->updates_state) updates_state.store(true);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -198,35 +150,35 @@ std::shared_ptr<const Slot> RegionRuntime::Keep(const std::vector<std::int64_t>&
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const std::shared_ptr<Slot> known = find()) return known;
   const std::shared_ptr<Slot> slot = NewSlot(key);
-  if (form) slot->guard.Decide(*form);
+  if (form) slot->check.Decide(*form);
   slot->built = true;
   return slot;
 }
 
 std::optional<Form> RegionRuntime::Recalled(const std::vector<std::int64_t>& key) const {
   CallbackGate<Callbacks>::Entry entry(&Gate());
-  if (!GuardWanted() || entry.get() == nullptr || entry.get()->recall == nullptr) return std::nullopt;
+  if (!ProfitabilityCheckWanted() || entry.get() == nullptr || entry.get()->recall == nullptr) return std::nullopt;
   const auto n = static_cast<std::int64_t>(key.size());
   switch (InItsOwnThread([&] { return entry.get()->recall(region_, device_, key.data(), n); })) {
     case kStitchedVerdict:
       return Form::kStitched;
-    case kOriginalVerdict:
-      return Form::kOriginal;
+    case kFallbackVerdict:
+      return Form::kFallback;
     default:
       return std::nullopt;
   }
 }
 
-Form RegionRuntime::Verdict(const Slot& slot, const Guard::Outcome& found) const {
+Form RegionRuntime::Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const {
   CallbackGate<Callbacks>::Entry entry(&Gate());
   if (entry.get() == nullptr) return Form::kStitched;  // the program ends
   if (entry.get()->settle == nullptr) return found.form;
   const auto n = static_cast<std::int64_t>(slot.key.size());
   const int verdict = InItsOwnThread([&] {
-    return entry.get()->settle(region_, device_, slot.key.data(), n, found.form == Form::kOriginal, found.stitched_us,
-                               found.original_us);
+    return entry.get()->settle(region_, device_, slot.key.data(), n, found.form == Form::kFallback, found.stitched_us,
+                               found.fallback_us);
   });
-  return verdict == kOriginalVerdict ? Form::kOriginal : Form::kStitched;
+  return verdict == kFallbackVerdict ? Form::kFallback : Form::kStitched;
 }
 
 void RegionRuntime::NotTimed(const std::string& reason) const {
@@ -254,106 +206,35 @@ void RegionRuntime::DropUnused() {
   slots_.erase(oldest);  // a call that runs it holds it
 }
 
-void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
-  GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
-  BuildResult result;
-  const auto n = static_cast<std::int64_t>(slot->key.size());
-  const int code = InItsOwnThread([&] { return callbacks.build(region_, device_, slot->key.data(), n, &result); });
-  if (code == kBuildPending) {
-    slot->pending = true;
-    slot->ask_again = std::chrono::steady_clock::now() + kPatience;
-    return;
-  }
-  if (code != 0 || result.words.empty()) {
-    slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
-                   : result.error.empty() ? kNothingBuilt
-                                          : result.error;
-    if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
-    return;
-  }
-  Prepare(result.words, extents, slot);
-}
-
-// Kernels and own nodes were timed when the model was converted.
-void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
-  const AotPlace place = FindAotRegion(region_);
-  AotModule::Device device;
-  if (context_ != nullptr) {
-    int major = 0, minor = 0;
-    slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&major, kDeviceMajor, device_));
-    if (slot->reason.empty()) {
-      slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&minor, kDeviceMinor, device_));
-    }
-    if (slot->reason.empty()) slot->reason = LoadCublasLt({"libcublasLt.so.12", "libcublasLt.so.13"});
-    device = {true, 10 * major + minor};
-  }
-  std::vector<std::int64_t> words;
-  if (slot->reason.empty()) {
-    slot->reason = place.module == nullptr ? place.reason
-                                           : place.module->Words(place.region, device, slot->key, &words);
-  }
-  if (slot->reason.empty()) Prepare(words, extents, slot);
-  if (slot->executable == nullptr) {
-    SayFallback(slot->reason);
-  } else {
-    slot->guard.Decide(Form::kStitched);
-  }
-}
-
-void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const {
-  auto executable = std::make_unique<Executable>();
-  slot->reason = Decode(words, extents, executable.get());
-  if (!slot->reason.empty()) {
-    slot->invalid = true;
-    return;
-  }
-  if (context_ != nullptr) {
-    ScopedContext current(context_);
-    const bool aligned = (slot->key[0] & KeyFlags::kAllAligned) != 0;
-    slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
-    if (!slot->reason.empty()) return;
-  }
-  slot->updates_state = !executable->state.empty();
-  slot->executable = std::move(executable);
-}
-
-void RegionRuntime::TryLater(Slot* slot) {
-  if (++slot->interrupted >= kMostInterrupted) return;
-  auto wait = kFirstWait;
-  for (int i = 1; i < slot->interrupted; ++i) wait *= 10;
-  slot->pending = true;
-  slot->ask_again = std::chrono::steady_clock::now() + wait;
-}
-
-std::shared_ptr<const OriginalNodes> RegionRuntime::Original(const std::string& reason, ParseOriginal parse) {
+std::shared_ptr<const FallbackSubgraph> RegionRuntime::Fallback(const std::string& reason, ParseFallback parse) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto known = reasons_.find(reason);
-    if (known != reasons_.end() && (known->second.through_python || original_ != nullptr)) {
+    if (known != reasons_.end() && (known->second.through_python || fallback_ != nullptr)) {
       ++known->second.count;
-      return known->second.through_python ? nullptr : original_;
+      return known->second.through_python ? nullptr : fallback_;
     }
   }
   if (converted()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (original_ == nullptr && !own_nodes_.empty()) original_ = parse(own_nodes_, context_ != nullptr);
-    ++reasons_.emplace(reason, Reason{original_ == nullptr, 0}).first->second.count;
-    return original_;
+    if (fallback_ == nullptr && !own_nodes_.empty()) fallback_ = parse(own_nodes_, context_ != nullptr);
+    ++reasons_.emplace(reason, Reason{fallback_ == nullptr, 0}).first->second.count;
+    return fallback_;
   }
   CallbackGate<Callbacks>::Entry entry(&Gate());
-  OriginalResult result;
+  FallbackSubgraphResult result;
   const int code = entry.get() == nullptr ? kNoThread : InItsOwnThread([&] {
-    return entry.get()->original(region_, reason.c_str(), &result);
+    return entry.get()->fallback_subgraph(region_, reason.c_str(), &result);
   });
   const bool given = code == 0;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (code == kNoThread) return original_;  // Python was not asked: it is, the next time
-  if (given && original_ == nullptr) {
-    original_ = parse(result.function, context_ != nullptr);
+  if (code == kNoThread) return fallback_;  // Python was not asked: it is, the next time
+  if (given && fallback_ == nullptr) {
+    fallback_ = parse(result.function, context_ != nullptr);
   }
-  Reason& record = reasons_.emplace(reason, Reason{!given || original_ == nullptr, 0}).first->second;
+  Reason& record = reasons_.emplace(reason, Reason{!given || fallback_ == nullptr, 0}).first->second;
   ++record.count;
-  return record.through_python ? nullptr : original_;
+  return record.through_python ? nullptr : fallback_;
 }
 
 void RegionRuntime::BringOwnNodes(const std::string& definition) {
@@ -376,32 +257,5 @@ void RegionRuntime::AddGraphs(std::vector<GraphRecord>* records) {
                        graphs_.given_up, graphs_.failures},
                       graphs_.Error()});
 }
-
-RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
-                           const std::vector<std::int32_t>& signature) {
-  Registry& registry = Runtimes();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  auto& runtime = registry.runtimes[{region, device, context}];
-  if (runtime == nullptr) runtime = std::make_unique<RegionRuntime>(region, device, context, signature);
-  return runtime->signature() == signature ? runtime.get() : nullptr;
-}
-
-std::int64_t SumRuns(std::int64_t region) { return Sum(region, &RegionRuntime::runs); }
-std::int64_t SumFallbacks(std::int64_t region) { return Sum(region, &RegionRuntime::fallbacks); }
-std::int64_t SumOriginals(std::int64_t region) { return Sum(region, &RegionRuntime::originals); }
-int KernelsOf(std::int64_t region) {
-  Registry& registry = Runtimes();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  int kernels = 0;
-  for (const auto& [key, runtime] : registry.runtimes) {
-    if (std::get<0>(key) == region) kernels += runtime->kernels();
-  }
-  return kernels;
-}
-
-std::int64_t SumShadows(std::int64_t region) { return Sum(region, &RegionRuntime::shadows); }
-
-std::vector<GraphRecord> AllGraphs() { return Collect(&RegionRuntime::AddGraphs); }
-std::vector<ReasonRecord> AllReasons() { return Collect(&RegionRuntime::AddReasons); }
 
 }  // namespace tf_stitch

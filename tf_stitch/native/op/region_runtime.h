@@ -17,13 +17,13 @@
 #include "op/callbacks.h"
 #include "cuda/cuda_graph.h"
 #include "op/executable.h"
-#include "op/guard.h"
+#include "op/profitability_check.h"
 
 namespace tf_stitch {
 
-class OriginalNodes;
+class FallbackSubgraph;
 
-// The outcome of building for one key. But for its guard, immutable once `Find` or `Resolve` has returned it.
+// The outcome of building for one key. But for its check, immutable once `Find` or `Resolve` has returned it.
 struct Slot {
   std::vector<std::int64_t> key;
   std::unique_ptr<Executable> executable;  // null: `reason` says why
@@ -36,7 +36,7 @@ struct Slot {
   bool pending = false;
   int interrupted = 0;  // builds that failed for a reason that may pass
   std::chrono::steady_clock::time_point ask_again;  // if pending
-  mutable Guard guard;
+  mutable ProfitabilityCheck check;
   bool built = false;  // guarded by RegionRuntime::mutex_ until true
   std::int64_t used = 0;  // guarded by RegionRuntime::mutex_; when it was looked up last
 };
@@ -56,6 +56,9 @@ struct GraphRecord {
                             // refused, given_up, failures
   std::string error;       // of the last failure
 };
+
+// A slot's reason where Python has said none.
+inline constexpr char kNothingBuilt[] = "nothing was built for these shapes";
 
 class RegionRuntime {
  public:
@@ -81,12 +84,12 @@ class RegionRuntime {
 
   // The region's own nodes, to run in place of its kernels; null where that has to be done through Python. Asks Python
   // once for every reason ("": they are timed), which reports it: the caller holds no lock.
-  using ParseOriginal = std::shared_ptr<const OriginalNodes> (*)(const std::string& definition, bool on_gpu);
-  std::shared_ptr<const OriginalNodes> Original(const std::string& reason, ParseOriginal parse);
+  using ParseFallback = std::shared_ptr<const FallbackSubgraph> (*)(const std::string& definition, bool on_gpu);
+  std::shared_ptr<const FallbackSubgraph> Fallback(const std::string& reason, ParseFallback parse);
 
-  // What the guard of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
+  // What the check of a slot has measured: Python keeps it for later processes, and says which form runs from now on. It
   // may be another if an equal region came before this one. Calls Python: the caller holds no lock.
-  Form Verdict(const Slot& slot, const Guard::Outcome& found) const;
+  Form Verdict(const Slot& slot, const ProfitabilityCheck::Outcome& found) const;
 
   // Tells Python why the region's nodes are not timed. The caller holds no lock.
   void NotTimed(const std::string& reason) const;
@@ -106,7 +109,7 @@ class RegionRuntime {
   std::atomic<bool> updates_state{false};
   alignas(64) std::atomic<std::int64_t> runs{0};
   std::atomic<std::int64_t> fallbacks{0};  // by the region's own nodes, for a reason
-  std::atomic<std::int64_t> originals{0};  // by the region's own nodes, because they are faster
+  std::atomic<std::int64_t> preferred_fallbacks{0};  // by the region's own nodes, because they are faster
   std::atomic<std::int64_t> shadows{0};    // runs of the region's own nodes beside its kernels, to time them
 
  private:
@@ -119,7 +122,7 @@ class RegionRuntime {
   void TakeFromModule(const Extents& extents, Slot* slot) const;
   void Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const;
   bool converted() const { return region_ >= kFirstAotRegion; }
-  std::optional<Form> Recalled(const std::vector<std::int64_t>& key) const;  // by an earlier guard, maybe process
+  std::optional<Form> Recalled(const std::vector<std::int64_t>& key) const;  // by an earlier check, maybe process
   static void TryLater(Slot* slot);  // a build was interrupted
   std::shared_ptr<Slot> NewSlot(const std::vector<std::int64_t>& key);  // mutex_ is held
   void DropUnused();                                                    // mutex_ is held
@@ -133,7 +136,7 @@ class RegionRuntime {
   std::condition_variable built_;
   std::int64_t clock_ = 0;  // lookups
   std::map<std::vector<std::int64_t>, std::shared_ptr<Slot>> slots_;
-  std::shared_ptr<const OriginalNodes> original_;
+  std::shared_ptr<const FallbackSubgraph> fallback_;
   std::string own_nodes_;  // of a converted model
   std::map<std::string, Reason> reasons_;
   int kernels_ = 0;  // that are to run it
@@ -141,26 +144,10 @@ class RegionRuntime {
   mutable GraphPlaces places_;
 };
 
-// The runtime of a region on a device (-1: CPU); lives for the process, but not all of what it holds (see Enter).
-// `signature` is what all nodes of a region share (numbers and types of inputs and outputs); null when it differs from
-// the first node's.
-RegionRuntime* FindRuntime(std::int64_t region, int device, CUcontext context,
-                           const std::vector<std::int32_t>& signature);
-
 struct Counters {
   std::atomic<std::int64_t> misses{0};
   std::atomic<std::int64_t> builds{0};
 };
 Counters& GlobalCounters();
-
-// Sums a counter over devices; region < 0 means every region.
-std::int64_t SumRuns(std::int64_t region);
-std::int64_t SumFallbacks(std::int64_t region);
-std::int64_t SumOriginals(std::int64_t region);
-std::int64_t SumShadows(std::int64_t region);
-int KernelsOf(std::int64_t region);
-
-std::vector<ReasonRecord> AllReasons();
-std::vector<GraphRecord> AllGraphs();
 
 }  // namespace tf_stitch

@@ -3,9 +3,10 @@
 #include "op/arena.h"
 #include "op/launch.h"
 #include "cuda/node_types.h"
-#include "op/original_form.h"
+#include "op/fallback_form.h"
 #include "cuda/matmul_settings.h"
 #include "op/region_runtime.h"
+#include "op/runtime_registry.h"
 #include "op/shape_key.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -44,7 +45,7 @@ class StitchOp final : public tensorflow::OpKernel {
   explicit StitchOp(OpKernelConstruction* c)
       : OpKernel(c),
         on_gpu_(c->device_type() == tensorflow::DeviceType(tensorflow::DEVICE_GPU)),
-        original_(on_gpu_) {
+        fallback_(on_gpu_) {
     OP_REQUIRES_OK(c, c->GetAttr("region", &region_));
     OP_REQUIRES_OK(c, c->GetAttr("N", &num_variables_));
     num_inputs_ = c->num_inputs() - num_variables_;
@@ -93,24 +94,24 @@ class StitchOp final : public tensorflow::OpKernel {
     if (slot->invalid) {
       return absl::InternalError(absl::StrCat("tf_stitch: bad executable for ", name(), ": ", slot->reason));
     }
-    if (slot->executable == nullptr) return original_.Fallback(call, slot->reason);
+    if (slot->executable == nullptr) return fallback_.Fallback(call, slot->reason);
     if (UpdatesDuplicate(*slot, variables)) {
-      return original_.Fallback(call, "a variable that it updates is passed to it twice");
+      return fallback_.Fallback(call, "a variable that it updates is passed to it twice");
     }
 
-    Guard::Turn turn = slot->guard.Begin(placement.stream);
-    if (turn.form == Form::kOriginal) {
-      const std::optional<absl::Status> status = original_.Run(call, *slot);
+    ProfitabilityCheck::Turn turn = slot->check.Begin(placement.stream);
+    if (turn.form == Form::kFallback) {
+      const std::optional<absl::Status> status = fallback_.Run(call, *slot);
       return status ? *status : Run(ctx);
     }
     if (turn.shadow || turn.found) {
-      original_.Shadow(call, *slot, &turn);
+      fallback_.Shadow(call, *slot, &turn);
       return Run(ctx);  // variables may have changed meanwhile
     }
-    slot->guard.Start(placement.stream, &turn);
+    slot->check.Start(placement.stream, &turn);
     bool can_fall_back = false;
     const absl::Status status = Execute(ctx, placement, *runtime, *slot, &variables, &can_fall_back);
-    return original_.AfterKernels(call, *slot, turn, status, can_fall_back);
+    return fallback_.AfterKernels(call, *slot, turn, status, can_fall_back);
   }
 
   // A kernel instance lives on one device, whose context never changes.
@@ -250,7 +251,7 @@ class StitchOp final : public tensorflow::OpKernel {
   std::unique_ptr<NamedVariables> named_;
   std::vector<std::int32_t> signature_;
   std::atomic<RegionRuntime*> runtime_{nullptr};
-  OriginalForm original_;
+  FallbackForm fallback_;
 };
 
 #define TFS_KERNEL(name)                                                                              \

@@ -1,4 +1,4 @@
-// Scratch memory of an executable's products on a GPU, for the time of a call.
+// Scratch memory of an executable's matmuls on a GPU, for the time of a call.
 #pragma once
 #include "op/buffers.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -7,7 +7,7 @@ namespace tf_stitch {
 
 class Workspace {
  public:
-  // As much as the next run needs: it may be more than the last one did, until every product is settled.
+  // As much as the next run needs: it may be more than the last one did, until every matmul is settled.
   absl::Status Allocate(tensorflow::OpKernelContext* ctx, const Executable& executable, Buffers* buffers) {
     const std::size_t bytes = executable.WorkspaceBytes();
     if (bytes <= buffers->workspace_bytes) return absl::OkStatus();

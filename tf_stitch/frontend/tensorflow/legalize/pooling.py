@@ -30,7 +30,7 @@ Windows: TypeAlias = dict[int, Window]
 """By axes of images [n, h, w, c] or [n, d, h, w, c]."""
 
 MOST_TERMS = 27
-"""Elements of a window that are written out, and windows that cover an element."""
+"""Elements of a window that are unrolled, and windows that cover an element."""
 
 
 def _with_channels_last(function: Callable[[NodeContext, list[Node]], Node], *inputs: int) -> Legalizer:

@@ -31,14 +31,14 @@ def key_and_counter(ctx: NodeContext) -> list[Node]:
     low, high = (_element(b, b.cast(seed, DType.I64), i) for i in range(2))
     words = [b.op(K.RANDOM_BITS, b.constant(i, DType.I64), b.constant(_SCRAMBLE, DType.I64), low, high)
              for i in range(4)]
-    key, upper = (b.reshape(b.cast(_joined(b, *words[i:i + 2]), DType.U64), (1,)) for i in (0, 2))
+    key, upper = (b.reshape(b.cast(_int64_of(b, *words[i:i + 2]), DType.U64), (1,)) for i in (0, 2))
     return [key, b.concat([b.constant([0], DType.U64), upper], 0)]
 
 
-def _joined(b: Builder, low: Node, high: Node) -> Node:
+def _int64_of(b: Builder, low: Node, high: Node) -> Node:
     """Two int32 as the halves of an int64."""
-    kept = b.op(K.AND, b.cast(low, DType.I64), b.constant(0xFFFFFFFF, DType.I64))
-    return b.add(b.mul(b.cast(high, DType.I64), b.constant(1 << 32, DType.I64)), kept)
+    masked = b.op(K.AND, b.cast(low, DType.I64), b.constant(0xFFFFFFFF, DType.I64))
+    return b.add(b.mul(b.cast(high, DType.I64), b.constant(1 << 32, DType.I64)), masked)
 
 
 @legalize("StatelessRandomUniformV2")
@@ -54,8 +54,8 @@ def uniform(ctx: NodeContext) -> Node:
     key, counter = (b.cast(ctx.value(i), DType.I64) for i in (1, 2))
     position = b.positions(ctx.known_shape(0), DType.I64)
     word = b.op(K.RANDOM_BITS, position, _element(b, key, 0), _element(b, counter, 0), _element(b, counter, 1))
-    kept = b.op(K.AND, word, b.constant((1 << mantissa) - 1, DType.I32))
-    return b.mul(b.cast(kept, dtype), b.constant(2.0**-mantissa, dtype))
+    masked = b.op(K.AND, word, b.constant((1 << mantissa) - 1, DType.I32))
+    return b.mul(b.cast(masked, dtype), b.constant(2.0**-mantissa, dtype))
 
 
 def _element(b: Builder, x: Node, index: int) -> Node:

@@ -1,14 +1,14 @@
 """Shapes of what sizes of two names are broadcast to.
 
 Regions hold no such op, for the IR's broadcasting knows which of its operands' axes have one element. But who needs the
-size alone can have it, and where all the sizes that meet so are equal, they may have one name."""
+size alone can have it, and where all the sizes that are broadcast together are equal, they may have one name."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
 
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, TensorSpec
-from tf_stitch.frontend.tensorflow.size_names import joined
+from tf_stitch.frontend.tensorflow.size_names import broadcast
 from tf_stitch.ir.types import Dim, Shape
 
 _ELEMENTWISE = {"Add": 2, "AddV2": 2, "Sub": 2, "Mul": 2, "RealDiv": 2, "Maximum": 2, "Minimum": 2, "Pow": 2,
@@ -19,7 +19,7 @@ _ELEMENTWISE = {"Add": 2, "AddV2": 2, "Sub": 2, "Mul": 2, "RealDiv": 2, "Maximum
 _MATMULS = ("BatchMatMulV2", "BatchMatMulV3")
 
 
-def joined_specs(ctx: NodeContext) -> tuple[TensorSpec, ...]:
+def broadcast_specs(ctx: NodeContext) -> tuple[TensorSpec, ...]:
     """The output types of a node that stays TensorFlow's, with names for sizes that its operands' sizes give."""
     shape = _shape(ctx)
     spec = ctx.output_specs[0] if ctx.output_specs else TensorSpec(None, None)
@@ -48,4 +48,4 @@ def _shape(ctx: NodeContext) -> tuple[Dim | None, ...] | None:
 
 def _broadcast(shapes: list[Shape]) -> tuple[Dim | None, ...]:
     axes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    return tuple(joined(sizes) for sizes in axes)[::-1]
+    return tuple(broadcast(sizes) for sizes in axes)[::-1]

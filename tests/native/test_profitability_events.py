@@ -1,4 +1,5 @@
-"""CUDA events of the guard, by a driver that only keeps books: they go when it has decided, or is gone itself."""
+"""CUDA events of the profitability check, by a driver that only keeps books: they go when it has decided, or is
+gone itself."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ one event to be had: 1 live, then 0
 """
 
 
-def test_events_go_with_a_guard_that_has_not_decided(tmp_path: Path) -> None:
+def test_events_go_with_a_check_that_has_not_decided(tmp_path: Path) -> None:
     program = tmp_path / "program"
-    sources = [Path(__file__).with_name("guard_events_program.cc"), SOURCE_DIR / "op/guard.cc"]
+    sources = [Path(__file__).with_name("profitability_events_program.cc"), SOURCE_DIR / "op/profitability_check.cc"]
     headers = (SOURCE_DIR, tf.sysconfig.get_include())
     subprocess.run(["g++", "-std=c++17", "-O0", "-w", *(f"-I{folder}" for folder in headers), *map(str, sources),
                     "-o", str(program), "-pthread"], check=True)  # fmt: skip

@@ -1,8 +1,8 @@
-// Prints how many CUDA events live while guards decide and when they are gone, with a driver that only keeps books.
+// Prints how many CUDA events live while profitability checks decide and when they are gone, with a driver that only keeps books.
 #include <cstdio>
 #include <memory>
 
-#include "op/guard.h"
+#include "op/profitability_check.h"
 
 namespace tsl {
 bool OpDeterminismRequired() { return false; }
@@ -38,23 +38,23 @@ CudaDriver fake = FakeDriver();
 
 void Calls(const char* title, int count) {
   const auto stream = reinterpret_cast<CUstream>(&fake);
-  auto guard = std::make_unique<Guard>();
+  auto check = std::make_unique<ProfitabilityCheck>();
   for (int i = 0; i < count; ++i) {
-    Guard::Turn turn = guard->Begin(stream);
+    ProfitabilityCheck::Turn turn = check->Begin(stream);
     if (turn.found) {
-      guard->Decide(turn.found->form);
+      check->Decide(turn.found->form);
     } else if (turn.sampled) {
-      guard->Start(stream, &turn);
-      guard->End(stream, turn, true);
+      check->Start(stream, &turn);
+      check->End(stream, turn, true);
     }
   }
   std::printf("%s: %d live, ", title, live);
-  guard.reset();
+  check.reset();
   std::printf("then %d\n", live);
 }
 
 void Run() {
-  EnableGuard(true, 0);
+  EnableProfitabilityCheck(true, 0);
   Calls("a few calls", 5);
   Calls("not decided", 30);
   Calls("decided", 100);

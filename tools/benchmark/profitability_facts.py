@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 DECIDED_SECONDS = 4.0
-"""Of calls, after which the guard has decided if these were enough."""
+"""Of calls, after which the profitability check has decided if these were enough."""
 
 
-def guard_facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What the guard found in a run.
+def profitability_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What the profitability check found in a run.
 
     Returns:
         "regions": how many ran; "timed": how many of them were timed against TensorFlow's ops, "gave_way": for some
@@ -25,7 +25,7 @@ def guard_facts(report: Mapping[str, Any]) -> dict[str, Any]:
             "largest_ratio": max((entry["stitched_us"] / entry["fallback_us"] for entry in kept), default=None)}
 
 
-def guard_cell(facts: Mapping[str, Any]) -> str:
+def profitability_cell(facts: Mapping[str, Any]) -> str:
     """The facts for a table."""
     ratio = "" if facts["largest_ratio"] is None else f", at most {facts['largest_ratio']:.2f}"
     return f"{facts['timed']} of {facts['regions']}, {facts['gave_way']} gave way{ratio}"

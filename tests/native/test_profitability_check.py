@@ -35,9 +35,9 @@ int at_times_fast(const tfs_env* env, void* const* a) { static int runs; return 
 int broken(const tfs_env* env, void* const* a) { return 7; }
 """
 KEPT = 45
-"""Calls after which a guard has kept kernels that are not slower: one series was timed."""
+"""Calls after which a check has kept kernels that are not slower: one series was timed."""
 DECIDED = 150
-"""Calls after which a guard has decided: six series."""
+"""Calls after which a check has decided: six series."""
 
 Symbols = Callable[[str], int]
 
@@ -90,15 +90,15 @@ def outcome(regions: Regions, region: int) -> Any:
     return regions.verdict(region)
 
 
-def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region)
     decided = outcome(regions, region)
-    assert decided.original
-    assert decided.stitched_us > 3000 > decided.original_us
+    assert decided.prefers_fallback
+    assert decided.stitched_us > 3000 > decided.fallback_us
     assert [(device, key) for device, key, _ in regions.settled[region]] == [(-1, (1, 0))]
     library = regions.library
-    assert library.region_runs(region) + library.region_originals(region) == DECIDED
+    assert library.region_runs(region) + library.region_preferred_fallbacks(region) == DECIDED
     assert library.region_fallbacks(region) == 0
     before = library.region_runs(region)
     repeated(regions, region)
@@ -106,47 +106,47 @@ def test_a_slow_kernel_gives_way(regions: Regions, kernel: Symbols, guard: None)
     assert len(regions.settled[region]) == 1
 
 
-def test_a_verdict_is_recalled_from_the_first_call_on(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_a_verdict_is_recalled_from_the_first_call_on(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region)
-    assert outcome(regions, region).original
+    assert outcome(regions, region).prefers_fallback
     function_of.cache_clear()
     gc.collect()
-    before = regions.library.region_originals(region)
+    before = regions.library.region_preferred_fallbacks(region)
     repeated(regions, region, 30)
     assert len(regions.builds[region]) == 2
-    assert regions.library.region_originals(region) - before == 30
+    assert regions.library.region_preferred_fallbacks(region) - before == 30
     assert len(regions.settled[region]) == 1
 
 
 def test_no_verdict_is_recalled_where_nothing_is_timed(regions: Regions, kernel: Symbols) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     regions.known[region] = True
     repeated(regions, region, 5)
     assert regions.library.region_runs(region) == 5
 
 
-def test_what_an_equal_region_has_settled_holds(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_what_an_equal_region_has_settled_holds(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region, KEPT)
     regions.known[region] = False
     repeated(regions, region)
-    assert outcome(regions, region).original
-    assert regions.library.region_originals(region) == 0
+    assert outcome(regions, region).prefers_fallback
+    assert regions.library.region_preferred_fallbacks(region) == 0
 
 
-def test_callers_get_one_forms_results(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_callers_get_one_forms_results(regions: Regions, kernel: Symbols, check: None) -> None:
     """While the other form is timed: here it gives something else."""
     region = regions.add(lambda key: increment_kernel(kernel, "fast"),
-                         original=lambda _: definition(lambda x: x + 2.0, SCALAR))
+                         subgraph=lambda _: definition(lambda x: x + 2.0, SCALAR))
     repeated(regions, region)
     assert regions.library.region_shadows(region) > 0
-    assert regions.library.region_originals(region) == 0
+    assert regions.library.region_preferred_fallbacks(region) == 0
 
 
-def test_the_form_changes_once(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_the_form_changes_once(regions: Regions, kernel: Symbols, check: None) -> None:
     region = regions.add(lambda key: increment_kernel(kernel, "slow"),
-                         original=lambda _: definition(lambda x: x + 2.0, SCALAR))
+                         subgraph=lambda _: definition(lambda x: x + 2.0, SCALAR))
     run = function_of(regions, region)
     results = [float(run(tf.constant(0.0))) for _ in range(DECIDED)]
     assert results == sorted(results)
@@ -154,59 +154,59 @@ def test_the_form_changes_once(regions: Regions, kernel: Symbols, guard: None) -
 
 
 @pytest.mark.parametrize(("name", "gives_way"), [("seldom_fast", True), ("at_times_fast", False)])
-def test_a_kernel_whose_times_scatter(regions: Regions, kernel: Symbols, guard: None, name: str, gives_way: bool
+def test_a_kernel_whose_times_scatter(regions: Regions, kernel: Symbols, check: None, name: str, gives_way: bool
                                       ) -> None:
-    """The original form wins 24 pairs of thirty, or 21, which may be chance."""
-    region = regions.add(lambda key: increment_kernel(kernel, name), original=lambda _: definition(increment, SCALAR))
+    """The fallback subgraph wins 24 pairs of thirty, or 21, which may be chance."""
+    region = regions.add(lambda key: increment_kernel(kernel, name), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region, KEPT)
     assert outcome(regions, region) is None
     repeated(regions, region, DECIDED - KEPT)
-    assert outcome(regions, region).original == gives_way
-    assert outcome(regions, region).stitched_us > 3000 > outcome(regions, region).original_us
+    assert outcome(regions, region).prefers_fallback == gives_way
+    assert outcome(regions, region).stitched_us > 3000 > outcome(regions, region).fallback_us
 
 
 def test_series_are_apart(regions: Regions, kernel: Symbols) -> None:
     """A kernel does not give way for what happens within a moment."""
     slow, later = (regions.add(lambda key: increment_kernel(kernel, "slow"),
-                               original=lambda _: definition(increment, SCALAR)) for _ in range(2))
+                               subgraph=lambda _: definition(increment, SCALAR)) for _ in range(2))
     library = regions.library
     try:
-        library.enable_guard(True, apart=3600)
+        library.enable_profitability_check(True, apart=3600)
         repeated(regions, slow)
         assert outcome(regions, slow) is None
         assert library.region_shadows(slow) == 7  # two to warm up, five that were timed
-        library.enable_guard(True, apart=0.2)
+        library.enable_profitability_check(True, apart=0.2)
         start = time.monotonic()
         while outcome(regions, later) is None and time.monotonic() < start + 60:
             repeated(regions, later, 1)
-        assert outcome(regions, later).original
+        assert outcome(regions, later).prefers_fallback
         assert time.monotonic() > start + 5 * 0.2
     finally:
-        library.enable_guard(False)
+        library.enable_profitability_check(False)
 
 
-def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_a_fast_kernel_stays(regions: Regions, kernel: Symbols, check: None) -> None:
     function = definition(nap, tf.TensorSpec(None, tf.float32))
     region = regions.add(lambda key: increment_kernel(kernel, "fast") if key[1] == 0 else None,
-                         original=lambda _: function)
+                         subgraph=lambda _: function)
     run = repeated(regions, region, KEPT)
     decided = outcome(regions, region)
-    assert not decided.original
-    assert decided.stitched_us < decided.original_us
+    assert not decided.prefers_fallback
+    assert decided.stitched_us < decided.fallback_us
     assert regions.library.region_shadows(region) == 7  # two to warm up, five that were timed
     assert float(run(tf.constant([7.0]))[0]) == 8.0  # what was instantiated for them is gone, but can come back
     assert regions.library.region_fallbacks(region) == 1
 
 
-def test_the_guard_can_be_off(regions: Regions, kernel: Symbols) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_the_check_can_be_off(regions: Regions, kernel: Symbols) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     repeated(regions, region)
     assert outcome(regions, region) is None
     assert regions.library.region_runs(region) == DECIDED
 
 
-def test_no_experiments_where_results_have_to_repeat(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_no_experiments_where_results_have_to_repeat(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     tf.config.experimental.enable_op_determinism()
     try:
         repeated(regions, region)
@@ -216,24 +216,24 @@ def test_no_experiments_where_results_have_to_repeat(regions: Regions, kernel: S
 
 
 @pytest.mark.parametrize("answer", [None, b"not a function", "an op that fails"])
-def test_without_original_nodes_the_kernels_stay(regions: Regions, kernel: Symbols, guard: None, answer: Any) -> None:
+def test_without_a_subgraph_the_kernels_stay(regions: Regions, kernel: Symbols, check: None, answer: Any) -> None:
     if isinstance(answer, str):
         answer = definition(lambda x: tf.debugging.check_numerics(x / 0.0, "no") + 1.0, SCALAR)
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: answer)
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: answer)
     repeated(regions, region)
     assert outcome(regions, region) is None
     assert regions.library.region_runs(region) == DECIDED
     assert len(regions.untimed.get(region, [])) == (answer is not None and answer != b"not a function")
 
 
-def test_seldom_shapes_are_not_sampled(regions: Regions, guard: None) -> None:
+def test_seldom_shapes_are_not_sampled(regions: Regions, check: None) -> None:
     asked = []
 
-    def original(reason: str) -> None:
+    def subgraph(reason: str) -> None:
         asked.append(reason)
 
     region = regions.add(lambda key: executable([key[2:]], [[COPY, OUTPUT, 0, INPUT, 0, 4 * key[2]]]),
-                         original=original)
+                         subgraph=subgraph)
     for _ in range(10):
         for size in range(1, 9):
             regions.call(region, [tf.zeros([size])])
@@ -250,11 +250,11 @@ def updating(step: float) -> bytes:
     return bytes(function.SerializeToString())
 
 
-def test_variables_are_updated_by_either_form(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_variables_are_updated_by_either_form(regions: Regions, kernel: Symbols, check: None) -> None:
     variable = tf.Variable(0.0)
     function = updating(1.0)
     words = executable([], [launch(kernel("slow_update"), (VARIABLE, 0))], state=[(0, 0)])
-    region = regions.add(lambda key: words, original=lambda _: function)
+    region = regions.add(lambda key: words, subgraph=lambda _: function)
 
     @tf.function
     def run() -> None:
@@ -263,16 +263,16 @@ def test_variables_are_updated_by_either_form(regions: Regions, kernel: Symbols,
     for i in range(1, DECIDED + 1):
         run()
         assert float(variable) == i
-    assert outcome(regions, region).original
-    assert regions.library.region_originals(region) > 0
+    assert outcome(regions, region).prefers_fallback
+    assert regions.library.region_preferred_fallbacks(region) > 0
 
 
-def test_what_is_timed_updates_copies(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_what_is_timed_updates_copies(regions: Regions, kernel: Symbols, check: None) -> None:
     """Of variables, while other threads update them, too."""
     variable = tf.Variable(0.0)
     function = updating(1000.0)
     words = executable([], [launch(kernel("update"), (VARIABLE, 0))], state=[(0, 0)])
-    region = regions.add(lambda key: words, original=lambda _: function)
+    region = regions.add(lambda key: words, subgraph=lambda _: function)
 
     @tf.function
     def run() -> None:
@@ -285,15 +285,15 @@ def test_what_is_timed_updates_copies(regions: Regions, kernel: Symbols, guard: 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert regions.library.region_shadows(region) >= 7
-    assert regions.library.region_originals(region) == 0
+    assert regions.library.region_preferred_fallbacks(region) == 0
     assert float(variable) == 4 * DECIDED
 
 
-def test_variables_too_large_to_copy(regions: Regions, kernel: Symbols, guard: None) -> None:
+def test_variables_too_large_to_copy(regions: Regions, kernel: Symbols, check: None) -> None:
     variable = tf.Variable(tf.zeros([(64 << 20) + 1]))
     function = updating(1000.0)
     words = executable([], [launch(kernel("slow_update"), (VARIABLE, 0))], state=[(0, 0)])
-    region = regions.add(lambda key: words, original=lambda _: function)
+    region = regions.add(lambda key: words, subgraph=lambda _: function)
 
     @tf.function
     def run() -> None:
@@ -305,8 +305,8 @@ def test_variables_too_large_to_copy(regions: Regions, kernel: Symbols, guard: N
     assert float(variable[0]) == KEPT
 
 
-def test_threads_decide_together(regions: Regions, kernel: Symbols, guard: None) -> None:
-    region = regions.add(lambda key: increment_kernel(kernel, "slow"), original=lambda _: definition(increment, SCALAR))
+def test_threads_decide_together(regions: Regions, kernel: Symbols, check: None) -> None:
+    region = regions.add(lambda key: increment_kernel(kernel, "slow"), subgraph=lambda _: definition(increment, SCALAR))
     run = repeated(regions, region, calls=1)
     start = threading.Barrier(8)
 
@@ -317,24 +317,24 @@ def test_threads_decide_together(regions: Regions, kernel: Symbols, guard: None)
     with ThreadPoolExecutor(8) as pool:
         for i, results in enumerate(pool.map(work, range(8))):
             assert results == [float(i + 1 + k) for k in range(DECIDED)]
-    assert outcome(regions, region).original
+    assert outcome(regions, region).prefers_fallback
 
 
 def test_fallback_runs_in_the_op(regions: Regions, kernel: Symbols) -> None:
     """Without Python but for the first call of each reason."""
     asked: list[str] = []
 
-    def original(reason: str) -> bytes:
+    def subgraph(reason: str) -> bytes:
         asked.append(reason)
         return definition(increment, SCALAR)
 
     def build(key: tuple[int, ...]) -> list[int]:
         raise ValueError("no schedule")
 
-    unbuilt = regions.add(build, original=original)
+    unbuilt = regions.add(build, subgraph=subgraph)
     repeated(regions, unbuilt, calls=5)
     assert asked == ["ValueError: no schedule"]
-    broken = regions.add(lambda key: increment_kernel(kernel, "broken"), original=original)
+    broken = regions.add(lambda key: increment_kernel(kernel, "broken"), subgraph=subgraph)
     repeated(regions, broken, calls=3)
     assert asked[1:] == ["tf_stitch: a generated kernel returned 7"]
     assert [regions.library.region_fallbacks(r) for r in (unbuilt, broken)] == [5, 3]
@@ -349,14 +349,14 @@ def test_nodes_that_the_simplest_executor_refuses(regions: Regions) -> None:
         return tf.raw_ops.Merge(inputs=[low - 1.0, high + 1.0])[0]
 
     function = definition(switched, SCALAR)
-    region = regions.add(lambda key: None, original=lambda _: function)
+    region = regions.add(lambda key: None, subgraph=lambda _: function)
     run = function_of(regions, region)
     assert [float(run(tf.constant(x))) for x in (2.0, -2.0)] == [3.0, -3.0]
 
 
 def test_what_the_nodes_raise_is_the_users_error(regions: Regions) -> None:
     function = definition(lambda x: tf.debugging.check_numerics(x, "not a number"), SCALAR)
-    region = regions.add(lambda key: None, original=lambda _: function)
+    region = regions.add(lambda key: None, subgraph=lambda _: function)
 
     @tf.function
     def run(x: tf.Tensor) -> tf.Tensor:
@@ -376,7 +376,7 @@ def test_fallback_in_a_session_that_is_closed(regions: Regions) -> None:
 
     with tf.Graph().as_default():
         function = definition(update, tf.TensorSpec([], tf.resource))
-        region = regions.add(lambda key: None, original=lambda _: function)
+        region = regions.add(lambda key: None, subgraph=lambda _: function)
         variable = tf.compat.v1.get_variable("counter", initializer=0.0, use_resource=True)
         [result] = regions.call(region, [], [variable])
         doubled = result * 2.0
@@ -387,7 +387,7 @@ def test_fallback_in_a_session_that_is_closed(regions: Regions) -> None:
                 assert session.run(doubled) == 8.0
 
 
-def test_matmuls_of_the_original_form_run_side_by_side(regions: Regions) -> None:
+def test_matmuls_of_the_fallback_subgraph_run_side_by_side(regions: Regions) -> None:
     """As TensorFlow runs them: two nodes that wait for each other come to an end, in many calls at a time."""
     together = threading.Barrier(2)
 
@@ -400,7 +400,7 @@ def test_matmuls_of_the_original_form_run_side_by_side(regions: Regions) -> None
 
     function = FunctionDef.FromString(definition(both, SCALAR))
     function.attr[PARALLEL].b = True
-    region = regions.add(lambda key: None, original=lambda _: function.SerializeToString())
+    region = regions.add(lambda key: None, subgraph=lambda _: function.SerializeToString())
     results = [float(regions.call(region, [tf.constant(float(i))])[0]) for i in range(5)]
     assert results == [i + 1.0 for i in range(5)]
     assert regions.library.region_fallbacks(region) == 5
@@ -414,7 +414,7 @@ def test_calls_that_wait_for_their_nodes_do_not_wait_for_each_other(regions: Reg
 
     function = FunctionDef.FromString(definition(matmuls, SCALAR))
     function.attr[PARALLEL].b = True
-    region = regions.add(lambda key: None, original=lambda _: function.SerializeToString())
+    region = regions.add(lambda key: None, subgraph=lambda _: function.SerializeToString())
 
     @tf.function
     def run(x: tf.Tensor) -> list[tf.Tensor]:

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "op/fallback.h"
+#include "op/python_fallback.h"
 #include "op/named_error.h"
-#include "op/original_function.h"
+#include "op/fallback_function.h"
 #include "op/region_runtime.h"
 #include "op/variable_copies.h"
 #include "op/variables.h"
@@ -22,36 +22,37 @@ struct RegionCall {
   int num_inputs;          // of the op that are the region's, variables last; others may follow
 };
 
-class OriginalForm {
+class FallbackForm {
  public:
-  explicit OriginalForm(bool on_gpu) : function_(on_gpu), naming_(on_gpu, /*naming=*/true) {}
+  explicit FallbackForm(bool on_gpu) : function_(on_gpu), naming_(on_gpu, /*naming=*/true) {}
 
   // A call of a region whose nodes are faster. Nothing if the kernels have to run after all.
   std::optional<absl::Status> Run(const RegionCall& call, const Slot& slot) {
     call.variables->Unlock();
-    const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original("", &OriginalNodes::Parse);
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
     bool ran = false;
     absl::Status status = absl::UnavailableError("no nodes");
     if (nodes != nullptr) status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
-    if (status.ok()) call.runtime->originals.fetch_add(1, std::memory_order_relaxed);
+    if (status.ok()) call.runtime->preferred_fallbacks.fetch_add(1, std::memory_order_relaxed);
     if (status.ok()) return status;
     if (ran) return WithItsNode(call, nodes, status);
     KeepKernels(call, slot, status);
     return std::nullopt;
   }
 
-  // Before the kernels run: the guard wants to know how long the nodes take, or has measured enough. Nobody sees what the
+  // Before the kernels run: the profitability check wants to know how long the nodes take, or has
+  // measured enough. Nobody sees what the
   // nodes do: their results are dropped, they write copies of the variables, and if they fail they are not timed again.
-  void Shadow(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
+  void Shadow(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
     call.variables->Unlock();
     if (turn->found) {
       const Form form = call.runtime->Verdict(slot, *turn->found);
-      slot.guard.Decide(form);
+      slot.check.Decide(form);
       if (form == Form::kStitched) function_.Release();
       return;
     }
     const absl::Status status = RunUnseen(call, slot, turn);
-    slot.guard.End(call.placement.stream, *turn, status.ok());
+    slot.check.End(call.placement.stream, *turn, status.ok());
     if (status.ok()) {
       call.runtime->shadows.fetch_add(1, std::memory_order_relaxed);
     } else if (!absl::IsCancelled(status)) {
@@ -61,9 +62,9 @@ class OriginalForm {
 
   // What becomes of a call whose kernels ended with `status`. `can_fall_back`: nothing that a second attempt reads was
   // overwritten, and it may do better.
-  absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const Guard::Turn& turn,
+  absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const ProfitabilityCheck::Turn& turn,
                             const absl::Status& status, bool can_fall_back) {
-    slot.guard.End(call.placement.stream, turn, status.ok());
+    slot.check.End(call.placement.stream, turn, status.ok());
     if (status.ok()) call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
     if (status.ok() || !can_fall_back) return status;
     return Fallback(call, std::string(status.message()));
@@ -72,7 +73,8 @@ class OriginalForm {
   // `reason`: why the kernels cannot run; "": they are not built yet.
   absl::Status Fallback(const RegionCall& call, std::string reason) {
     call.variables->Unlock();
-    if (const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original(reason, &OriginalNodes::Parse)) {
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback(reason, &FallbackSubgraph::Parse);
+    if (nodes != nullptr) {
       bool ran = false;
       const absl::Status status = function_.Run(call.ctx, call.num_inputs, nodes, &ran);
       if (status.ok()) call.runtime->fallbacks.fetch_add(1, std::memory_order_relaxed);
@@ -84,20 +86,20 @@ class OriginalForm {
 
  private:
   // Takes unlocked variables.
-  absl::Status RunUnseen(const RegionCall& call, const Slot& slot, Guard::Turn* turn) {
-    const std::shared_ptr<const OriginalNodes> nodes = call.runtime->Original("", &OriginalNodes::Parse);
+  absl::Status RunUnseen(const RegionCall& call, const Slot& slot, ProfitabilityCheck::Turn* turn) {
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
     if (nodes == nullptr) return absl::UnavailableError("");
     std::vector<tensorflow::Tensor> inputs, outputs;
     TF_RETURN_IF_ERROR(UnseenInputs(call, *nodes, &inputs));
     bool ran = false;
-    slot.guard.Start(call.placement.stream, turn);
+    slot.check.Start(call.placement.stream, turn);
     return function_.Run(call.ctx, inputs, nodes, &outputs, &ran);
   }
 
   // The op's inputs, with copies in place of the variables that the nodes write. Takes unlocked variables.
-  static absl::Status UnseenInputs(const RegionCall& call, const OriginalNodes& nodes,
+  static absl::Status UnseenInputs(const RegionCall& call, const FallbackSubgraph& nodes,
                                    std::vector<tensorflow::Tensor>* inputs) {
-    *inputs = OriginalFunction::Inputs(call.ctx, call.num_inputs);
+    *inputs = FallbackFunction::Inputs(call.ctx, call.num_inputs);
     if (nodes.written().empty()) return absl::OkStatus();
     call.variables->Lock(/*exclusive=*/false);
     const absl::Status copied = CopyVariables(call.ctx, call.placement, call.runtime->context(), *call.variables,
@@ -108,7 +110,7 @@ class OriginalForm {
 
   // The nodes' own error, with the node that met it: for that they run once more, unseen, by the executor that says it.
   // The error is as it was where this meets none, or another.
-  absl::Status WithItsNode(const RegionCall& call, const std::shared_ptr<const OriginalNodes>& nodes,
+  absl::Status WithItsNode(const RegionCall& call, const std::shared_ptr<const FallbackSubgraph>& nodes,
                            const absl::Status& error) {
     if (NamesNode(error) || absl::IsCancelled(error)) return error;
     std::vector<tensorflow::Tensor> inputs, outputs;
@@ -121,12 +123,12 @@ class OriginalForm {
   }
 
   void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {
-    slot.guard.Decide(Form::kStitched);
+    slot.check.Decide(Form::kStitched);
     function_.Release();
     call.runtime->NotTimed(std::string(why.message()));
   }
 
-  OriginalFunction function_, naming_;
+  FallbackFunction function_, naming_;
 };
 
 }  // namespace tf_stitch

@@ -13,28 +13,28 @@
 
 namespace tf_stitch {
 
-enum class Form { kStitched, kOriginal };
+enum class Form { kStitched, kFallback };
 
 // Of every region from now on; what is decided stays so. Series of timed calls start that far apart, at least.
-void EnableGuard(bool enabled, std::int64_t series_apart_ns);
+void EnableProfitabilityCheck(bool enabled, std::int64_t series_apart_ns);
 
 // Whether regions time their two forms, or may take the form that an earlier check found faster.
-bool GuardWanted();
+bool ProfitabilityCheckWanted();
 
 // The two forms of a region for one shape signature. In every other call that helps to decide the fallback subgraph runs in
 // the shadow: before the kernels, with its results dropped. At most one call is timed at a time, so that concurrent calls
 // are left alone. `stream` is null on the CPU.
-class Guard {
+class ProfitabilityCheck {
  public:
-  Guard() = default;
-  ~Guard();  // no call is between Begin and End
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
+  ProfitabilityCheck() = default;
+  ~ProfitabilityCheck();  // no call is between Begin and End
+  ProfitabilityCheck(const ProfitabilityCheck&) = delete;
+  ProfitabilityCheck& operator=(const ProfitabilityCheck&) = delete;
 
   struct Outcome {
     Form form;
     double stitched_us;  // medians
-    double original_us;
+    double fallback_us;
   };
 
   // One call of the op.
@@ -63,14 +63,14 @@ class Guard {
   void Decide(Form form);
 
  private:
-  enum class State { kOpen, kStitched, kOriginal };
+  enum class State { kOpen, kStitched, kFallback };
 
   Turn Sample(CUstream stream);
   bool MakeEvents(CUstream stream);
   void DestroyEvents();
   bool Collect(CUstream stream);
   std::optional<Outcome> Add(bool shadow, std::int64_t ns);
-  static Form FormOf(State state) { return state == State::kOriginal ? Form::kOriginal : Form::kStitched; }
+  static Form FormOf(State state) { return state == State::kFallback ? Form::kFallback : Form::kStitched; }
 
   std::atomic<State> state_{State::kOpen};
   std::mutex mutex_;
@@ -85,7 +85,7 @@ class Guard {
   CUevent start_ = nullptr, stop_ = nullptr;
   std::size_t series_ = 0;            // that have begun
   std::int64_t next_series_ns_ = 0;
-  std::vector<std::int64_t> stitched_ns_, original_ns_;
+  std::vector<std::int64_t> stitched_ns_, fallback_ns_;
 };
 
 }  // namespace tf_stitch

@@ -1,4 +1,4 @@
-#include "op/guard.h"
+#include "op/profitability_check.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,9 +11,9 @@ namespace tf_stitch {
 namespace {
 
 constexpr int kSettlingCalls = 20;  // before the first sample: short-lived signatures are not sampled
-constexpr int kWarmUps = 2;         // of the original form before a series: it is instantiated, and touches its memory
+constexpr int kWarmUps = 2;         // of the fallback subgraph before a series: it is instantiated, and touches its memory
 constexpr int kSeries = 5;          // pairs; one series is enough to keep the stitched form
-// To give it up takes more, for nobody looks again: so many pairs, of which the original form has to win so many. By
+// To give it up takes more, for nobody looks again: so many pairs, of which the fallback subgraph has to win so many. By
 // chance it does so one time in a hundred.
 constexpr int kPairsToGiveUp = 6 * kSeries, kWinsToGiveUp = 22;
 constexpr double kSlower = 1.03;    // what counts as slower
@@ -48,19 +48,19 @@ double Median(std::vector<std::int64_t> values) {
 
 }  // namespace
 
-void EnableGuard(bool wanted, std::int64_t series_apart_ns) {
+void EnableProfitabilityCheck(bool wanted, std::int64_t series_apart_ns) {
   enabled.store(wanted);
   apart_ns.store(series_apart_ns);
 }
 
 // What is decided may differ between runs.
-bool GuardWanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
+bool ProfitabilityCheckWanted() { return enabled.load(std::memory_order_relaxed) && !tensorflow::OpDeterminismRequired(); }
 
-Guard::Turn Guard::Sample(CUstream stream) {
+ProfitabilityCheck::Turn ProfitabilityCheck::Sample(CUstream stream) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || busy_) return {};
   if (++calls_ <= kSettlingCalls) return {};
-  if (!GuardWanted()) {
+  if (!ProfitabilityCheckWanted()) {
     state_.store(State::kStitched, std::memory_order_release);
     return {};
   }
@@ -72,7 +72,7 @@ Guard::Turn Guard::Sample(CUstream stream) {
     return turn;
   }
   if (std::exchange(unsettled_, false)) return {};  // buffers and CUDA graphs find their addresses again
-  if (original_ns_.size() == series_ * kSeries) {
+  if (fallback_ns_.size() == series_ * kSeries) {
     const std::int64_t now = Now();
     if (now < next_series_ns_) return {};
     next_series_ns_ = now + apart_ns.load(std::memory_order_relaxed);
@@ -86,7 +86,7 @@ Guard::Turn Guard::Sample(CUstream stream) {
     turn.shadow = true;
   } else {
     turn.timed = true;
-    turn.shadow = original_ns_.size() < stitched_ns_.size();
+    turn.shadow = fallback_ns_.size() < stitched_ns_.size();
   }
   if (turn.timed && stream != nullptr && !MakeEvents(stream)) {
     state_.store(State::kStitched, std::memory_order_release);
@@ -96,7 +96,7 @@ Guard::Turn Guard::Sample(CUstream stream) {
   return turn;
 }
 
-void Guard::Start(CUstream stream, Turn* turn) {
+void ProfitabilityCheck::Start(CUstream stream, Turn* turn) {
   if (!turn->timed) return;
   if (stream != nullptr) {
     const StreamContext current(stream);
@@ -105,7 +105,7 @@ void Guard::Start(CUstream stream, Turn* turn) {
   turn->start_ns = Now();
 }
 
-bool Guard::MakeEvents(CUstream stream) {
+bool ProfitabilityCheck::MakeEvents(CUstream stream) {
   const CudaDriver& cuda = Cuda();
   if (start_ == nullptr && (cuda.StreamGetCtx(stream, &context_) != 0 || cuda.EventCreate(&start_, 0) != 0)) {
     start_ = nullptr;
@@ -115,7 +115,7 @@ bool Guard::MakeEvents(CUstream stream) {
   return start_ != nullptr && stop_ != nullptr;
 }
 
-void Guard::DestroyEvents() {
+void ProfitabilityCheck::DestroyEvents() {
   if (start_ == nullptr) return;
   const ScopedContext current(context_);
   for (CUevent* event : {&start_, &stop_}) {
@@ -124,9 +124,9 @@ void Guard::DestroyEvents() {
   }
 }
 
-Guard::~Guard() { DestroyEvents(); }
+ProfitabilityCheck::~ProfitabilityCheck() { DestroyEvents(); }
 
-void Guard::End(CUstream stream, const Turn& turn, bool ok) {
+void ProfitabilityCheck::End(CUstream stream, const Turn& turn, bool ok) {
   if (!turn.sampled) return;
   const std::int64_t host_ns = Now() - turn.start_ns;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -143,7 +143,7 @@ void Guard::End(CUstream stream, const Turn& turn, bool ok) {
 
 // Whether the pending call's kernels are done; its time is then among the samples. A region costs what the busier of
 // host and device spends on it.
-bool Guard::Collect(CUstream stream) {
+bool ProfitabilityCheck::Collect(CUstream stream) {
   if (stream == nullptr) {
     found_ = Add(pending_->shadow, pending_->start_ns);
     pending_.reset();
@@ -162,24 +162,24 @@ bool Guard::Collect(CUstream stream) {
 }
 
 // What follows from the times so far, if anything.
-std::optional<Guard::Outcome> Guard::Add(bool shadow, std::int64_t ns) {
-  (shadow ? original_ns_ : stitched_ns_).push_back(ns);
-  const int pairs = static_cast<int>(original_ns_.size());
+std::optional<ProfitabilityCheck::Outcome> ProfitabilityCheck::Add(bool shadow, std::int64_t ns) {
+  (shadow ? fallback_ns_ : stitched_ns_).push_back(ns);
+  const int pairs = static_cast<int>(fallback_ns_.size());
   if (!shadow || pairs % kSeries != 0) return std::nullopt;
-  const double stitched = Median(stitched_ns_), original = Median(original_ns_);
-  Outcome outcome{Form::kStitched, stitched / 1e3, original / 1e3};
-  if (stitched <= kSlower * original) return outcome;
+  const double stitched = Median(stitched_ns_), fallback = Median(fallback_ns_);
+  Outcome outcome{Form::kStitched, stitched / 1e3, fallback / 1e3};
+  if (stitched <= kSlower * fallback) return outcome;
   if (pairs < kPairsToGiveUp) return std::nullopt;
   int wins = 0;
-  for (int i = 0; i < pairs; ++i) wins += original_ns_[i] < stitched_ns_[i];
-  if (wins >= kWinsToGiveUp) outcome.form = Form::kOriginal;
+  for (int i = 0; i < pairs; ++i) wins += fallback_ns_[i] < stitched_ns_[i];
+  if (wins >= kWinsToGiveUp) outcome.form = Form::kFallback;
   return outcome;
 }
 
-void Guard::Decide(Form form) {
+void ProfitabilityCheck::Decide(Form form) {
   const std::lock_guard<std::mutex> lock(mutex_);
   DestroyEvents();
-  state_.store(form == Form::kOriginal ? State::kOriginal : State::kStitched, std::memory_order_release);
+  state_.store(form == Form::kFallback ? State::kFallback : State::kStitched, std::memory_order_release);
 }
 
 }  // namespace tf_stitch

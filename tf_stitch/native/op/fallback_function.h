@@ -22,16 +22,16 @@ constexpr char kWritten[] = "_tf_stitch_written";
 // Threads of their own run such nodes: the op waits for them in one of TensorFlow's, and the pool of those could be full
 // of ops that wait. Nothing in this pool waits for anything in it.
 inline tensorflow::thread::ThreadPool* ParallelNodes() {
-  static auto* pool = new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tf_stitch_original",
+  static auto* pool = new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tf_stitch_fallback",
                                                          std::max(2, tensorflow::port::MaxParallelism()));
   return pool;
 }
 
 // The nodes. They are in no graph's library: TensorFlow drops the functions that a plug-in adds there.
-class OriginalNodes {
+class FallbackSubgraph {
  public:
   // From a serialized FunctionDef (op's inputs, variables) -> outputs; null where it is none.
-  static std::shared_ptr<const OriginalNodes> Parse(const std::string& definition, bool on_gpu) {
+  static std::shared_ptr<const FallbackSubgraph> Parse(const std::string& definition, bool on_gpu) {
     tensorflow::FunctionDefLibrary functions;
     tensorflow::FunctionDef* function = functions.add_function();
     if (!function->ParseFromString(definition)) return nullptr;
@@ -39,7 +39,7 @@ class OriginalNodes {
     if (on_gpu) {
       (*function->mutable_attr())[tensorflow::FunctionLibraryDefinition::kIntsOnDeviceAttr].set_b(true);
     }
-    return std::shared_ptr<const OriginalNodes>(new OriginalNodes(functions));
+    return std::shared_ptr<const FallbackSubgraph>(new FallbackSubgraph(functions));
   }
 
   // `naming`: for the sake of an error's node, which the executor of a single thread does not tell.
@@ -70,7 +70,7 @@ class OriginalNodes {
   const std::vector<int>& written() const { return written_; }
 
  private:
-  explicit OriginalNodes(const tensorflow::FunctionDefLibrary& functions)
+  explicit FallbackSubgraph(const tensorflow::FunctionDefLibrary& functions)
       : name_(functions.function(0).signature().name()),
         parallel_(functions.function(0).attr().count(kParallel) != 0),
         library_(tensorflow::OpRegistry::Global(), functions) {
@@ -87,16 +87,16 @@ class OriginalNodes {
 };
 
 // What one kernel instantiated of them, by function library: a kernel can be run with several, and outlive them.
-class OriginalFunction {
+class FallbackFunction {
  public:
-  explicit OriginalFunction(bool on_gpu, bool naming = false) : on_gpu_(on_gpu), naming_(naming) {}
-  OriginalFunction(const OriginalFunction&) = delete;
-  OriginalFunction& operator=(const OriginalFunction&) = delete;
+  explicit FallbackFunction(bool on_gpu, bool naming = false) : on_gpu_(on_gpu), naming_(naming) {}
+  FallbackFunction(const FallbackFunction&) = delete;
+  FallbackFunction& operator=(const FallbackFunction&) = delete;
 
-  ~OriginalFunction() { Release(); }
+  ~FallbackFunction() { Release(); }
 
   // Runs the nodes on the op's first inputs and sets its outputs, in place of those of a failed attempt.
-  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const std::shared_ptr<const OriginalNodes>& nodes,
+  absl::Status Run(tensorflow::OpKernelContext* ctx, int num_inputs, const std::shared_ptr<const FallbackSubgraph>& nodes,
                    bool* ran) {
     std::vector<tensorflow::Tensor> outputs;
     TF_RETURN_IF_ERROR(Run(ctx, Inputs(ctx, num_inputs), nodes, &outputs, ran));
@@ -118,7 +118,7 @@ class OriginalFunction {
   // TensorFlow's pool: this thread may be one of the pool's, and waiting for another could wait for itself. `ran` says
   // whether an error is the nodes' own.
   absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,
-                   const std::shared_ptr<const OriginalNodes>& nodes, std::vector<tensorflow::Tensor>* outputs,
+                   const std::shared_ptr<const FallbackSubgraph>& nodes, std::vector<tensorflow::Tensor>* outputs,
                    bool* ran) {
     *ran = false;
     tensorflow::FunctionLibraryRuntime* library = ctx->function_library();
@@ -158,7 +158,7 @@ class OriginalFunction {
     tensorflow::FunctionLibraryRuntime* library;
     tensorflow::core::WeakPtr<tensorflow::FunctionLibraryRuntime> alive;
     tensorflow::FunctionLibraryRuntime::Handle handle;
-    std::shared_ptr<const OriginalNodes> nodes;  // TensorFlow reads the library of what is instantiated
+    std::shared_ptr<const FallbackSubgraph> nodes;  // TensorFlow reads the library of what is instantiated
   };
 
   absl::Status Run(tensorflow::OpKernelContext* ctx, const std::vector<tensorflow::Tensor>& inputs,

@@ -1,4 +1,4 @@
-"""What running a model has led to, kept on disk: who converts it again need not run and time it again."""
+"""What running a model has led to, stored on disk: who converts it again need not run and time it again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Verdicts:
     times: Mapping[str, float]
 
 
-class _Kept:
+class _Stored:
     """One document of one model on this machine.
 
     Args:
@@ -70,7 +70,7 @@ class _Kept:
             self._cache.put(self._key, _SUFFIX, json.dumps(data).encode())
 
 
-class KeptVerdicts(_Kept):
+class StoredVerdicts(_Stored):
     """Which regions are given up."""
 
     kind = "conversion"
@@ -90,7 +90,7 @@ class KeptVerdicts(_Kept):
         self._write({"given_up": list(verdicts.given_up), "times": dict(verdicts.times)})
 
 
-class KeptShapes(_Kept):
+class StoredShapes(_Stored):
     """The shapes that regions run with: region -> shapes of its inputs and variables."""
 
     kind = "shapes of regions"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tf_stitch.convert.kept import KeptShapes, KeptVerdicts, Verdicts
 from tf_stitch.convert.saved_model import GRAPH_FILE, Model
+from tf_stitch.convert.stored_runs import StoredShapes, StoredVerdicts, Verdicts
 
 VERDICTS = Verdicts([1, 3], {"serve": 0.5})
 
@@ -17,8 +17,8 @@ def model(tmp_path: Path) -> Model:
     return Model(tmp_path, SavedModel(), 0)
 
 
-def kept(model: Model, *circumstances: str) -> KeptVerdicts:
-    return KeptVerdicts(model.path / "cache", model, circumstances)
+def kept(model: Model, *circumstances: str) -> StoredVerdicts:
+    return StoredVerdicts(model.path / "cache", model, circumstances)
 
 
 def test_verdicts_are_found_again(model: Model) -> None:
@@ -47,8 +47,8 @@ def test_what_makes_no_sense_is_measured_anew(model: Model, text: bytes) -> None
 def test_shapes_are_found_again_until_the_variables_are_others(model: Model) -> None:
     seen = {3: [((2, 4), ()), ((5, 4), ())], 4: []}
 
-    def shapes() -> KeptShapes:
-        return KeptShapes(model.path / "cache", model, ["a"])
+    def shapes() -> StoredShapes:
+        return StoredShapes(model.path / "cache", model, ["a"])
 
     assert shapes().recall() is None
     shapes().keep(seen)
@@ -61,12 +61,12 @@ def test_shapes_are_found_again_until_the_variables_are_others(model: Model) -> 
 
 @pytest.mark.parametrize("text", [b"", b"{}x", b"[1]", b'[["x", []]]', b"[[1, [[1]]]]", b"\xff"])
 def test_shapes_that_make_no_sense_are_seen_anew(model: Model, text: bytes) -> None:
-    one = KeptShapes(model.path / "cache", model, [])
+    one = StoredShapes(model.path / "cache", model, [])
     one._cache.put(one._key, ".json", text)
     assert one.recall() is None
     assert one._cache.get(one._key, ".json") is None
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(model: Model) -> None:
-    one = KeptVerdicts(Path("/proc/sys/cache"), model, [])
+    one = StoredVerdicts(Path("/proc/sys/cache"), model, [])
     one.keep(VERDICTS)

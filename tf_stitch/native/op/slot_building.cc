@@ -1,0 +1,103 @@
+// How a slot of a region comes by its executable: from Python, or from the module of a converted model.
+#include <chrono>
+#include <iostream>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "op/gemm.h"
+#include "op/key_flags.h"
+#include "op/region_runtime.h"
+
+namespace tf_stitch {
+namespace {
+
+constexpr auto kPatience = std::chrono::milliseconds(10);
+// Of a build that is interrupted: memory or a disk may be short for a moment, or a minute. Each wait is ten times the
+// one before it.
+constexpr int kMostInterrupted = 4;
+constexpr auto kFirstWait = std::chrono::milliseconds(500);
+
+// Once a process for each reason: a model may have many regions.
+void SayFallback(const std::string& reason) {
+  static auto* mutex = new std::mutex;
+  static auto* said = new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (!said->insert(reason).second) return;
+  std::cerr << "[tf_stitch] a region of a converted model runs TensorFlow's own ops: " << reason << std::endl;
+}
+
+}  // namespace
+
+void RegionRuntime::Build(const Callbacks& callbacks, const Extents& extents, Slot* slot) const {
+  GlobalCounters().builds.fetch_add(1, std::memory_order_relaxed);
+  BuildResult result;
+  const auto n = static_cast<std::int64_t>(slot->key.size());
+  const int code = InItsOwnThread([&] { return callbacks.build(region_, device_, slot->key.data(), n, &result); });
+  if (code == kBuildPending) {
+    slot->pending = true;
+    slot->ask_again = std::chrono::steady_clock::now() + kPatience;
+    return;
+  }
+  if (code != 0 || result.words.empty()) {
+    slot->reason = code == kNoThread          ? "there is no thread to be had to build it in"
+                   : result.error.empty() ? kNothingBuilt
+                                          : result.error;
+    if (code == kBuildInterrupted || code == kNoThread) TryLater(slot);
+    return;
+  }
+  Prepare(result.words, extents, slot);
+}
+
+// Kernels and own nodes were timed when the model was converted.
+void RegionRuntime::TakeFromModule(const Extents& extents, Slot* slot) const {
+  const AotPlace place = FindAotRegion(region_);
+  AotModule::Device device;
+  if (context_ != nullptr) {
+    int major = 0, minor = 0;
+    slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&major, kDeviceMajor, device_));
+    if (slot->reason.empty()) {
+      slot->reason = CudaError("cuDeviceGetAttribute", Cuda().DeviceGetAttribute(&minor, kDeviceMinor, device_));
+    }
+    if (slot->reason.empty()) slot->reason = LoadCublasLt({"libcublasLt.so.12", "libcublasLt.so.13"});
+    device = {true, 10 * major + minor};
+  }
+  std::vector<std::int64_t> words;
+  if (slot->reason.empty()) {
+    slot->reason = place.module == nullptr ? place.reason
+                                           : place.module->Words(place.region, device, slot->key, &words);
+  }
+  if (slot->reason.empty()) Prepare(words, extents, slot);
+  if (slot->executable == nullptr) {
+    SayFallback(slot->reason);
+  } else {
+    slot->check.Decide(Form::kStitched);
+  }
+}
+
+void RegionRuntime::Prepare(const std::vector<std::int64_t>& words, const Extents& extents, Slot* slot) const {
+  auto executable = std::make_unique<Executable>();
+  slot->reason = Decode(words, extents, executable.get());
+  if (!slot->reason.empty()) {
+    slot->invalid = true;
+    return;
+  }
+  if (context_ != nullptr) {
+    ScopedContext current(context_);
+    const bool aligned = (slot->key[0] & KeyFlags::kAllAligned) != 0;
+    slot->reason = PrepareGpu(context_, aligned, &graphs_, &places_, executable.get());
+    if (!slot->reason.empty()) return;
+  }
+  slot->updates_state = !executable->state.empty();
+  slot->executable = std::move(executable);
+}
+
+void RegionRuntime::TryLater(Slot* slot) {
+  if (++slot->interrupted >= kMostInterrupted) return;
+  auto wait = kFirstWait;
+  for (int i = 1; i < slot->interrupted; ++i) wait *= 10;
+  slot->pending = true;
+  slot->ask_again = std::chrono::steady_clock::now() + wait;
+}
+
+}  // namespace tf_stitch
