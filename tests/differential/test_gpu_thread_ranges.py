@@ -10,8 +10,7 @@ import pytest
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import cache, random_values
 from tests.kernel_ir.test_thread_ranges import PAIRS, Memory, both, equal, made, memory_of, random_programs
-from tf_stitch.compiler.horizontal_fusion import partitions, proposals
-from tf_stitch.compiler.packing import pack
+from tf_stitch.compiler.partition_search import partitions_to_time
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.device.spec import H200
 from tf_stitch.emit.cuda import emit_cuda
@@ -60,18 +59,16 @@ def test_random_pairs(seed: int) -> None:
 
 
 def test_a_region_with_a_measured_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two launches are timed, and become one if a record says so."""
+    """Two launches are timed, and become one if a record says so, also in blocks of their family's other sizes."""
     from tests.compiler import test_horizontal_fusion as fusion
 
     monkeypatch.setattr("tf_stitch.compiler.packing.LARGE", 256)
     graph = fusion.two_kernels()
     apart, values = fusion.built(graph), random_values(graph)
-    works, rounds = apart.buffers.kernels, apart.buffers.rounds
-    ((_, numbers),) = proposals(works, rounds, pack(works, rounds, False), H200)
-    pair = fusion.pair_of(works, numbers)
+    (pair,) = fusion.pairs(apart)
     timer = ProgramTimer(H200, 0, cache())
     assert 0.5 < timer.apart([kernel.program for kernel in pair]) < 1000
-    assert 0.5 < timer([next(partitions(pair, H200)).program])[0] < 1000
+    assert 0.5 < timer([partitions_to_time(pair, H200)[0].program])[0] < 1000
     together = fusion.built(graph, fusions=fusion.fusions(tmp_path, graph, 12.0))
     assert len(fusion.launches(together)) == 1
     assert fusion.same(run_gpu(graph, together, values), run_gpu(graph, apart, values))
