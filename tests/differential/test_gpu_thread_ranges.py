@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.differential.gpu_run import run_gpu
+from tests.differential.redzones import Guarded
 from tests.differential.runner import cache, random_values
 from tests.kernel_ir.test_thread_ranges import PAIRS, Memory, both, equal, made, memory_of, random_partition
 from tf_stitch.compiler.partition_search import partitions_to_time
@@ -35,9 +36,12 @@ def check(*programs: Program) -> None:
     module = cupy.RawModule(path=str(build_cuda(source, H200.architecture, cache())))
 
     def run(number: int, memory: Memory) -> Memory:
-        program, held = every[number], {name: cupy.asarray(value.view(np.uint8)) for name, value in memory.items()}
+        program, guarded = every[number], Guarded()
+        held = {name: guarded.hold(name, value.view(np.uint8)) for name, value in memory.items()}
         addresses = [int(array.data.ptr) for array in held.values()]
         bind_launch(module, f"launch_{number}", program.grid, program.threads, shared_bytes(program), addresses)()
+        cupy.cuda.Device().synchronize()
+        guarded.check()
         return {name: array.get() for name, array in held.items()}
 
     memories = [memory_of(program, i) for i, program in enumerate(programs, 1)]
