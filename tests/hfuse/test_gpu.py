@@ -81,7 +81,7 @@ def test_pairs(pair: tuple[str, str], vertical: bool) -> None:
 @pytest.mark.parametrize("second", ["reduce", "early", "shuffled"])
 def test_a_kernel_behind_threads_that_returned(second: str) -> None:
     """What is refused; in a process of its own, as it may not end."""
-    done = subprocess.run([sys.executable, "-c", BEHIND, second], cwd=Path(__file__).parents[2], timeout=60,
+    done = subprocess.run([sys.executable, "-c", BEHIND, second], cwd=Path(__file__).parents[2], timeout=40,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
