@@ -19,8 +19,7 @@ from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.kernel_cache import KernelCache
-from tools import hfuse_zoo
-from tools.benchmark import hfuse_zoo_worker
+from tools.benchmark import hfuse_zoo_rows, hfuse_zoo_worker
 from tools.benchmark.hfuse_zoo_worker import Sets, launches
 
 
@@ -86,17 +85,17 @@ class Process:
     def ask(self, what: str, number: object = 0, limit: float | None = None) -> dict[str, Any]:
         if what == "launches":
             return {"launches": 9, "shared": self.shared}
-        warm = number in (hfuse_zoo.WARM_UP, 5)
+        warm = number in (hfuse_zoo_rows.WARM_UP, 5)
         return {"ms": 100.0 if warm else self.ms.pop(0), "result": 1.5}
 
 
 def test_turns_are_compared_in_pairs() -> None:
-    hfuse_zoo.TURN_SECONDS, kept = 1.0, hfuse_zoo.TURN_SECONDS  # ten steps
+    hfuse_zoo_rows.TURN_SECONDS, kept = 1.0, hfuse_zoo_rows.TURN_SECONDS  # ten steps
     try:
         pair: Any = [Process(2.0, 3.0, 4.0), Process(1.0, 2.0, 4.0, shared=1)]
-        row = hfuse_zoo.compared({"case": "x"}, pair, 3, hfuse_zoo.Clock(60))
+        row = hfuse_zoo_rows.compared({"case": "x"}, pair, 3, hfuse_zoo_rows.Clock(60))
     finally:
-        hfuse_zoo.TURN_SECONDS = kept
+        hfuse_zoo_rows.TURN_SECONDS = kept
     assert row["ratios"] == [2.0, 1.5, 1.0]
     assert row["ms"] == [3.0, 2.0]
     assert row["with"]["shared"] == 1
@@ -114,7 +113,7 @@ def test_page() -> None:
         {"case": "b/train", "counts": counts, "proposed": 1, "rows": [FOUND | {"faster": False, "together_us": 12.0}]},
         {"case": "c/train", "failed": "no memory"},
         {"case": "d/train", "counts": counts, "proposed": 1, "rows": [FOUND], "not_compared": "no answer within 9 s"}]
-    text = hfuse_zoo.page({"command": "python -m tools.hfuse_zoo", "machine": {"gpu": "X"}, "rows": rows})
+    text = hfuse_zoo_rows.page({"command": "python -m tools.hfuse_zoo", "machine": {"gpu": "X"}, "rows": rows})
     assert "In 1 of 3 steps kernels share blocks. Time of a step without over with: 1.050" in text
     assert "Of 5 pairs that the model proposed, and larger sets, 3 were timed and 2 were faster." in text
     assert "| a/train | 12 | 4, 2 | 3, 1, 1 | 1 | 2.000 1.900 | 1.050 (1.000 to 1.100) |" in text

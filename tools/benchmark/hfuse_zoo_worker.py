@@ -24,7 +24,6 @@ from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import BuildError, StitchError
 from tf_stitch.jit.tuner import Job, Tuner, launches_of
 from tf_stitch.planning.measured_fusions import MeasuredFusion
-from tf_stitch.plugin.activation import current_session
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.targets.registry import target_of
 from tools.benchmark.cases import Step
@@ -42,8 +41,11 @@ def start(case: str) -> Callable[..., dict[str, Any]]:
 
     @cache
     def sets() -> Sets:
+        from tf_stitch.plugin.activation import current_session  # not before TensorFlow, whose import activates
+
         session = current_session()
-        assert session is not None
+        if session is None:
+            raise RuntimeError("tf_stitch is not active")
         return Sets(jobs, session.registry.cache)
 
     def run(steps: int) -> dict[str, Any]:
@@ -76,6 +78,8 @@ def vision_step(name: str, mode: str, batch: str, size: str) -> Step:
 
 def ready(step: Step, steps: int) -> dict[str, Any]:
     """Seconds of the first step and of those after it, builds in the background included."""
+    from tf_stitch.plugin.activation import current_session
+
     begin = time.perf_counter()
     for _ in range(steps):
         step()
