@@ -2,8 +2,10 @@
 racecheck and synccheck, side by side. Every buffer is an allocation of its own, so that memcheck knows its end.
 
     python -m tools.sanitize_gpu
+    python -m tools.sanitize_gpu --suite=shared_blocks    # random kernels in partitioned blocks (HFuse), about a minute
 
-Writes benchmarks/raw/h200_sanitizer.json.gz: errors by tool, tests that ran, tests left out. The logs go to --logs.
+Writes benchmarks/raw/h200_sanitizer.json.gz, or sanitizer_shared_blocks.json.gz: errors by tool, tests that ran, tests
+left out. The logs go to --logs.
 """
 
 from __future__ import annotations
@@ -28,20 +30,28 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 TOOLS = {"memcheck": ["--padding", "4096", "--report-api-errors", "no"], "racecheck": [], "synccheck": []}
+_RANGES = "tests/differential/test_gpu_thread_ranges.py::test_random"
+SUITES = {
+    "kernels": ["tests/differential/test_gpu.py"],
+    "shared_blocks": [*(f"{_RANGES}_pairs[{i}]" for i in range(8)),
+                      *(f"{_RANGES}_sets_of_three[{i}]" for i in range(100, 103))],
+}
+"""Tests by the name of a suite."""
+RAW = {"kernels": "h200_sanitizer", "shared_blocks": "sanitizer_shared_blocks"}
 LEFT_OUT = ("64x500000", "64x200000", "300x100000")
 """Shapes of tests: so many elements take too long; the same kernels run on fewer."""
 ERRORS = re.compile(r"^=+ (?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error)", re.M)
 TESTS = re.compile(r"^=*\s*(\d+ (?:passed|failed|error|skipped|deselected)[^=\n]*?) in ", re.M)
 
 
-def check(tool: str, seconds: float, logs: Path) -> dict[str, Any]:
+def check(tool: str, suite: str, seconds: float, logs: Path) -> dict[str, Any]:
     """What a tool found; `errors` is None if it did not end, and `said` has the last lines then."""
     log, begin = logs / f"{tool}.txt", time.monotonic()
     # Of our kernels alone: CuPy's are not ours to check.
     sanitizer = ["compute-sanitizer", "--tool", tool, "--kernel-name", "kernel_substring=launch_", "--log-file",
                  str(log)]  # fmt: skip
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-k",
-             " and ".join(f"not {shape}" for shape in LEFT_OUT), "tests/differential/test_gpu.py"]  # fmt: skip
+             " and ".join(f"not {shape}" for shape in LEFT_OUT), *SUITES[suite]]  # fmt: skip
     environment = os.environ | {"TEST_REDZONE": "0", "PYTHONPATH": module_path(ROOT)}
     try:
         done = subprocess.run([*sanitizer, *TOOLS[tool], *tests], cwd=ROOT, env=environment, timeout=seconds,
@@ -75,19 +85,21 @@ def verdict(results: Mapping[str, Mapping[str, Any]]) -> str:
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
+    flags.add_argument("--suite", choices=list(SUITES), default="kernels", help="which tests")
     flags.add_argument("--seconds", type=float, default=230, help="limit of each")
     flags.add_argument("--logs", type=Path, default=Path(tempfile.gettempdir()) / "tf_stitch_sanitizer")
-    flags.add_argument("--out", type=Path, default=raw_rows("h200_sanitizer"))
+    flags.add_argument("--out", type=Path, help="by default in benchmarks/raw")
     args = flags.parse_args()
     args.logs.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(args.tools)) as pool:
-        results = dict(zip(args.tools, pool.map(lambda tool: check(tool, args.seconds, args.logs), args.tools),
-                           strict=True))  # fmt: skip
-    document = {"command": "python -m tools.sanitize_gpu", "what": "Kernel tests under compute-sanitizer",
+        done = pool.map(lambda tool: check(tool, args.suite, args.seconds, args.logs), args.tools)
+        results = dict(zip(args.tools, done, strict=True))
+    document = {"command": f"python -m tools.sanitize_gpu --suite={args.suite}",
+                "what": "Kernel tests under compute-sanitizer",
                 "result": verdict(results),
                 "machine": describe_cuda(),
                 "left_out": [f"tests of {shape}" for shape in LEFT_OUT], **results}  # fmt: skip
-    write_rows(args.out, document)
+    write_rows(args.out or raw_rows(RAW[args.suite]), document)
     print(json.dumps(document, indent=1))
     return 0 if all(r["errors"] == 0 and "said" not in r for r in results.values()) else 1
 

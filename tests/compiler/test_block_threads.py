@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.differential import patterns as p
@@ -11,6 +13,7 @@ from tf_stitch.device.spec import H200
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.column.propose import propose_column
 from tf_stitch.families.elementwise import propose_elementwise
+from tf_stitch.families.mixed import propose_mixed
 from tf_stitch.families.registry import lower
 from tf_stitch.families.row import ROW
 from tf_stitch.families.row.propose import propose_row
@@ -56,9 +59,37 @@ def test_more_accesses_of_a_thread() -> None:
     assert with_items(other, 4) is other
 
 
-def test_blocks_never_shrink_and_scans_keep_theirs() -> None:
-    with pytest.raises(ScheduleError, match="no blocks of 128"):
-        with_threads(elementwise(), 128)
+@pytest.mark.parametrize("threads", [128, 384, 640, 896])
+@pytest.mark.parametrize("schedule", [row, column, elementwise], ids=lambda f: f.__name__)
+def test_blocks_of_any_whole_rows(schedule: object, threads: int) -> None:
+    before = schedule()  # type: ignore[operator]
+    after = with_threads(before, threads)
+    assert after.mapping.threads == threads
+    assert after.mapping.row_threads == before.mapping.row_threads
+    program = lower(after).program
+    assert (program.grid, program.threads) == (after.mapping.grid, threads)
+
+
+def test_rows_stay_whole() -> None:
+    narrow, width = propose_row(whole(p.softmax(x(5, 3000))), H200, True)[0], 256
+    wide = replace(narrow, mapping=replace(narrow.mapping, threads=width, row_threads=width))
+    assert with_threads(wide, 2 * width).mapping.rows_per_block == 2 * wide.mapping.rows_per_block
+    with pytest.raises(ScheduleError, match=f"of which {width} share a row"):
+        with_threads(wide, width + 128)
+
+
+def test_mixed_reductions_have_powers_of_two_and_no_fewer() -> None:
+    """All threads of a block share a row, and keep more of it the fewer they are."""
+    a = x(512, 400)
+    mixed = propose_mixed(whole(p.softmax(a), B.sum(B.reshape(a, (8, 64, 400)), [1])), H200, True)[0]
+    threads = mixed.mapping.threads
+    assert with_threads(mixed, 2 * threads).mapping.row_threads == 2 * threads
+    for wrong in (threads // 2, 3 * threads):
+        with pytest.raises(ScheduleError, match="powers of two from"):
+            with_threads(mixed, wrong)
+
+
+def test_scans_keep_their_blocks() -> None:
     scan = propose_scan(whole(B.cumsum(x(64, 8), False, False)), H200, True)[0]
     with pytest.raises(ScheduleError, match="no blocks of 512"):
         with_threads(scan, 512)

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.compiler.test_partition_search import Times, record_of
 from tests.differential import patterns as p
 from tests.differential.runner import Values, keys_of, random_values, region, run_kernel_ir
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
-from tf_stitch.compiler.horizontal_fusion import (
-    Pair,
-    fusion_key,
-    measure_pair,
-    pair_of,
-    partitions,
-    proposals,
-)
+from tf_stitch.compiler.horizontal_fusion import MOST_KERNELS, Launches, fused_launches, proposals
 from tf_stitch.compiler.packing import pack
+from tf_stitch.compiler.partition_search import partitions_to_time
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.program_times import ProgramTimer
+from tf_stitch.compiler.thread_partitions import Kernels
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.errors import BuildError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.jit.tuner import Job, Tuner, pairs_to_measure
-from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.kernel_ir.verifier import verify_program
+from tf_stitch.jit.tuner import Job, Tuner
+from tf_stitch.planning.greedy_solver import solve_greedily
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusion, MeasuredFusions
+from tf_stitch.planning.selection import Selection
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -61,35 +55,18 @@ def built(graph: TensorGraph, device: DeviceSpec = H200, fusions: MeasuredFusion
     return compile_region(graph, *keys_of(graph), CompileOptions(device, fusions=fusions))
 
 
-def pairs(region: CompiledRegion, device: DeviceSpec = H200) -> list[Pair]:
+def separate(region: CompiledRegion, device: DeviceSpec = H200) -> Launches:
     works, rounds = region.buffers.kernels, region.buffers.rounds
-    return [pair_of(works, numbers) for _, numbers in proposals(works, rounds, pack(works, rounds, False), device)]
+    return Launches(works, rounds, pack(works, rounds, False), device)
+
+
+def pairs(region: CompiledRegion, device: DeviceSpec = H200) -> list[Kernels]:
+    found = separate(region, device)
+    return [found.kernels(numbers) for _, numbers in proposals(found)]
 
 
 def launches(region: CompiledRegion) -> list[DeviceLaunch]:
     return [step for step in region.executable.steps if isinstance(step, DeviceLaunch)]
-
-
-class Times:
-    """Microseconds: ten of each launch, and of a partition as told."""
-
-    def __init__(self, together: Callable[[Program], float], broken: int = 0) -> None:
-        self.together, self.broken, self.timed = together, broken, list[Program]()
-
-    def __call__(self, programs: Sequence[Program]) -> list[float]:
-        self.timed += programs
-        if programs[0].threads == self.broken:
-            raise BuildError("too many registers")
-        return [self.together(program) for program in programs]
-
-    def apart(self, programs: Sequence[Program]) -> float:
-        return 10.0 * len(programs)
-
-
-def record_of(pair: Pair, times: Times) -> MeasuredFusion:
-    found = measure_pair(pair, H200, times, times.apart)
-    assert found is not None
-    return found
 
 
 def test_independent_launches_are_proposed() -> None:
@@ -117,53 +94,29 @@ def test_kernels_that_wait_for_each_other_are_not() -> None:
     assert all(rounds[id(one)] == rounds[id(two)] for one, two in pairs(region))
 
 
-def test_partitions() -> None:
-    (pair,) = pairs(built(two_kernels()))
-    found = list(partitions(pair, H200))
-    assert len({partition.threads for partition in found}) > 1
-    for partition in found:
-        assert sum(partition.threads) <= 1024
-        assert not any(threads % 128 for threads in partition.threads)
-        assert partition.program.resident == partition.resident
-        verify_program(partition.program)
-    assert {bool(partition.resident) for partition in found} == {False, True}
-
-
-def test_the_fastest_partition_is_found() -> None:
-    (pair,) = pairs(built(two_kernels()))
-    best = list(partitions(pair, H200))[-1]
-    times = Times(lambda program: 12.0 if program == best.program else 19.0)
-    found = record_of(pair, times)
-    assert (found.threads, found.resident) == (best.threads, best.resident)
-    assert (found.apart_us, found.together_us) == (20.0, 12.0)
-    assert found.is_faster
-    assert found.tried == len(list(partitions(pair, H200)))
-
-
-def test_what_cannot_be_built_is_left_out() -> None:
-    (pair,) = pairs(built(two_kernels()))
-    widest = max(sum(partition.threads) for partition in partitions(pair, H200))
-    found = record_of(pair, Times(lambda program: 12.0, broken=widest))
-    assert sum(found.threads) < widest
-    assert measure_pair(pair, H200, Times(lambda program: float("nan")), Times(lambda program: 1.0).apart) is None
-    assert measure_pair(pair, H200, Times(lambda program: 1.0), Times(lambda p: 1.0).apart, lambda: False) is None
-
-
 def fusions(folder: Path, graph: TensorGraph, together: float, threads: tuple[int, int] | None = None
             ) -> MeasuredFusions:
     """Records of the graph's pair: of some microseconds, in the first or a given partition."""
-    (pair,) = pairs(built(graph))
-    found = record_of(pair, Times(lambda program: together))
+    alone = separate(built(graph))
+    ((_, numbers),) = proposals(alone)
+    found = record_of(alone.kernels(numbers), Times(lambda program: together))
     made = MeasuredFusions(folder / f"{together}.json")
-    made.add({fusion_key(pair, True): replace(found, threads=threads or found.threads)})
+    made.add({alone.key(numbers): replace(found, threads=threads or found.threads)})
     return made
+
+
+def key_of(graph: TensorGraph) -> str:
+    """Of the graph's pair."""
+    alone = separate(built(graph))
+    ((_, numbers),) = proposals(alone)
+    return alone.key(numbers)
 
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_results_are_those_of_two_launches(tmp_path: Path, number: int) -> None:
     graph = two_kernels()
     (pair,) = pairs(built(graph))
-    chosen = list(partitions(pair, H200))[number]
+    chosen = partitions_to_time(pair, H200)[number]
     values, apart = random_values(graph), built(graph)
     together = built(graph, fusions=fusions(tmp_path, graph, 12.0, chosen.threads))
     assert len(launches(apart)) == 2
@@ -193,8 +146,7 @@ def test_nothing_is_fused_that_was_not_measured_faster(tmp_path: Path) -> None:
 def test_records_of_other_kernels_are_out_of_date(tmp_path: Path) -> None:
     graph = two_kernels()
     known = fusions(tmp_path, graph, 12.0)
-    (pair,) = pairs(built(graph))
-    key = fusion_key(pair, True)
+    key = key_of(graph)
     record = known.get(key)
     assert record is not None
     known.add({key: replace(record, kernels=("b_1", "b_1"))})
@@ -205,11 +157,12 @@ def test_records_of_other_kernels_are_out_of_date(tmp_path: Path) -> None:
 
 def test_records_are_kept(tmp_path: Path) -> None:
     known = fusions(tmp_path, two_kernels(), 12.0)
-    (pair,) = pairs(built(two_kernels()))
+    key = key_of(two_kernels())
     again = MeasuredFusions(tmp_path / "12.0.json")
     assert again.problem is None
-    assert again.get(fusion_key(pair, True)) == known.get(fusion_key(pair, True))
-    for wrong in ({"kernels": ["a"]}, {"threads": [1]}, {"threads": ["a", "b"]}, {"together_us": -1.0}):
+    assert again.get(key) == known.get(key)
+    for wrong in ({"kernels": ["a"]}, {"threads": [1]}, {"threads": ["a", "b"]}, {"threads": [128, 128, 128]},
+                  {"together_us": -1.0}):
         value = {"kernels": ["a", "b"], "threads": [128, 128], "resident": 0, "apart_us": 2.0, "together_us": 1.0,
                  "tried": 1}
         with pytest.raises((TypeError, ValueError)):
@@ -224,7 +177,7 @@ def test_pairs_are_measured_in_the_background(tmp_path: Path, monkeypatch: pytes
     known = MeasuredFusions(tmp_path / "fusions.json")
     job = Job(compiled.plan, H200, 0, True, MeasuredTimes(tmp_path / "t.json"), TunedTemplates(tmp_path / "u.json"),
               (), compiled.buffers, known)
-    ((_, pair),) = pairs_to_measure(compiled.buffers, job)
+    (pair,) = pairs(compiled)
     said: list[str] = []
     tuner = Tuner(60, KernelCache(tmp_path / "kernels"), pytest.fail, lambda tuning, seconds: None,
                   lambda names, record: said.append(record.text))
@@ -234,10 +187,91 @@ def test_pairs_are_measured_in_the_background(tmp_path: Path, monkeypatch: pytes
             break
         time.sleep(0.02)
     tuner.close()
-    assert said == [f"20.0 us in two launches, 12.0 us in blocks of {pair[0].program.threads} + "
-                    f"{pair[1].program.threads} threads"]
-    assert pairs_to_measure(compiled.buffers, job) == [], "once is enough"
-    found = MeasuredFusions(tmp_path / "fusions.json").get(fusion_key(pair, True))
+    first = partitions_to_time(pair, H200)[0].threads
+    assert said == [f"20.0 us in 2 launches, 12.0 us in blocks of {first[0]} + {first[1]} threads"]
+    assert proposals(separate(compiled), known) == [], "once is enough"
+    found = MeasuredFusions(tmp_path / "fusions.json").get(key_of(two_kernels()))
     assert found is not None
     assert found.is_faster
     assert len(launches(built(two_kernels(), fusions=known))) == 1
+
+
+def six_kernels() -> TensorGraph:
+    """Of one round, and of six structures."""
+    kinds = [OpKind.TANH, OpKind.EXP, OpKind.SQRT, OpKind.LOG, OpKind.ABS, OpKind.NEG]
+    return region("six", [B.op(kind, B.input(f"x{i}:0", F32, (3000 + i,))) for i, kind in enumerate(kinds)])
+
+
+def known_of(folder: Path, region: CompiledRegion, saved: dict[tuple[int, ...], float]) -> MeasuredFusions:
+    """Records of sets of kernels, by what they save."""
+    alone, made = separate(region), MeasuredFusions(folder / "known.json")
+    for numbers, us in saved.items():
+        made.add({alone.key(numbers): MeasuredFusion(alone.templates(numbers), (256,) * len(numbers), 0, 100.0,
+                                                     100.0 - us, 32)})
+    return made
+
+
+def chosen(region: CompiledRegion, fusions: MeasuredFusions) -> set[tuple[int, ...]]:
+    return set(fused_launches(separate(region), fusions))
+
+
+def test_pairs_are_chosen_that_save_most_together(tmp_path: Path) -> None:
+    """More than those that save most first, and than what comes of it by exchanging some."""
+    region = built(six_kernels())
+    assert separate(region).independent == [[0, 1, 2, 3, 4, 5]]
+    saved: dict[tuple[int, ...], float] = {(0, 1): 10, (0, 3): 13, (1, 3): 2.5, (1, 4): 7, (2, 5): 2.5, (3, 4): 4,
+                                           (3, 5): 13}
+    greedy = solve_greedily(Selection(tuple(map(frozenset, saved)), tuple(saved.values()), 6, ()))
+    assert greedy.objective == pytest.approx(22.5), "the example is too easy"
+    assert chosen(region, known_of(tmp_path, region, saved)) == {(0, 1), (3, 5)}, "23 us"
+
+
+def test_a_kernel_is_in_one_launch(tmp_path: Path) -> None:
+    region = built(six_kernels())
+    saved: dict[tuple[int, ...], float] = {(i, j): 10 + i + j for i in range(6) for j in range(i + 1, 6)}
+    fusions = known_of(tmp_path, region, saved)
+    together = built(six_kernels(), fusions=fusions)
+    assert len(launches(together)) == 3
+    assert sorted(i for numbers in chosen(region, fusions) for i in numbers) == list(range(6))
+
+
+def test_three_kernels_share_blocks_where_that_saves_more(tmp_path: Path) -> None:
+    graph = six_kernels()
+    region = built(graph)
+    saved: dict[tuple[int, ...], float] = {(0, 1): 10, (0, 1, 2): 12, (2, 3): 3}
+    assert chosen(region, known_of(tmp_path, region, saved)) == {(0, 1), (2, 3)}, "13 us, not 12"
+    saved[0, 1, 2] = 14
+    fusions = known_of(tmp_path, region, saved)
+    assert chosen(region, fusions) == {(0, 1, 2)}
+    together = built(graph, fusions=fusions)
+    assert [launch.threads for launch in launches(together)] == [768, 256, 256, 256]
+    values = random_values(graph)
+    for adversary in ADVERSARIES[:2]:
+        assert same(run_on_cpu(graph, together, values, adversary), run_on_cpu(graph, region, values, adversary))
+    assert same(run_kernel_ir(graph, together, values), run_kernel_ir(graph, region, values))
+
+
+def test_a_kernel_more_is_proposed_beside_those_that_measured_faster(tmp_path: Path) -> None:
+    region = built(six_kernels())
+    alone = separate(region)
+    assert {len(numbers) for _, numbers in proposals(alone)} == {2}
+    slower = known_of(tmp_path, region, {(0, 1): -5})
+    found = [numbers for _, numbers in proposals(alone, slower)]
+    assert (0, 1) not in found
+    assert {len(numbers) for numbers in found} == {2}
+    faster = known_of(tmp_path, region, {(0, 1): 50})
+    found = [numbers for _, numbers in proposals(alone, faster)]
+    assert {numbers for numbers in found if len(numbers) > 2} == {(0, 1, i) for i in range(2, 6)}
+    assert {numbers for _, numbers in proposals(alone, faster, (0, 1))} == {(0, 1, i) for i in range(2, 6)}
+    full = known_of(tmp_path, region, {(0, 1): 50, (0, 1, 2): 60})
+    assert max(len(numbers) for _, numbers in proposals(alone, full)) == MOST_KERNELS
+
+
+def test_kernels_of_new_templates_are_measured_again(tmp_path: Path) -> None:
+    region = built(two_kernels())
+    alone, known = separate(region), known_of(tmp_path, region, {(0, 1): 50})
+    assert proposals(alone, known) == []
+    record = known.get(alone.key((0, 1)))
+    assert record is not None
+    known.add({alone.key((0, 1)): replace(record, kernels=("b_1", "b_1"))})
+    assert [numbers for _, numbers in proposals(alone, known)] == [(0, 1)]

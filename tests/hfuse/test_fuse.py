@@ -74,6 +74,29 @@ def test_no_kernel_follows_one_whose_threads_return_before_others_wait() -> None
     assert fused_of(REDUCE, EARLY, vertical=True).threads == 64
 
 
+@pytest.mark.parametrize("pair", [("early", "reduce"), ("early", "early"), ("early", "shuffled")], ids="+".join)
+def test_none_waits_for_ever_behind_threads_that_returned(pair: tuple[str, str],
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused would be right where the threads of a warp go on independently."""
+    monkeypatch.setattr("tf_stitch.hfuse.fuse._check_order", lambda parts: None)
+    one, two = (CASES[name] for name in pair)
+    want = Run(alone(one, 1), alone(two, 2))
+    fused = fused_of(one, two, vertical=True)
+    for adversary in ADVERSARIES:
+        assert equal(together(fused, one, two, adversary), want), adversary
+
+
+@pytest.mark.parametrize("vertical", [False, True])
+def test_a_warp_that_comes_together_before_its_threads_leave_waits_for_ever(vertical: bool,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that returned would wait for the rest of their warp, and the rest at a barrier for them."""
+    monkeypatch.setattr("tf_stitch.hfuse.fuse._check_order", lambda parts: None)
+    fused = broken(fused_of(EARLY, REDUCE, vertical), r" hfuse_1::hfuse_leave", "__syncwarp(); hfuse_1::hfuse_leave")
+    for adversary in ADVERSARIES:
+        with pytest.raises(LaunchError, match="deadlock"):
+            together(fused, EARLY, REDUCE, adversary)
+
+
 def broken(fused: Fused, old: str, new: str) -> Fused:
     source = re.sub(old, new, fused.source, count=1)
     assert source != fused.source

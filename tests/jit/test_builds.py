@@ -23,6 +23,7 @@ from tf_stitch.jit.kernel_library import KernelLibrary, Rendering
 from tf_stitch.jit.region_builder import CPU_ORDINAL, RegionBuilder
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.jit.shape_family import CPU_LENGTHS, GPU_LENGTHS
+from tf_stitch.jit.tuner import Job
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.tuned_templates import TunedTemplates
 from tf_stitch.report.dump import Dump
@@ -115,6 +116,20 @@ def test_kernels_for_aligned_buffers_serve_no_others(registry: RegionRegistry) -
         built = registry.build(number, 0, Key(aligned, wanted))
         assert built.compiled is not None
         assert ("const tfs_vector<float" in built.compiled.source.partition("stitch_0")[2]) == aligned
+
+
+def test_every_build_is_tuned_once(registry: RegionRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was made ahead, in the background, and one that several regions share."""
+    jobs: list[Job] = []
+    monkeypatch.setattr(registry._tuner, "add", jobs.append)
+    first, second = register(registry, columns), register(registry, columns)
+    key = Key(True, shapes(registry, first, 16))
+    registry._prepare(first, CPU_ORDINAL, key.shapes, (True, False))
+    assert jobs == [], "it may never run"
+    for number in (first, second, first):
+        registry.build(number, CPU_ORDINAL, key)
+    assert len(jobs) == 1
+    assert jobs[0].buffers is not None
 
 
 @DEVICES

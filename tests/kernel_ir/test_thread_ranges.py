@@ -19,6 +19,7 @@ from tests.emit.ptx import ptx_of_source
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, LaunchError, build, launch
 from tests.support.hip_target import HIP_DEVICE
 from tf_stitch.compiler.template_kernels import templated
+from tf_stitch.compiler.thread_partitions import Partition, can_share, partitions
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.emit.cuda import emit_cuda
 from tf_stitch.emit.rendered import Packed
@@ -35,13 +36,13 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.kernel_ir.thread_ranges import cannot_be_range, side_by_side
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import rewritten, statements
+from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.runtime.executable import DeviceLaunch
 from tf_stitch.runtime.host_run import aligned_copy
 from tf_stitch.schedule.templates import parse_template
 
 B, F32 = p.B, DType.F32
 Memory = dict[str, Any]
-MOST_THREADS = 1024
 BEHIND = 4096
 """Elements behind a buffer, which no thread may touch."""
 
@@ -118,18 +119,19 @@ class OnCpu:
         return {name: value[:-BEHIND] for name, value in held.items()}
 
 
-def check(one: k.Program, two: k.Program, seed: int = 0, on_cpu: bool = True) -> None:
-    fused = side_by_side([one, two])
+def check(*programs: k.Program, seed: int = 0, on_cpu: bool = True) -> None:
+    """Side by side they compute what they compute alone, to the last bit."""
+    fused = side_by_side(programs)
     verify_program(fused)
-    memories = [memory_of(one, seed), memory_of(two, seed + 1)]
-    want = both([interpreted(program, memory) for program, memory in zip((one, two), memories, strict=True)])
+    memories = [memory_of(program, seed + i) for i, program in enumerate(programs)]
+    want = both([interpreted(program, memory) for program, memory in zip(programs, memories, strict=True)])
     assert equal(interpreted(fused, both(memories)), want)
     if not on_cpu:
         return
-    device = OnCpu(one, two, fused)
+    device = OnCpu(*programs, fused)
     for adversary in ADVERSARIES:
         want = both([device.run(i, memory, adversary) for i, memory in enumerate(memories)])
-        assert equal(device.run(2, both(memories), adversary), want), adversary
+        assert equal(device.run(len(programs), both(memories), adversary), want), adversary
 
 
 PAIRS = [("softmax", "elements"), ("exact", "elements"), ("elements", "softmax"), ("softmax", "softmax"),
@@ -143,20 +145,35 @@ def test_pairs(pair: tuple[str, str]) -> None:
 
 
 @cache
-def random_programs(seed: int) -> tuple[k.Program, ...]:
+def random_kernels(seed: int) -> tuple[LoweredKernel, ...]:
     """Those of a random graph that can be ranges."""
     built = compiled(make_case(random.Random(seed), 14, 1500).graph, H200, solver="greedy")
-    return tuple(kernel.program for kernel in built.kernels
-                 if kernel.program.grid and not cannot_be_range(kernel.program))
+    return tuple(kernel for kernel in built.kernels if kernel.program.grid and can_share(kernel, H200))
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_random_pairs(seed: int) -> None:
-    ones, twos = random_programs(seed), random_programs(seed + 100)
-    pairs = [(a, b) for a in ones for b in twos if a.threads + b.threads <= MOST_THREADS]
+def random_partition(seed: int, count: int) -> Partition:
+    """So many kernels of random graphs, in any blocks that they have."""
     draw = random.Random(seed)
-    for one, two in draw.sample(pairs, min(2, len(pairs))):
-        check(one, two, seed, on_cpu=seed < 5)
+    for _ in range(100):
+        graphs = [random_kernels(seed + 100 * i) for i in range(count)]
+        if all(graphs):
+            found = list(partitions(tuple(map(draw.choice, graphs)), H200))
+            if found:
+                return draw.choice(found)
+        seed += 1000
+    raise AssertionError("no kernels that share a block")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_pairs(seed: int) -> None:
+    found = random_partition(seed, 2)
+    check(*(kernel.program for kernel in found.kernels), seed=seed, on_cpu=seed < 6)
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_random_sets_of_three(seed: int) -> None:
+    found = random_partition(seed, 3)
+    check(*(kernel.program for kernel in found.kernels), seed=seed, on_cpu=seed < 103)
 
 
 def test_reductions_that_begin_within_another_ones_width() -> None:
@@ -165,12 +182,7 @@ def test_reductions_that_begin_within_another_ones_width() -> None:
 
 
 def test_three_programs_share_a_block() -> None:
-    programs = [made(name) for name in ("softmax", "short rows", "columns")]
-    fused = side_by_side(programs)
-    verify_program(fused)
-    memories = [memory_of(program, i) for i, program in enumerate(programs)]
-    want = both([interpreted(program, memory) for program, memory in zip(programs, memories, strict=True)])
-    assert equal(interpreted(fused, both(memories)), want)
+    check(*(made(name) for name in ("softmax", "short rows", "columns")))
 
 
 def test_text() -> None:

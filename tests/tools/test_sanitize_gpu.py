@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from tools.sanitize_gpu import found, verdict
+from tools.sanitize_gpu import RAW, SUITES, found, verdict
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 PASSED = "......\nSKIPPED [1] x.py:3: no reason\n94 passed, 1 skipped, 3 deselected in 81.20s (0:01:21)\n"
@@ -33,3 +37,12 @@ def test_failed_tests_are_in_the_verdict() -> None:
                "synccheck": found("", "Device not supported")}
     assert verdict(results) == ("memcheck 0 errors, racecheck 0 errors (1 failed, 2 passed), "
                                 "synccheck did not end (no tests)")
+
+
+def test_the_tests_of_suites_are_there() -> None:
+    assert set(RAW) == set(SUITES)
+    named = SUITES["shared_blocks"]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", "gpu", *named],
+                          cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(named)} tests collected" in done.stdout

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tf_stitch.compiler.horizontal_fusion import Partition
 from tf_stitch.compiler.packing import pack
+from tf_stitch.compiler.thread_partitions import Partition
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered, parts_of
 from tf_stitch.errors import ScheduleError
@@ -44,8 +44,8 @@ class Assembly:
     after: tuple[tuple[int, ...], ...] | None = None
 
 
-Fusions: TypeAlias = Callable[[BufferPlan, Sequence[Sequence[int]]], Mapping[tuple[int, int], Partition]]
-"""Of the groups that share a launch, pairs of one kernel each that share blocks instead, and how."""
+Fusions: TypeAlias = Callable[[BufferPlan, Sequence[Sequence[int]]], Mapping[tuple[int, ...], Partition]]
+"""Of the groups that share a launch, sets of those of one kernel each that share blocks instead, and how."""
 
 
 def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusions: Fusions | None = None) -> Assembly:
@@ -64,12 +64,11 @@ def assemble(buffers: BufferPlan, device: DeviceSpec, for_all_sizes: bool, fusio
     return replace(_on_device(buffers, groups, device, fused), after=_after(buffers, groups))
 
 
-def _fused(groups: Sequence[Sequence[int]], pairs: Collection[tuple[int, int]]) -> list[list[int]]:
-    """The groups with pairs in the place of the first of the two."""
-    second = dict(pairs)
-    gone = set(second.values())
-    return [[i, second[i]] if len(group) == 1 and i in second else list(group) for group in groups
-            for i in group[:1] if i not in gone]
+def _fused(groups: Sequence[Sequence[int]], sets: Collection[tuple[int, ...]]) -> list[list[int]]:
+    """The groups with each set in the place of the first of it."""
+    by_first = {numbers[0]: numbers for numbers in sets}
+    gone = {i for numbers in sets for i in numbers[1:]}
+    return [list(by_first.get(group[0], group)) for group in groups if group[0] not in gone]
 
 
 def _unique(work: Sequence[Work], but: Collection[int] = ()) -> tuple[list[tuple[str, Program]], dict[int, int]]:
@@ -122,8 +121,8 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
 
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
-               fused: Mapping[tuple[int, int], Partition]) -> Assembly:
-    programs, which = _unique(buffers.kernels, {i for pair in fused for i in pair})
+               fused: Mapping[tuple[int, ...], Partition]) -> Assembly:
+    programs, which = _unique(buffers.kernels, {i for numbers in fused for i in numbers})
     steps: list[Step] = []
     launches: dict[tuple[int, ...], Packed] = {}
     names = {i: "" for i, work in enumerate(buffers.kernels) if isinstance(work, LoweredKernel)}
@@ -132,7 +131,7 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         if isinstance(first, BoundCall):
             steps.append(_library_step(first, _args(buffers, first)))
             continue
-        partition = fused.get((group[0], group[-1]))
+        partition = fused.get(tuple(group))
         members = tuple(which[i] for i in group) if partition is None else (_number(partition.program, programs),)
         if members not in launches:
             bound = launch_bound([programs[number][1] for number in members], device)

@@ -1,4 +1,5 @@
-"""A schedule for blocks of more threads, or of more work: kernels that share a launch have equal blocks."""
+"""A schedule for blocks of other threads, or of more work: kernels that share a launch have equal blocks, those that
+share blocks have what is left of them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 
 def with_threads(schedule: KernelSchedule, threads: int) -> KernelSchedule:
-    """The schedule with blocks of `threads` threads, a power of two and no fewer than it has.
+    """The schedule with blocks of `threads` threads, whole warps.
 
     Raises:
         ScheduleError: its family has no such blocks.
@@ -18,7 +19,7 @@ def with_threads(schedule: KernelSchedule, threads: int) -> KernelSchedule:
     if threads == schedule.mapping.threads:
         return schedule
     resized = family_of(schedule).with_threads
-    if threads < schedule.mapping.threads or resized is None:
+    if resized is None:
         raise ScheduleError(f"{schedule.family} has no blocks of {threads} threads")
     return replace(schedule, mapping=resized(schedule, threads))
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from tf_stitch.compiler.assembly import Fusions, assemble
 from tf_stitch.compiler.cooperative_fusion import fuse_cooperatively
-from tf_stitch.compiler.horizontal_fusion import fused_launches
+from tf_stitch.compiler.horizontal_fusion import Launches, fused_launches
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.reverse_block_order import reverse_block_order
 from tf_stitch.compiler.skinny_matmuls import matmuls_to_sum
@@ -153,8 +153,8 @@ def _fusions(options: CompileOptions) -> Fusions | None:
     measured = options.fusions
     if measured is None:
         return None
-    return lambda buffers, groups: fused_launches(buffers.kernels, buffers.rounds, groups, options.device, measured,
-                                                  options.aligned)
+    return lambda buffers, groups: fused_launches(
+        Launches(buffers.kernels, buffers.rounds, groups, options.device, options.aligned), measured)
 
 
 def plan_and_place(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...], options: CompileOptions,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.compiler.template_kernels import possible_kernels
@@ -26,6 +26,7 @@ BATCH = 8
 ROUNDS = 5
 """Times that the default and the best are timed in turns before the default gives way."""
 
+T = TypeVar("T")
 TimePrograms: TypeAlias = Callable[[Sequence[Program]], list[float]]
 """Microseconds of programs, NaN for those that could not be timed; raises BuildError."""
 
@@ -117,12 +118,15 @@ def worth_trying(kernels: Sequence[LoweredKernel], device: DeviceSpec, most: int
     """The first, half of `most` that the model thinks fastest, and others at equal distances: the model's errors are
     what tuning is for."""
     first, *others = kernels
-    ranked = sorted(others, key=lambda kernel: predict_us(kernel.program, device))
-    if len(others) < most:
-        return [first, *ranked]
-    trusted, rest = ranked[:most // 2], ranked[most // 2:]
-    spread = most - 1 - len(trusted)
-    return [first, *trusted, *(rest[i * len(rest) // spread] for i in range(spread))]
+    return [first, *sampled(sorted(others, key=lambda kernel: predict_us(kernel.program, device)), most - 1, most // 2)]
+
+
+def sampled(ranked: Sequence[T], most: int, trusted: int) -> list[T]:
+    """The first `trusted`, and others at equal distances, `most` in all."""
+    rest, spread = ranked[trusted:], most - trusted
+    if len(ranked) <= most:
+        return list(ranked)
+    return [*ranked[:trusted], *(rest[i * len(rest) // spread] for i in range(spread))]
 
 
 def _time_all(kernels: Sequence[LoweredKernel], time: TimePrograms, times: dict[str, float], failed: dict[str, str]

@@ -111,8 +111,8 @@ class KernelFamily:
         matmuls: it takes patterns with matmuls, and none without.
         in_place: one thread writes an element, after every thread that needs it has read it, at one index.
         along: the dimension of a domain whose size decides how many threads take it, if one does.
-        with_threads: the mapping with blocks of more threads, a power of two. With it a kernel can be fused with
-            others behind grid barriers.
+        with_threads: the mapping with blocks of so many threads, whole warps, or ScheduleError. With it a kernel can be
+            fused with others behind grid barriers, or share blocks.
         with_items: the schedule with threads that make so many accesses each, under way together.
     """
 
@@ -149,6 +149,17 @@ def mapped(schedule: KernelSchedule, **changes: Any) -> KernelSchedule:
     if schedule.in_blocks and threads % mapping.warp and threads != schedule.mapping.threads:
         raise ScheduleError(f"a block of {threads} threads; warps have {mapping.warp}", schedule.dominant.loc)
     return replace(schedule, mapping=mapping)
+
+
+def whole_rows(schedule: KernelSchedule, threads: int) -> None:
+    """Refuses blocks that would split those who share a row.
+
+    Raises:
+        ScheduleError: the threads are no multiple of a row's.
+    """
+    if threads % schedule.mapping.row_threads:
+        raise ScheduleError(f"blocks of {threads} threads, of which {schedule.mapping.row_threads} share a row",
+                            schedule.dominant.loc)
 
 
 def fixed(schedule: KernelSchedule, request: Request, device: DeviceSpec) -> KernelSchedule:

@@ -194,6 +194,8 @@ _TASKS = Tilings(((GRID, BLOCK_ROWS), (STEPS,)), _same_rows)
 
 def _with_threads(schedule: KernelSchedule, threads: int) -> ThreadMapping:
     m = schedule.mapping
+    if threads < m.threads or threads & (threads - 1):
+        raise ScheduleError(f"rows of {threads} threads; powers of two from {m.threads} can be", schedule.dominant.loc)
     return replace(m, threads=threads, row_threads=threads, items=ceil_div(schedule.domain.cols, threads * m.vector))
 
 

@@ -81,6 +81,7 @@ class RegionRegistry:
         self._loops: dict[int, str] = {}
         self._executables: Counter[int] = Counter()
         self._recorded: dict[int, set[tuple[int, Key]]] = {}
+        self._run: set[str] = set()
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
@@ -296,9 +297,16 @@ class RegionRegistry:
                                lambda: self._entries(place, build, key, built, compiled, cached))
         if compiled.source:
             self._report.add_source(_source_of(built), compiled.source)
-        if not cached and not compiled.rendered:
+        if self._is_new(built.stem) and not compiled.rendered:
             self._tuner.add(Job(compiled.plan, built.device, device, built.aligned, built.times, built.tuned,
                                 compiled.kernels, compiled.buffers, built.fusions))
+
+    def _is_new(self, stem: str) -> bool:
+        """Whether a build has not run before: what was built in the background is there already when it first runs."""
+        with self._lock:
+            new = stem not in self._run
+            self._run.add(stem)
+            return new
 
     @collector_paused()
     def _entries(self, region: PlacedRegion, build: int, key: Key, built: Built, compiled: CompiledRegion, cached: bool

@@ -8,13 +8,14 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tf_stitch.compiler.compile_pattern import compile_pattern
-from tf_stitch.compiler.horizontal_fusion import Pair, fusion_key, measure_pair, pair_of, proposals
+from tf_stitch.compiler.horizontal_fusion import Launches, Numbers, proposals
 from tf_stitch.compiler.packing import pack
+from tf_stitch.compiler.partition_search import measure_fusion
 from tf_stitch.compiler.program_times import ProgramTimer
 from tf_stitch.compiler.template_tuner import Tuning, rule_kernels, text_of, tune
 from tf_stitch.device.spec import DeviceSpec
@@ -60,7 +61,7 @@ class Tuner:
     Args:
         note: is told what could not be measured, and why.
         found: is told what tuning found, and in how many seconds.
-        fused: is told of two kernels, by the user's names, that are faster in shared blocks.
+        fused: is told of kernels, by the user's names, that are faster in shared blocks.
     """
 
     def __init__(self, seconds: float, cache: KernelCache, note: Callable[[str], None],
@@ -72,6 +73,7 @@ class Tuner:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._stop = False
+        self._tasks: list[tuple[float, int, Callable[[], None]]] = []  # a heap: the smallest first
 
     def add(self, job: Job) -> None:
         """Takes a plan; returns at once."""
@@ -91,45 +93,52 @@ class Tuner:
             self._thread.join(PATIENCE)
 
     def _work(self) -> None:
-        tasks: list[tuple[float, int, Callable[[], None]]] = []  # a heap: the smallest first
         while not self._stop and self._left > 0:
-            while not tasks or not self._jobs.empty():
+            while not self._tasks or not self._jobs.empty():
                 job = self._jobs.get()
                 if job is None:
                     return
-                for rank, task in self._tasks(job):
-                    heapq.heappush(tasks, (rank, next(self._numbers), task))
+                self._push(self._tasks_of(job))
             start = time.perf_counter()
             try:
-                heapq.heappop(tasks)[-1]()
+                heapq.heappop(self._tasks)[-1]()
             except (StitchError, OSError) as error:
                 self._note(str(error))
             self._left -= time.perf_counter() - start
 
-    def _tasks(self, job: Job) -> Iterator[tuple[float, Callable[[], None]]]:
+    def _push(self, tasks: Iterable[tuple[float, Callable[[], None]]]) -> None:
+        for rank, task in tasks:
+            heapq.heappush(self._tasks, (rank, next(self._numbers), task))
+
+    def _tasks_of(self, job: Job) -> Iterator[tuple[float, Callable[[], None]]]:
         """With their ranks: templates of the longest kernels first, since later processes gain by them whatever their
         plans are; then times for plans."""
         for kernel in kernels_to_tune(job):
             yield -predict_us(kernel.program, job.device), partial(self._tune, kernel, job)
         if job.fusions is not None and job.buffers is not None:
-            for gain, pair in pairs_to_measure(job.buffers, job):
-                yield -gain, partial(self._fuse, pair, job, job.fusions)
+            yield from self._fusion_tasks(job, launches_of(job.buffers, job), job.fusions)
         graph = job.plan.graph
         for pattern, parts in patterns_to_measure(job.plan, users_of(graph.nodes()), frozenset(live_out(graph))):
             yield 0.0, partial(measure, (pattern, *parts), job, self._cache)
 
-    def _fuse(self, pair: Pair, job: Job, fusions: MeasuredFusions) -> None:
-        key = fusion_key(pair, job.aligned)
-        if fusions.get(key) is not None:  # for another region, meanwhile
+    def _fusion_tasks(self, job: Job, launches: Launches, fusions: MeasuredFusions, beside: Numbers = ()
+                      ) -> Iterator[tuple[float, Callable[[], None]]]:
+        for gain, numbers in proposals(launches, fusions, beside):
+            yield -gain, partial(self._fuse, numbers, job, launches, fusions)
+
+    def _fuse(self, numbers: Numbers, job: Job, launches: Launches, fusions: MeasuredFusions) -> None:
+        if launches.measured(numbers, fusions) is not None:  # for another region, meanwhile
             return
+        kernels = launches.kernels(numbers)
         start = time.perf_counter()
         timer = ProgramTimer(job.device, job.ordinal, self._cache)
-        record = measure_pair(pair, job.device, timer, timer.apart,
-                              lambda: not self._stop and time.perf_counter() - start < self._left)
+        record = measure_fusion(kernels, job.device, timer, timer.apart,
+                                lambda: not self._stop and time.perf_counter() - start < self._left)
         if record is not None:
-            fusions.add({key: record})
+            fusions.add({launches.key(numbers): record})
             if record.is_faster:
-                self._fused(" and ".join(kernel.program.title[:60] for kernel in pair), record)
+                self._fused(" and ".join(kernel.program.title[:60] for kernel in kernels), record)
+                self._push(self._fusion_tasks(job, launches, fusions, numbers))  # with one kernel more
 
     def _tune(self, kernel: LoweredKernel, job: Job) -> None:
         if is_tuned(kernel, job):  # for another region, meanwhile
@@ -148,13 +157,10 @@ class Tuner:
         self._found(tuning, time.perf_counter() - start)
 
 
-def pairs_to_measure(buffers: BufferPlan, job: Job) -> list[tuple[float, Pair]]:
-    """Kernels that might share blocks, as no process has measured yet, with what that is predicted to save."""
+def launches_of(buffers: BufferPlan, job: Job) -> Launches:
+    """Those of a job's region, before any share blocks."""
     works, rounds = buffers.kernels, buffers.rounds
-    found = [(gain, pair_of(works, numbers))
-             for gain, numbers in proposals(works, rounds, pack(works, rounds, False), job.device)]
-    return [(gain, pair) for gain, pair in found
-            if job.fusions is not None and job.fusions.get(fusion_key(pair, job.aligned)) is None]
+    return Launches(works, rounds, pack(works, rounds, False), job.device, job.aligned)
 
 
 def kernels_to_tune(job: Job) -> list[LoweredKernel]:

@@ -22,6 +22,7 @@ from tf_stitch.families.family import (
     Tilings,
     by_threads,
     mapped,
+    whole_rows,
 )
 from tf_stitch.ir.op_kinds import Category
 from tf_stitch.ir.symbolic_dims import ceil_div
@@ -84,6 +85,7 @@ _TASKS = Tilings(((STEPS,), (GRID, TILE)), _retile_task, _task_candidates, lambd
 
 def _with_threads(schedule: KernelSchedule, threads: int) -> ThreadMapping:
     m = schedule.mapping
+    whole_rows(schedule, threads)
     return replace(m, threads=threads, rows_per_block=threads // m.row_threads)
 
 

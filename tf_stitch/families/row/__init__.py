@@ -16,6 +16,7 @@ from tf_stitch.families.family import (
     Slot,
     Tilings,
     by_threads,
+    whole_rows,
 )
 from tf_stitch.families.row.candidates import row_candidates, task_candidates
 from tf_stitch.families.row.lower import lower_row
@@ -38,6 +39,7 @@ _TASKS = Tilings(((GRID,), (STEPS,)), _retile, task_candidates)
 
 def _with_threads(schedule: KernelSchedule, threads: int) -> ThreadMapping:
     m = schedule.mapping
+    whole_rows(schedule, threads)
     rows = threads // m.row_threads * m.waves
     return replace(m, threads=threads, rows_per_block=rows, grid=ceil_div(schedule.domain.rows, rows))
 
