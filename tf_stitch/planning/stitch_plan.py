@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of, transposed_layout
@@ -13,14 +14,18 @@ from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
-from tf_stitch.planning.attention import Attention, attention_to, views_of
+from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
+from tf_stitch.planning.attention_gradient import AttentionGradient, gradient_to
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
 
 
-def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), wanted: frozenset[Node] = frozenset()
-               ) -> frozenset[Node]:
+AttentionKernel: TypeAlias = Attention | AttentionGradient
+
+
+def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = (),
+               wanted: frozenset[Node] = frozenset()) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
     (a learning rate, a bias correction), reshapes beside matmuls, which read and write memory as it lies, and
     transposes that only matmuls read, at the distances of what lies in memory; so do the kernels of attentions, which
@@ -44,9 +49,21 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), want
             free.update(view for operand in node.operands for view in _views(operand))
         elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
             free.update((node, *_views(node.operands[0])))
-    for attention in attentions:
-        free |= views_of(attention, users, free)
+    free |= _views_of_attentions(list(attentions), users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
+
+
+def _views_of_attentions(attentions: Sequence[AttentionKernel], users: dict[Node, list[Node]], free: set[Node]
+                         ) -> set[Node]:
+    """Views that only kernels of attention read. One that one of them cannot read as it lies is none."""
+    inside = {node for attention in attentions for node in attention.nodes}
+    operands = [operand for attention in attentions for operand in attention.operands]
+    views = views_of(operands, inside, users, free)
+    for operand in operands:
+        memory, path = memory_of(operand, free | views)
+        if not reads_rows(operand, path, memory):
+            views -= set(path)
+    return views
 
 
 def _is_stored_anew(node: Node) -> bool:
@@ -210,11 +227,16 @@ def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
     return needs_library(first, libraries) and attention_of(pattern) is None
 
 
-def attention_of(pattern: Pattern) -> Attention | None:
-    """The attention that a pattern is, if it is one."""
+def attention_of(pattern: Pattern) -> AttentionKernel | None:
+    """The attention, or the gradient of one, that a pattern is, if it is one."""
     matmuls = [n for n in pattern.nodes if is_large_matmul(n)]
-    found = attention_to(matmuls[-1], users_of(pattern.nodes), ()) if len(matmuls) == 2 else None
-    return found if found is not None and len(found.nodes) == len(pattern.nodes) else None
+    if not 2 <= len(matmuls) <= 4:
+        return None
+    users = users_of(pattern.nodes)
+    found: AttentionKernel | None = attention_to(matmuls[-1], users, ()) if len(matmuls) == 2 else None
+    if len(matmuls) > 2:
+        found = next(filter(None, (gradient_to(matmul, users, ()) for matmul in reversed(matmuls))), None)
+    return found if found is not None and set(found.nodes) == set(pattern.nodes) else None
 
 
 @dataclass(frozen=True)
