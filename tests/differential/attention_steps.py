@@ -7,9 +7,14 @@ from dataclasses import dataclass
 
 from tests.differential import patterns as p
 from tests.differential.runner import region
+from tf_stitch.ir.copies import Copies
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.planning.attention_choice import copies_for
+from tf_stitch.planning.attention_gradient import find_trained
+from tf_stitch.planning.part import PatternTimes
+from tf_stitch.planning.stitch_plan import live_out
 
 B = p.B
 F32, BOOL = DType.F32, DType.BOOL
@@ -88,3 +93,10 @@ def dropped(like: Node) -> Pair:
     zero = B.constant(0.0, F32)
     return ((lambda s: B.select(kept, B.mul(s, p.const(2.0, s)), zero)),
             (lambda d: B.mul(B.select(kept, d, zero), p.const(2.0, d))))
+
+
+def all_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
+    """What attention_copies gives where everything pays."""
+    nodes = graph.nodes()
+    found = find_trained(nodes, users_of(nodes), frozenset(live_out(graph)))
+    return [copies for trained in found for copies in copies_for(trained)]

@@ -7,20 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.differential.attention_steps import Step, dropped, masked, padding
+from tests.differential.attention_steps import Step, all_copies, dropped, masked, padding
 from tests.differential.runner import Array, build_cubin, compiled, random_values, reference
 from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
 from tf_stitch.compiler import pipeline
 from tf_stitch.compiler.pipeline import CompiledRegion
 from tf_stitch.device.spec import H200
 from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
-from tf_stitch.ir.copies import Copies
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import TensorGraph, users_of
-from tf_stitch.planning.attention_choice import copies_for
-from tf_stitch.planning.attention_gradient import find_trained
-from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import live_out
+from tf_stitch.ir.graph import TensorGraph
 
 F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
 ERROR = {F32: 4e-3, F16: 4e-3, BF16: 3e-2}
@@ -35,13 +30,6 @@ STEPS = {
     "wide halves": Step(BF16, batch=1, queries=40, keys=70, heads=1, size=128, score=padding),
     "dropout": Step(BF16, weight=dropped),
     "keys first": Step(size=24, score=padding, keys_first=True)}
-
-
-def all_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
-    """What attention_copies gives where everything pays."""
-    nodes = graph.nodes()
-    found = find_trained(nodes, users_of(nodes), frozenset(live_out(graph)))
-    return [copies for trained in found for copies in copies_for(trained)]
 
 
 @pytest.fixture(scope="module", params=STEPS)

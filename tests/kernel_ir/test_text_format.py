@@ -45,7 +45,8 @@ def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: C
 ROWS = Rows(64, 32, 8)
 ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16, 32),
                         "q", "k", "v", "out", "tiles", Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4), "s",
-                        (k.Assign("s", ONE),), keep=(k.Assign("x", k.Local("most", F32)),))
+                        (k.Assign("s", ONE),), keep=(k.Assign("x", k.Local("most", F32)),),
+                        weigh=(k.Assign("weight", ONE),))
 AT = (Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4))
 GRADIENT = GradientShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS, ROWS)
 BY_QUERIES = k.AttentionQueryGradient(
@@ -92,7 +93,8 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.GridLoop(4, (k.GroupBarrier(),), group=2),
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
     (ATTENTION, ["out = attention 4x4x8x8 of q, k, v by 1x2 warps of 16 keys:", "  s at a, b, c, d:",
-                 "    s = 1:float32", "  most, total of each query:", "    x = most"]),
+                 "    s = 1:float32", "  weight:", "    weight = 1:float32",
+                 "  most, total of each query:", "    x = most"]),
     (BY_QUERIES, ["dq = attention gradient 4x4x8x8 by queries of q, do, k, v by 4 warps of 32 columns, at a, b, c, d:",
                   "  r is the sum over keys of g:", "    g = s", "  r of each query:", "    x = r",
                   "  g:", "    g = 1:float32"]),

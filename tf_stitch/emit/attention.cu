@@ -12,8 +12,9 @@
 // C (emit/attention.py writes it): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
 // QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
 // Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
-// score(s, outer, head, query, key) is what softmax gets of a matmul; keep(most, sum, outer, head, query) is told of what
-// became of a query's scores.
+// score(s, outer, head, query, key) is what softmax gets of a matmul; weigh(w, outer, head, query, key) what weighs
+// values of a multiple of a probability, as that multiple; keep(most, sum, outer, head, query) is told of what became of a
+// query's scores.
 
 template <class C> struct tfs_attention {
   using E = typename C::Element;
@@ -67,6 +68,20 @@ template <class C> struct tfs_attention {
 #pragma unroll
         for (int i = 0; i < V; i += 2)
           E::mma(s[n], q[c * V / 2 + i / 2], E::operand(words.v[i]), E::operand(words.v[i + 1]));
+      }
+    }
+  }
+
+  // Makes of every element of a tile what `what` makes of it, or `beyond` of those beyond the last key.
+  template <class What>
+  __device__ __forceinline__ void each(float (&s)[C::WARP_KEYS / 8][4], int own, int tile, What what, float beyond) const {
+#pragma unroll
+    for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int query = own + i / 2 * 8, key = tile * TILE + key_warp * C::WARP_KEYS + 8 * n + 2 * t + i % 2;
+        const bool there = C::KEYS % TILE == 0 || key < C::KEYS;
+        s[n][i] = there ? what(s[n][i], query < C::QUERIES ? query : C::QUERIES - 1, key) : beyond;
       }
     }
   }
@@ -163,9 +178,9 @@ template <class C> struct tfs_attention {
   }
 
   // shared: STAGES stages of a tile of k and v, later the results of all warps.
-  template <class Score, class Keep>
+  template <class Score, class Weigh, class Keep>
   __device__ __forceinline__ void run(int own_thread, int block, const T* queries, const T* keys, const T* values, T* out,
-                                      uint32_t* shared, Score score, Keep keep) {
+                                      uint32_t* shared, Score score, Weigh weigh, Keep keep) {
     constexpr int BLOCKS = (C::QUERIES + ROWS - 1) / ROWS;
     thread = own_thread;
     const int lane = thread % 32, warp = thread / 32;
@@ -203,18 +218,9 @@ template <class C> struct tfs_attention {
       C::Barrier::wait();
       float s[C::WARP_KEYS / 8][4];
       multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
-#pragma unroll
-      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int query = own + i / 2 * 8, key = tile * TILE + key_warp * C::WARP_KEYS + 8 * n + 2 * t + i % 2;
-          if (C::KEYS % TILE == 0 || key < C::KEYS)
-            s[n][i] = score(s[n][i], outer, head, query < C::QUERIES ? query : C::QUERIES - 1, key);
-          else
-            s[n][i] = -TFS_INF;
-        }
-      }
+      each(s, own, tile, [&](float value, int query, int key) { return score(value, outer, head, query, key); }, -TFS_INF);
       take_softmax(s);
+      each(s, own, tile, [&](float weight, int query, int key) { return weigh(weight, outer, head, query, key); }, 0.0f);
       tfs_copy_wait<2 * (STAGES - 1)>();
       C::Barrier::wait();
       tfs_add_rows<E, C::WARP_KEYS, V_WORDS, C::V_STRIDE, C::V_VECTOR>(o, s, v + key_warp * C::WARP_KEYS * C::V_STRIDE, g, t);

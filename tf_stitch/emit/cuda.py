@@ -336,11 +336,12 @@ class _Cuda(CFamily):
         yield "{"
         yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier))
         yield from self._closure("score_of", [f"float {stmt.score}"], stmt.position, stmt.body, stmt.score)
+        yield from self._closure("weigh", [f"float {stmt.weight}"], stmt.position, stmt.weigh, stmt.weight)
         yield from self._closure("keep", [f"float {stmt.most}", f"float {stmt.total}"], stmt.position[:3], stmt.keep)
         shape = stmt.shape
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
-        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "keep"]
+        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "weigh", "keep"]
         yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
 

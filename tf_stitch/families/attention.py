@@ -13,6 +13,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import contiguous_strides
 from tf_stitch.ir.op_attrs import TransposeAttrs
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import WORD, AttentionShape, AttentionTiling, Rows, shared_words
@@ -36,7 +37,7 @@ LEAST_REGISTERS, OWN_REGISTERS = 128, 48
 its queries, results and scores: with less, kernels spilled."""
 FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
-TILES, SCORE, MOST, TOTAL = "tiles", "score", "most", "total"
+TILES, SCORE, WEIGHT, MOST, TOTAL = "tiles", "score", "weight", "most", "total"
 
 
 def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -123,6 +124,11 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
         own = (*place[:-2], *(place[:-3:-1] if attention.keys_first else place[-2:]))
         evaluator.reduced[attention.first] = k.Local(SCORE, DType.F32), linearize(own, attention.first.type.dims)
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
+    with out.element((outer, head, query, key), WEIGHT) as weigh:
+        if not _only_rounds(attention):
+            at = linearize(place, attention.probabilities.type.dims)
+            evaluator.reduced[attention.probabilities] = k.Local(WEIGHT, DType.F32), at
+            out.emit(k.Assign(WEIGHT, evaluator.value(attention.weights, place)))
     with out.element((outer, head, query), MOST, TOTAL) as keep:
         row = (*place[:-2], var(query))
         for scalar, node in ((MOST, attention.most), (TOTAL, attention.total)):
@@ -132,9 +138,17 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
                        schedule.pattern.names([attention.result])))
     out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body),
-                         MOST, TOTAL, tuple(keep)))
+                         MOST, TOTAL, tuple(keep), WEIGHT, tuple(weigh)))
     kernel = finish(schedule, out, buffers)
     return replace(kernel, program=replace(kernel.program, resident=schedule.resident))
+
+
+def _only_rounds(attention: Attention) -> bool:
+    """Whether weights are probabilities, rounded at most, as matmuls round their operands."""
+    node = attention.weights
+    while node.kind is OpKind.CAST:
+        node = node.operands[0]
+    return node is attention.probabilities
 
 
 def store_rows(evaluator: Evaluator, row: MultiIndex, nodes: Iterable[Node]) -> None:

@@ -179,7 +179,13 @@ class _Block:
             weights = np.exp(scores - scores.max())
             self.scalars[0] |= {stmt.most: scores.max(), stmt.total: weights.sum()}
             self._run(stmt.keep, [0])
-            self._store_row(stmt.out, shape.out, (outer, head, query), weights @ v / weights.sum())
+            weighed = weights / weights.sum()
+            for key in range(shape.keys if stmt.weigh else 0):
+                self.indices[0][stmt.key.name] = key
+                self.scalars[0][stmt.weight] = weighed[key]
+                self._run(stmt.weigh, [0])
+                weighed[key] = self.scalars[0][stmt.weight]
+            self._store_row(stmt.out, shape.out, (outer, head, query), weighed @ v)
 
     @_together(k.AttentionQueryGradient, k.AttentionKeyGradient)
     def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, active: list[int]) -> None:

@@ -414,6 +414,7 @@ class Attention(Statement):
         tiles: a shared array of `shared_words` elements.
         outer, head, query, key: variables of `body`: where a score stands.
         score: a scalar of `body`: the product of the query and the key, which `body` makes what softmax gets.
+        weight: a scalar of `weigh`: a multiple of a probability, which `weigh` makes that multiple of a weight.
         most, total: scalars of `keep`, which runs for each query: the largest score, and the sum of exponentials.
     """
 
@@ -435,6 +436,8 @@ class Attention(Statement):
     most: str = "most"
     total: str = "total"
     keep: Body = ()
+    weight: str = "weight"
+    weigh: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
     @property

@@ -102,6 +102,9 @@ def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
            f"{tiling.key_warps} warps of {tiling.warp_keys} keys:")
     yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
     yield from _block(stmt.body, indent + "    ")
+    if stmt.weigh:
+        yield f"{indent}  {stmt.weight}:"
+        yield from _block(stmt.weigh, indent + "    ")
     if stmt.keep:
         yield f"{indent}  {stmt.most}, {stmt.total} of each query:"
         yield from _block(stmt.keep, indent + "    ")

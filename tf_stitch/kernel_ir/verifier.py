@@ -231,8 +231,11 @@ class _Verifier:
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         inner = scope.inner()
         inner.indices |= {variable.name: variable.extent for variable in stmt.position}
+        weighed = inner.inner()
         inner.scalars[stmt.score] = True
         self.body(stmt.body, inner, parted=True)
+        weighed.scalars[stmt.weight] = True
+        self.body(stmt.weigh, weighed, parted=True)
         self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.most, stmt.total), scope)
 
     @_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)

@@ -282,6 +282,7 @@ class _Counter:
         tiles = ceil_div(shape.keys, tiling.tile)
         for width, often in ((self._warp, 2 * tiles), (self._threads, 3 * tiles + 1)):
             self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
+        self.body(stmt.weigh, scores, None, None)
         self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
         self._loading = 1.0
         self.close_round(times)

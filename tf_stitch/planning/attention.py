@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import terms_of
-from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import ConstantAttrs, DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.strided_view import VIEWS, Strides, view_strides
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 
 MOST_NODES = 40
 """Of an attention; what a matmul leads to is not looked at any further."""
+
+
+MOST_STEPS = 8
+"""From a softmax to what weighs values."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,14 @@ class Operand:
 
 @dataclass(frozen=True)
 class Attention:
-    """softmax(scores) v, where scores are made of the elements of q k^T one by one.
+    """weights v, where weights are made of softmax(scores), and scores of the elements of q k^T, one by one.
 
     Attributes:
         nodes: all of it, operands first.
         first, second: the matmuls.
         scores: what softmax is taken of.
+        probabilities: the softmax.
+        weights: what is made of probabilities one by one, so that a multiple of one gives that multiple.
         result: the second matmul, or its transpose, which leaves columns where they are.
         q, k, v: queries, keys, values.
         keys_first: the first matmul is k q^T.
@@ -57,6 +63,8 @@ class Attention:
     first: Node
     second: Node
     scores: Node
+    probabilities: Node
+    weights: Node
     result: Node
     q: Operand
     k: Operand
@@ -73,6 +81,10 @@ class Attention:
     @property
     def operands(self) -> tuple[Operand, Operand, Operand]:
         return self.q, self.k, self.v
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        return (self.result,)
 
 
 def find_attentions(nodes: Sequence[Node], users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]
@@ -96,7 +108,7 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
     attrs = second.attrs
     if not isinstance(attrs, DotAttrs) or attrs.transpose_a:
         return None
-    softmax = _softmax_of(second.operands[0])
+    softmax = _softmax_below(second.operands[0])
     found = None if softmax is None else _matmul_in(softmax.scores, users, exchanged=False)
     if softmax is None or found is None:
         return None
@@ -113,8 +125,8 @@ def attention_to(second: Node, users: Mapping[Node, Sequence[Node]], wanted: Col
             any(isinstance(d, SymbolicDim) for n in (first, second, q.node) for d in n.type.dims):
         return None
     v = Operand(second.operands[1], attrs.transpose_b)
-    return Attention(tuple(inside), first, second, softmax.scores, result, q, k, v, keys_first,
-                     softmax.most, softmax.total)
+    return Attention(tuple(inside), first, second, softmax.scores, softmax.nodes[-1], second.operands[0], result, q, k,
+                     v, keys_first, softmax.most, softmax.total)
 
 
 def views_of(operands: Iterable[Operand], inside: Collection[Node], users: Mapping[Node, Sequence[Node]],
@@ -196,8 +208,41 @@ class _Softmax:
     nodes: tuple[Node, ...]
 
 
+def _softmax_below(weights: Node) -> _Softmax | None:
+    """The softmax that weights are made of: rounded, scaled, or some of them made zero."""
+    for _ in range(MOST_STEPS):
+        found = _softmax_of(weights)
+        scaled = _scaled(weights)
+        if found is not None or scaled is None:
+            return found
+        weights = scaled
+    return None
+
+
+def _scaled(weights: Node) -> Node | None:
+    """What weights are a multiple of, each another one; None if that is not plain."""
+    if weights.kind is OpKind.CAST and weights.operands[0].type.dtype.is_float:
+        return weights.operands[0]
+    if weights.kind is OpKind.SELECT:
+        rest = [o for o in weights.operands[1:] if not _is_zero(o)]
+    elif weights.kind is OpKind.MUL:
+        rest = [o for o in weights.operands if o.type.numel == weights.type.numel and _has_softmax(o)]
+    else:
+        return None
+    return rest[0] if len(rest) == 1 and rest[0].type.shape == weights.type.shape else None
+
+
+def _has_softmax(node: Node) -> bool:
+    return _softmax_below(node) is not None
+
+
+def _is_zero(node: Node) -> bool:
+    while node.kind in (OpKind.BROADCAST, OpKind.RESHAPE):
+        node = node.operands[0]
+    return isinstance(node.attrs, ConstantAttrs) and node.type.numel == 1 and not node.attrs.value.item()
+
+
 def _softmax_of(weights: Node) -> _Softmax | None:
-    weights = _uncast(weights)
     if weights.kind is OpKind.DIV:
         exponential, last = weights.operands
         total = last
@@ -260,10 +305,6 @@ def _is_stored_so(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
     them at equal distances, and that somebody else than matmuls reads, which could read it as it lies."""
     moved = isinstance(node.attrs, TransposeAttrs) and node.attrs.perm in ((1, 0, 2), (0, 2, 1, 3))
     return moved and (not users[node] or any(user.kind is not OpKind.DOT for user in users[node]))
-
-
-def _uncast(node: Node) -> Node:
-    return node.operands[0] if node.kind is OpKind.CAST and node.operands[0].type.dtype.is_float else node
 
 
 def _closed(first: Node, last: Node, softmax: _Softmax, users: Mapping[Node, Sequence[Node]], wanted: Collection[Node]
