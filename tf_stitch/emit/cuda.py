@@ -37,6 +37,9 @@ _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maxi
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
 
 
+_FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
+"""In elements of gradients of attention."""
+
 _HALF = {DType.F16: "half", DType.BF16: "bfloat16"}
 
 
@@ -348,7 +351,7 @@ class _Cuda(CFamily):
     @rules(k.AttentionQueryGradient)
     def _attention_query_gradient(self, stmt: k.AttentionQueryGradient) -> Lines:
         row_sum = f"float {stmt.row_sum}"
-        yield "{"
+        yield from ("{", _FAST_EXP)
         yield from self._closure("summand", [f"float {stmt.score}", f"float {stmt.gradient}"], stmt.position,
                                  stmt.summand, stmt.gradient)
         yield from self._closure("keep", [row_sum], stmt.position[:3], stmt.keep)
@@ -357,8 +360,7 @@ class _Cuda(CFamily):
     @rules(k.AttentionKeyGradient)
     def _attention_key_gradient(self, stmt: k.AttentionKeyGradient) -> Lines:
         assert stmt.shape.result_2 is not None
-        yield "{"
-        yield "  const int summand = 0, keep = 0;"
+        yield from ("{", _FAST_EXP, "  const int summand = 0, keep = 0;")
         yield from self._gradient(stmt, "float", f"{stmt.result_2} + {stmt.shape.result_2.offset}")
 
     def _gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, row_sum: str, result_2: str) -> Lines:
