@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from tests.differential import patterns as p
+from tests.differential.attention_steps import Step, all_copies, dropped, masked, padding
 from tests.differential.generator import make_case
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.emit.test_attention import ERROR
 from tests.emit.test_attention import GRAPHS as ATTENTIONS
+from tests.emit.test_attention_gradient import STEPS
 from tests.schedule.long_rows import chain, kept_to_the_end
+from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
@@ -161,3 +164,27 @@ def test_attention(name: str) -> None:
     got = [run_gpu(graph, compiled(graph, H200), values)[key] for _ in range(2)]
     np.testing.assert_allclose(got[0].astype(np.float64), want[key], rtol=0, atol=ERROR[node.type.dtype])
     np.testing.assert_array_equal(got[0], got[1])
+
+
+LARGE = {
+    "half a tile more": Step(DType.BF16, batch=3, queries=208, keys=208, heads=3, size=64, score=masked),
+    "few queries": Step(DType.F16, batch=8, queries=40, keys=200, heads=4, size=96, width=64, score=padding),
+    "float32": Step(batch=2, queries=197, keys=197, heads=3, size=64),
+    "wide float32": Step(batch=1, queries=130, keys=70, heads=2, size=128, score=padding),
+    "large dropout": Step(DType.BF16, batch=2, queries=256, keys=256, heads=4, size=64, weight=dropped)}
+
+
+@pytest.mark.parametrize("name", [*STEPS, *LARGE])
+def test_gradients_of_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the same bits, too."""
+    monkeypatch.setattr(pipeline, "attention_copies", all_copies)
+    step = {**STEPS, **LARGE}[name]
+    graph = step.graph()
+    values = random_values(graph)
+    want, _ = reference(graph, values)
+    built = compiled(graph, H200)
+    got = [run_gpu(graph, built, values) for _ in range(2)]
+    for key, expected in want.items():
+        error = np.abs(got[0][key].astype(np.float64) - expected)
+        assert np.max(error) <= ERROR[step.dtype] * max(1.0, np.max(np.abs(expected))), key
+        np.testing.assert_array_equal(got[0][key], got[1][key])

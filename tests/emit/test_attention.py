@@ -80,6 +80,16 @@ def mixed_precision() -> TensorGraph:
     return region("mixed", [B.dot(B.cast(weights, F16), v)])
 
 
+def dropped(dtype: DType = BF16) -> TensorGraph:
+    """Some weights are zero, the others twice what they were, and half of a scale behind."""
+    q, k, v = (heads(name, dtype, 1, 50, 2, 32) for name in "qkv")
+    weights = p.softmax(scaled(B.cast(B.dot(q, k, False, True), F32)))
+    kept = B.input("kept", DType.BOOL, weights.type.shape)
+    scaled_up = B.select(kept, B.mul(p.const(2.0, weights), weights), B.constant(0.0, F32))
+    scale = B.input("scale", F32, weights.type.shape)
+    return region("dropped", [B.dot(B.cast(B.mul(scaled_up, scale), dtype), v)])
+
+
 def one_matrix() -> TensorGraph:
     q, k, v = (B.input(name, F32, (rows, 40)) for name, rows in (("q", 20), ("k", 30), ("v", 30)))
     return region("one", [B.dot(p.softmax(scaled(B.dot(q, k, False, True))), v)])
@@ -98,6 +108,7 @@ GRAPHS = {
     "keras": keras(),
     "joined": joined(),
     "mixed_precision": mixed_precision(),
+    "dropped": dropped(),
     "one_matrix": one_matrix()}
 BLOCKS = 2
 """Of a launch that are run, the last ones."""

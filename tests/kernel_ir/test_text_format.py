@@ -18,6 +18,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
+from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling
 from tf_stitch.kernel_ir.index import Var, constant, var
 from tf_stitch.kernel_ir.text_format import format_expr, format_program
 
@@ -44,7 +45,18 @@ def test_kernels(graph: Callable[[], TensorGraph], device: DeviceSpec, golden: C
 ROWS = Rows(64, 32, 8)
 ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16, 32),
                         "q", "k", "v", "out", "tiles", Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4), "s",
-                        (k.Assign("s", ONE),))
+                        (k.Assign("s", ONE),), keep=(k.Assign("x", k.Local("most", F32)),),
+                        weigh=(k.Assign("weight", ONE),))
+AT = (Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4))
+GRADIENT = GradientShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS, ROWS)
+BY_QUERIES = k.AttentionQueryGradient(
+    GRADIENT, GradientTiling(4, 32, True, 32), "q", "do", "k", "v", "dq", "tiles", *AT, "s", "g",
+    (k.Assign("g", ONE),), "r",
+    (k.Assign("g", k.Local("s", F32)),), (k.Assign("x", k.Local("r", F32)),))
+BY_KEYS = k.AttentionKeyGradient(
+    replace(GRADIENT, result_2=ROWS), GradientTiling(4, 32, True, 32), "k", "v", "q", "do", "dk", "tiles", *AT,
+    "s", "g",
+    (k.Assign("g", ONE),), "dv")
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
     (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
@@ -81,7 +93,13 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.GridLoop(4, (k.GroupBarrier(),), group=2),
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
     (ATTENTION, ["out = attention 4x4x8x8 of q, k, v by 1x2 warps of 16 keys:", "  s at a, b, c, d:",
-                 "    s = 1:float32"]),
+                 "    s = 1:float32", "  weight:", "    weight = 1:float32",
+                 "  most, total of each query:", "    x = most"]),
+    (BY_QUERIES, ["dq = attention gradient 4x4x8x8 by queries of q, do, k, v by 4 warps of 32 columns, at a, b, c, d:",
+                  "  r is the sum over keys of g:", "    g = s", "  r of each query:", "    x = r",
+                  "  g:", "    g = 1:float32"]),
+    (BY_KEYS, ["dk, dv = attention gradient 4x4x8x8 by keys of k, v, q, do by 4 warps of 32 columns, at a, b, c, d:",
+               "  s, g:", "    g = 1:float32"]),
     (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
      ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),
     (k.GridBarrier(), ["grid barrier"]),

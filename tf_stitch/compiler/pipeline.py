@@ -26,6 +26,7 @@ from tf_stitch.libraries.call import BoundCall, FusedNodes, Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
+from tf_stitch.planning.attention_choice import attention_copies
 from tf_stitch.planning.kept_patterns import keep_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
@@ -103,8 +104,9 @@ class CompiledRegion:
 
 def passes(device: DeviceSpec, reuse: Reuse = Reuse.MERGED, aligned: bool = True) -> tuple[Pass[TensorGraph], ...]:
     """Tensor passes of the device's target, in order."""
-    to_sum = partial(matmuls_to_sum, times=PatternCompiler(device, aligned, LARGE))
-    return target_of(device).passes(device, PassOptions(reuse, to_sum))
+    times = PatternCompiler(device, aligned, LARGE)
+    options = PassOptions(reuse, partial(matmuls_to_sum, times=times), partial(attention_copies, times=times))
+    return target_of(device).passes(device, options)
 
 
 def compile_region(graph: TensorGraph, inputs: tuple[str, ...], variables: tuple[str, ...],

@@ -12,7 +12,9 @@
 // C (emit/attention.py writes it): Element; HEADS, QUERIES, KEYS; DEPTH, WIDTH: columns of k, v;
 // QUERY_WARPS, KEY_WARPS, WARP_KEYS; K_VECTOR, V_VECTOR, K_STRIDE, V_STRIDE: words of vectors and of rows in shared memory;
 // Q_..., K_..., V_..., O_...: elements between what is OUTER, between HEADs, between ROWs.
-// score(s, outer, head, query, key) is what softmax gets of a matmul.
+// score(s, outer, head, query, key) is what softmax gets of a matmul; weigh(w, outer, head, query, key) what weighs
+// values of a multiple of a probability, as that multiple; keep(most, sum, outer, head, query) is told of what became of a
+// query's scores.
 
 template <class C> struct tfs_attention {
   using E = typename C::Element;
@@ -29,15 +31,9 @@ template <class C> struct tfs_attention {
   uint32_t q[K_WORDS / 8][4];
   float o[C::WIDTH / 8][4], most[2], sum[2];
 
-  // Copies a tile's rows into shared memory; rows that are not there become zeros, or their products might be NaN.
   template <int WORDS, int STRIDE>
   __device__ __forceinline__ void copy_tile(uint32_t* shared, const T* rows, int step, int there) const {
-    constexpr int CHUNKS = WORDS / 4;
-    for (int i = thread; i < TILE * CHUNKS; i += THREADS) {
-      const int row = i / CHUNKS, chunk = i % CHUNKS;
-      const T* from = rows + (long long)(row < there ? row : 0) * step + chunk * (4 * E::PER_WORD);
-      tfs_copy_async(shared + row * STRIDE + chunk * 4, from, row < there);
-    }
+    tfs_copy_rows<E, THREADS, TILE, WORDS, STRIDE>(thread, shared, rows, step, there);
     tfs_copy_commit();
   }
 
@@ -76,6 +72,20 @@ template <class C> struct tfs_attention {
     }
   }
 
+  // Makes of every element of a tile what `what` makes of it, or `beyond` of those beyond the last key.
+  template <class What>
+  __device__ __forceinline__ void each(float (&s)[C::WARP_KEYS / 8][4], int own, int tile, What what, float beyond) const {
+#pragma unroll
+    for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int query = own + i / 2 * 8, key = tile * TILE + key_warp * C::WARP_KEYS + 8 * n + 2 * t + i % 2;
+        const bool there = C::KEYS % TILE == 0 || key < C::KEYS;
+        s[n][i] = there ? what(s[n][i], query < C::QUERIES ? query : C::QUERIES - 1, key) : beyond;
+      }
+    }
+  }
+
   // Turns scores into exponentials, relative to the largest score so far, and scales what came before to that.
   __device__ __forceinline__ void take_softmax(float (&s)[C::WARP_KEYS / 8][4]) {
     constexpr float LOG2_E = 1.44269504f;
@@ -98,43 +108,6 @@ template <class C> struct tfs_attention {
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
           s[n][i] = tfs_exp2_fast((s[n][i] - base) * LOG2_E);
           sum[half] += s[n][i];
-        }
-      }
-    }
-  }
-
-  // o += p v for the warp's keys; `v`: their rows in shared memory.
-  __device__ __forceinline__ void multiply_values(const float (&p)[C::WARP_KEYS / 8][4], const uint32_t* v) {
-    if constexpr (E::PER_WORD == 1) {  // terms t, t + 4 of the instruction are keys 2 t, 2 t + 1
-      constexpr int V = C::V_VECTOR;
-#pragma unroll
-      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
-        uint32_t a[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = E::operand(__float_as_uint(p[n][i / 2 + 2 * (i % 2)]));
-        const uint32_t* row = v + (8 * n + 2 * t) * C::V_STRIDE + g * V;
-#pragma unroll
-        for (int c = 0; c < V_WORDS / (8 * V); ++c) {  // column g of block j is column V g + j of V blocks
-          const auto even = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + 8 * V * c);
-          const auto odd = *reinterpret_cast<const tfs_vector<uint32_t, V>*>(row + C::V_STRIDE + 8 * V * c);
-#pragma unroll
-          for (int j = 0; j < V; ++j) E::mma(o[c * V + j], a, E::operand(even.v[j]), E::operand(odd.v[j]));
-        }
-      }
-    } else {
-      const int lane = 4 * g + t;
-#pragma unroll
-      for (int n = 0; n < C::WARP_KEYS / 8; n += 2) {
-        uint32_t a[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = E::pack(p[n + i / 2][2 * (i % 2)], p[n + i / 2][2 * (i % 2) + 1]);
-        const uint32_t* row = v + (8 * n + lane % 16) * C::V_STRIDE + lane / 16 * 4;
-#pragma unroll
-        for (int c = 0; c < C::WIDTH / 16; ++c) {
-          uint32_t b[4];
-          tfs_load_transposed(b, row + 8 * c);
-          E::mma(o[2 * c], a, b[0], b[1]);
-          E::mma(o[2 * c + 1], a, b[2], b[3]);
         }
       }
     }
@@ -167,9 +140,11 @@ template <class C> struct tfs_attention {
     }
   }
 
-  // Puts together what the warps of the same queries have, and stores it.
-  __device__ __forceinline__ void store(T* out, int first, const float* results, const float* largest,
-                                        const float* sums) const {
+  // Puts together what the warps of the same queries have, and stores it; `keep` is told each query's largest score and
+  // its sum of exponentials.
+  template <class Keep>
+  __device__ __forceinline__ void store(T* out, int outer, int head, int first, const float* results,
+                                        const float* largest, const float* sums, Keep keep) const {
     constexpr float LOG2_E = 1.44269504f;
     for (int i = thread; i < ROWS * (C::WIDTH / 4); i += THREADS) {
       const int row = i / (C::WIDTH / 4), column = i % (C::WIDTH / 4) * 4;
@@ -187,6 +162,7 @@ template <class C> struct tfs_attention {
         for (int j = 0; j < 4; ++j) o[j] += weight * part.v[j];
       }
       if (first + row < C::QUERIES) {
+        if (column == 0) keep(most, sum, outer, head, first + row);
         T* to = out + (long long)(first + row) * C::O_ROW + column;
         tfs_vector<uint32_t, 4 / E::PER_WORD> words;
         if constexpr (E::PER_WORD == 1) {
@@ -202,9 +178,9 @@ template <class C> struct tfs_attention {
   }
 
   // shared: STAGES stages of a tile of k and v, later the results of all warps.
-  template <class Score>
+  template <class Score, class Weigh, class Keep>
   __device__ __forceinline__ void run(int own_thread, int block, const T* queries, const T* keys, const T* values, T* out,
-                                      uint32_t* shared, Score score) {
+                                      uint32_t* shared, Score score, Weigh weigh, Keep keep) {
     constexpr int BLOCKS = (C::QUERIES + ROWS - 1) / ROWS;
     thread = own_thread;
     const int lane = thread % 32, warp = thread / 32;
@@ -242,21 +218,12 @@ template <class C> struct tfs_attention {
       C::Barrier::wait();
       float s[C::WARP_KEYS / 8][4];
       multiply_keys(s, k + key_warp * C::WARP_KEYS * C::K_STRIDE);
-#pragma unroll
-      for (int n = 0; n < C::WARP_KEYS / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int query = own + i / 2 * 8, key = tile * TILE + key_warp * C::WARP_KEYS + 8 * n + 2 * t + i % 2;
-          if (C::KEYS % TILE == 0 || key < C::KEYS)
-            s[n][i] = score(s[n][i], outer, head, query < C::QUERIES ? query : C::QUERIES - 1, key);
-          else
-            s[n][i] = -TFS_INF;
-        }
-      }
+      each(s, own, tile, [&](float value, int query, int key) { return score(value, outer, head, query, key); }, -TFS_INF);
       take_softmax(s);
+      each(s, own, tile, [&](float weight, int query, int key) { return weigh(weight, outer, head, query, key); }, 0.0f);
       tfs_copy_wait<2 * (STAGES - 1)>();
       C::Barrier::wait();
-      multiply_values(s, v + key_warp * C::WARP_KEYS * C::V_STRIDE);
+      tfs_add_rows<E, C::WARP_KEYS, V_WORDS, C::V_STRIDE, C::V_VECTOR>(o, s, v + key_warp * C::WARP_KEYS * C::V_STRIDE, g, t);
       C::Barrier::wait();  // nobody reads this stage any more
     }
     float* results = reinterpret_cast<float*>(shared);
@@ -264,6 +231,7 @@ template <class C> struct tfs_attention {
     float* sums = largest + C::KEY_WARPS * ROWS;
     share(results, largest, sums);
     C::Barrier::wait();
-    store(out + (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD, first, results, largest, sums);
+    store(out + (long long)outer * C::O_OUTER + (long long)head * C::O_HEAD, outer, head, first, results, largest, sums,
+          keep);
   }
 };

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows, shared_tiles
+from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling, float_vector
 
-TEMPLATE = "tfs_attention"
-"""The struct of the template."""
+TEMPLATE, GRADIENT_TEMPLATE = "tfs_attention", "tfs_attention_gradient"
+"""The structs of the templates; the first is what names of both begin with."""
 _ELEMENT = {DType.F32: "tfs_tf32", DType.F16: "tfs_f16", DType.BF16: "tfs_bf16"}
 
 
 def attention_template() -> str:
     """What kernels with attention need besides the prelude."""
     folder = resources.files("tf_stitch.emit")
-    return "\n".join((folder / name).read_text() for name in ("attention_ptx.cu", "attention.cu"))
+    names = ("attention_ptx.cu", "attention_tiles.cu", "attention.cu", "attention_gradient.cu")
+    return "\n".join((folder / name).read_text() for name in names)
 
 
 def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTiling, barrier: str) -> Iterator[str]:
@@ -32,8 +34,24 @@ def attention_constants(name: str, shape: AttentionShape, tiling: AttentionTilin
                "K_VECTOR": tiles.k_vector, "V_VECTOR": tiles.v_vector,
                "K_STRIDE": tiles.k_stride, "V_STRIDE": tiles.v_stride,
                **_rows("Q", shape.q), **_rows("K", shape.k), **_rows("V", shape.v), **_rows("O", shape.out)}
+    yield from _constants(name, shape.dtype, numbers, barrier)
+
+
+def gradient_constants(name: str, shape: GradientShape, tiling: GradientTiling, barrier: str) -> Iterator[str]:
+    """As attention_constants, for the other template."""
+    numbers = {"HEADS": shape.heads, "ROWS_": shape.rows, "COLUMNS": shape.columns,
+               "DEPTH": shape.depth, "WIDTH": shape.width, "WARPS": tiling.warps, "TILE": tiling.tile,
+               "BY_KEYS": shape.result_2 is not None, "HELD": tiling.held,
+               "VECTOR": float_vector(shape.depth), "VECTOR_2": float_vector(shape.width),
+               **_rows("OWN", shape.own), **_rows("OWN_2", shape.own_2), **_rows("OTHER", shape.other),
+               **_rows("OTHER_2", shape.other_2), **_rows("RESULT", shape.result),
+               **_rows("RESULT_2", shape.result_2 or shape.result)}
+    yield from _constants(name, shape.dtype, numbers, barrier)
+
+
+def _constants(name: str, dtype: DType, numbers: Mapping[str, int], barrier: str) -> Iterator[str]:
     yield f"struct {name} {{"
-    yield f"  using Element = {_ELEMENT[shape.dtype]};"
+    yield f"  using Element = {_ELEMENT[dtype]};"
     yield f"  using Barrier = {barrier};"
     yield f"  enum : int {{ {', '.join(f'{key} = {int(value)}' for key, value in numbers.items())} }};"
     yield "};"

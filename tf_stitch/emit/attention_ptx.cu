@@ -54,7 +54,13 @@ template <int N> __device__ __forceinline__ void tfs_copy_wait() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit values, transposed; lane l has the address of row l % 8 of matrix l / 8.
+// Four matrices of 8 rows of 4 words: lane 4 g + t gets word t of row g. Lane l has the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void tfs_load_matrices(uint32_t (&matrices)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+               : "r"((uint32_t)__cvta_generic_to_shared(row)) : "memory");
+}
+// The same as 8 x 8 matrices of 16-bit values, transposed.
 __device__ __forceinline__ void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from tf_stitch.emit.attention import TEMPLATE, attention_constants, attention_template
+from tf_stitch.emit.attention import (
+    GRADIENT_TEMPLATE,
+    TEMPLATE,
+    attention_constants,
+    attention_template,
+    gradient_constants,
+)
 from tf_stitch.emit.c_family import CFamily, Lines
 from tf_stitch.emit.comments import after
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
@@ -18,7 +24,7 @@ from tf_stitch.ir.symbolic_dims import Atom
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.cost import shared_bytes
-from tf_stitch.kernel_ir.index import reach
+from tf_stitch.kernel_ir.index import Var, reach
 from tf_stitch.kernel_ir.walk import indices, statements
 
 COUNTER_WORDS = 16
@@ -30,6 +36,9 @@ ATOMICS = "tfs_atomic_"
 _REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
            OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
 
+
+_FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
+"""In elements of gradients of attention."""
 
 _HALF = {DType.F16: "half", DType.BF16: "bfloat16"}
 
@@ -340,17 +349,53 @@ class _Cuda(CFamily):
         barrier = self._barrier_type(stmt.barrier)
         yield "{"
         yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier))
-        position = ", ".join(f"{self.index_type} {v.name}" for v in stmt.position)
-        yield f"  const auto score_of = [&](float {stmt.score}, {position}) {{"
-        yield from (f"  {line}" for line in self.block(stmt.body))
-        yield f"    return {stmt.score};"
-        yield "  };"
+        yield from self._closure("score_of", [f"float {stmt.score}"], stmt.position, stmt.body, stmt.score)
+        yield from self._closure("weigh", [f"float {stmt.weight}"], stmt.position, stmt.weigh, stmt.weight)
+        yield from self._closure("keep", [f"float {stmt.most}", f"float {stmt.total}"], stmt.position[:3], stmt.keep)
         shape = stmt.shape
         pointers = [f"{name} + {rows.offset}" for name, rows in
                     ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
-        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of"]
+        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "weigh", "keep"]
         yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
         yield "}"
+
+    @rules(k.AttentionQueryGradient)
+    def _attention_query_gradient(self, stmt: k.AttentionQueryGradient) -> Lines:
+        row_sum = f"float {stmt.row_sum}"
+        yield from ("{", _FAST_EXP)
+        yield from self._closure("summand", [f"float {stmt.score}", f"float {stmt.gradient}"], stmt.position,
+                                 stmt.summand, stmt.gradient)
+        yield from self._closure("keep", [row_sum], stmt.position[:3], stmt.keep)
+        yield from self._gradient(stmt, row_sum, f"{stmt.result} + {stmt.shape.result.offset}")
+
+    @rules(k.AttentionKeyGradient)
+    def _attention_key_gradient(self, stmt: k.AttentionKeyGradient) -> Lines:
+        assert stmt.shape.result_2 is not None
+        yield from ("{", _FAST_EXP, "  const int summand = 0, keep = 0;")
+        yield from self._gradient(stmt, "float", f"{stmt.result_2} + {stmt.shape.result_2.offset}")
+
+    def _gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, row_sum: str, result_2: str) -> Lines:
+        barrier, shape = self._barrier_type(stmt.barrier), stmt.shape
+        yield from (f"  {line}" for line in gradient_constants("Constants", shape, stmt.tiling, barrier))
+        yield from self._closure("element", [f"float& {stmt.score}", f"float& {stmt.gradient}", row_sum], stmt.position,
+                                 stmt.body)
+        pointers = [f"{name} + {rows.offset}" for name, rows in
+                    ((stmt.own, shape.own), (stmt.own_2, shape.own_2), (stmt.other, shape.other),
+                     (stmt.other_2, shape.other_2), (stmt.result, shape.result))]
+        arguments = ["thread", "(int)block", *pointers, result_2, f"(uint32_t*){stmt.tiles}", "summand", "keep",
+                     "element"]
+        yield f"  {GRADIENT_TEMPLATE}<Constants>().run({', '.join(arguments)});"
+        yield "}"
+
+    def _closure(self, name: str, scalars: Sequence[str], position: Sequence[Var], body: Sequence[k.Stmt],
+                 result: str = "") -> Lines:
+        """A function of an element, or of a row, that a template calls."""
+        parameters = ", ".join((*scalars, *(f"{self.index_type} {v.name}" for v in position)))
+        yield f"  const auto {name} = [&]({parameters}) {{"
+        yield from (f"  {line}" for line in self.block(body))
+        if result:
+            yield f"    return {result};"
+        yield "  };"
 
     @rules(k.LoadVector)
     def _load_vector(self, stmt: k.LoadVector) -> Lines:

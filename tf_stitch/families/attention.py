@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.errors import ScheduleError
 from tf_stitch.families.family import ACROSS, GRID, ITEMS, STEPS, KernelFamily, Request, Slot, Tilings
 from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node
 from tf_stitch.ir.matrices import contiguous_strides
 from tf_stitch.ir.op_attrs import TransposeAttrs
+from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import ceil_div
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import WORD, AttentionShape, AttentionTiling, Rows, shared_words
-from tf_stitch.kernel_ir.index import Var, delinearize, linearize, var
+from tf_stitch.kernel_ir.index import Var, constant, delinearize, linearize, var
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
-from tf_stitch.lowering.evaluate import Evaluator
+from tf_stitch.lowering.evaluate import Evaluator, MultiIndex
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
 from tf_stitch.planning.attention import Attention, Operand, even_stride, memory_of, reads_rows
@@ -34,7 +37,7 @@ LEAST_REGISTERS, OWN_REGISTERS = 128, 48
 its queries, results and scores: with less, kernels spilled."""
 FEW_BLOCKS = 1.5
 """Blocks for each processor below which warps of a block share keys, not queries."""
-TILES, SCORE = "tiles", "score"
+TILES, SCORE, WEIGHT, MOST, TOTAL = "tiles", "score", "weight", "most", "total"
 
 
 def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[KernelSchedule]:
@@ -44,19 +47,15 @@ def propose_attention(pattern: Pattern, device: DeviceSpec, aligned: bool) -> li
         ScheduleError: the pattern is none, or what the kernel cannot do.
     """
     attention = attention_of(pattern)
-    if attention is None:
+    if not isinstance(attention, Attention):
         raise ScheduleError("a matmul is a library call of its own")
-    _require(device.tensor_cores and device.async_copies and aligned, "no tensor cores for it")
     dtype, columns = attention.first.type.dtype, (attention.depth, attention.second.type.dims[-1])
-    _require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
-    unit = 8 if dtype is DType.F32 else 16
-    _require(all(n % unit == 0 and n <= WIDEST for n in columns), f"rows of {columns[0]} and {columns[1]}")
-    for operand in attention.operands:
-        memory, path = memory_of(operand, pattern.free)
-        _require(memory not in pattern.free and reads_rows(operand, path, memory), "an operand that lies otherwise")
+    require(aligned, "no tensor cores for it")
+    require_matmuls(dtype, columns, device)
+    require_rows(attention.operands, pattern)
     *batch, rows, _ = attention.second.type.dims
     keys = attention.scores.type.dims[-1]
-    _require(math.prod(batch) * rows * keys > 0, "no elements")
+    require(math.prod(batch) * rows * keys > 0, "no elements")
     matrices = math.prod(batch)
     tiling = _tiling(matrices, rows, keys, device)
     blocks = matrices * tiling.parts(rows)
@@ -85,7 +84,23 @@ def _tiling(matrices: int, rows: int, keys: int, device: DeviceSpec) -> Attentio
     return AttentionTiling(1, 4, 32 if 64 < keys <= 128 else 16, device.warp)
 
 
-def _require(condition: bool, reason: str) -> None:
+def require_matmuls(dtype: DType, columns: Sequence[int], device: DeviceSpec) -> None:
+    """Raises ScheduleError unless tensor cores multiply rows of so many elements."""
+    require(device.tensor_cores and device.async_copies, "no tensor cores for it")
+    require(dtype in (DType.F16, DType.BF16) or (dtype is DType.F32 and device.tf32), f"matmuls of {dtype.value}")
+    unit = 8 if dtype is DType.F32 else 16
+    require(all(n % unit == 0 and n <= WIDEST for n in columns), f"rows of {columns[0]} and {columns[-1]}")
+
+
+def require_rows(operands: Iterable[Operand], pattern: Pattern) -> None:
+    """Raises ScheduleError unless the operands' rows can be read as they lie."""
+    for operand in operands:
+        memory, path = memory_of(operand, pattern.free)
+        require(memory not in pattern.free and reads_rows(operand, path, memory), "an operand that lies otherwise")
+
+
+def require(condition: bool, reason: str) -> None:
+    """Raises ScheduleError for this reason unless the condition holds."""
     if not condition:
         raise ScheduleError(reason)
 
@@ -93,7 +108,7 @@ def _require(condition: bool, reason: str) -> None:
 def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     """The kernel of an attention schedule."""
     attention = attention_of(schedule.pattern)
-    assert attention is not None
+    assert isinstance(attention, Attention)
     buffers = BufferTable(schedule.pattern)
     out = ScopedEmitter(buffers.size)
     evaluator = Evaluator(schedule, buffers, out)
@@ -103,35 +118,63 @@ def lower_attention(schedule: KernelSchedule) -> LoweredKernel:
     out.emit(k.Array(TILES, DType.F32, words, k.Space.SHARED))
     outer, head = Var("outer", shape.outer), Var("head", shape.heads)
     query, key = Var("query", shape.queries), Var("key", shape.keys)
+    leading = attention.scores.type.dims[:-2]
     with out.element((outer, head, query, key), SCORE) as body:
-        leading = attention.scores.type.dims[:-2]
         place = (*delinearize(var(outer) * shape.heads + var(head), leading), var(query), var(key))
         own = (*place[:-2], *(place[:-3:-1] if attention.keys_first else place[-2:]))
         evaluator.reduced[attention.first] = k.Local(SCORE, DType.F32), linearize(own, attention.first.type.dims)
         out.emit(k.Assign(SCORE, evaluator.value(attention.scores, place)))
+    with out.element((outer, head, query, key), WEIGHT) as weigh:
+        if not _only_rounds(attention):
+            at = linearize(place, attention.probabilities.type.dims)
+            evaluator.reduced[attention.probabilities] = k.Local(WEIGHT, DType.F32), at
+            out.emit(k.Assign(WEIGHT, evaluator.value(attention.weights, place)))
+    with out.element((outer, head, query), MOST, TOTAL) as keep:
+        row = (*place[:-2], var(query))
+        for scalar, node in ((MOST, attention.most), (TOTAL, attention.total)):
+            evaluator.reduced[node] = k.Local(scalar, DType.F32), linearize(row, node.type.dims)
+        store_rows(evaluator, row, [node for node in schedule.pattern.outputs if node is not attention.result])
     result = buffers.writing(attention.result)
     out.emit(k.Comment("a softmax of scores, queries times keys, weighs the values; each block has some queries",
                        schedule.pattern.names([attention.result])))
-    out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body)))
+    out.emit(k.Attention(shape, tiling, q, k_, v, result, TILES, outer, head, query, key, SCORE, tuple(body),
+                         MOST, TOTAL, tuple(keep), WEIGHT, tuple(weigh)))
     kernel = finish(schedule, out, buffers)
     return replace(kernel, program=replace(kernel.program, resident=schedule.resident))
+
+
+def _only_rounds(attention: Attention) -> bool:
+    """Whether weights are probabilities, rounded at most, as matmuls round their operands."""
+    node = attention.weights
+    while node.kind is OpKind.CAST:
+        node = node.operands[0]
+    return node is attention.probabilities
+
+
+def store_rows(evaluator: Evaluator, row: MultiIndex, nodes: Iterable[Node]) -> None:
+    """Stores values of one row each."""
+    for node in nodes:
+        at = (*row, constant(0))[:node.type.rank]
+        value = evaluator.value(node, at)
+        evaluator.out.emit(k.Store(evaluator.buffers.writing(node), linearize(at, node.type.dims), value))
 
 
 def _shape(attention: Attention, schedule: KernelSchedule) -> AttentionShape:
     *leading, queries, width = attention.second.type.dims
     *_, keys = attention.scores.type.dims
     heads = leading[-1] if leading else 1
-    rows = [_rows(operand, schedule) for operand in attention.operands]
+    rows = [operand_rows(operand, schedule.pattern) for operand in attention.operands]
     return AttentionShape(attention.first.type.dtype, math.prod(leading[:-1]), heads, queries, keys,
                           attention.depth, width,
                           rows[0], rows[1], rows[2], _result_rows(attention))
 
 
-def _rows(operand: Operand, schedule: KernelSchedule) -> Rows:
-    memory, path = memory_of(operand, schedule.pattern.free)
+def operand_rows(operand: Operand, pattern: Pattern) -> Rows:
+    """Where the matrices of an operand lie."""
+    memory, path = memory_of(operand, pattern.free)
     strides = operand.strides(path, memory)
     assert strides is not None
-    return _as_rows(operand.node.type.dims, strides.axes, strides.offset)
+    return as_rows(operand.dims, strides.axes, strides.offset)
 
 
 def _result_rows(attention: Attention) -> Rows:
@@ -139,10 +182,11 @@ def _result_rows(attention: Attention) -> Rows:
     if isinstance(attention.result.attrs, TransposeAttrs):
         perm = attention.result.attrs.perm
         strides = [strides[perm.index(axis)] for axis in range(len(perm))]
-    return _as_rows(attention.second.type.dims, strides, 0)
+    return as_rows(attention.second.type.dims, strides, 0)
 
 
-def _as_rows(dims: tuple[int, ...], strides: tuple[int, ...] | list[int], offset: int) -> Rows:
+def as_rows(dims: tuple[int, ...], strides: tuple[int, ...] | list[int], offset: int) -> Rows:
+    """Rows of matrices of these dimensions, with so many elements between neighbours along each axis."""
     *leading, row, _ = strides
     return Rows(even_stride(dims[:-3], leading[:-1]), leading[-1] if leading else 0, row, offset)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_stitch.families.attention import ATTENTION
+from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
 from tf_stitch.families.column import COLUMN
 from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.families.family import KernelFamily
@@ -16,6 +17,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 FAMILIES: tuple[KernelFamily, ...] = (
     ATTENTION,
+    ATTENTION_GRADIENT,
     SCAN,
     SCATTER,
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow

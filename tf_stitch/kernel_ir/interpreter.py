@@ -147,14 +147,9 @@ class _Block(CheckedMemory):
         matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
         outer, head = divmod(matrix, shape.heads)
 
-        def matrix_of(name: str, place: Rows, count: int, columns: int) -> NDArray[Any]:
-            first = place.offset + outer * place.outer + head * place.head
-            at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
-            return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
-
-        q = matrix_of(stmt.q, shape.q, shape.queries, shape.depth)
-        keys = matrix_of(stmt.k, shape.k, shape.keys, shape.depth)
-        v = matrix_of(stmt.v, shape.v, shape.keys, shape.width)
+        q = self._matrix(stmt.q, shape.q, outer, head, shape.queries, shape.depth)
+        keys = self._matrix(stmt.k, shape.k, outer, head, shape.keys, shape.depth)
+        v = self._matrix(stmt.v, shape.v, outer, head, shape.keys, shape.width)
         for query in range(part * rows, min((part + 1) * rows, shape.queries)):
             scores = keys @ q[query]
             for key in range(shape.keys):
@@ -163,9 +158,55 @@ class _Block(CheckedMemory):
                 self._run(stmt.body, [0])
                 scores[key] = self.scalars[0][stmt.score]
             weights = np.exp(scores - scores.max())
-            for column, value in enumerate(weights @ v / weights.sum()):
-                place = shape.out.offset + outer * shape.out.outer + head * shape.out.head + query * shape.out.row
-                self._store(stmt.out, place + column, value)
+            self.scalars[0] |= {stmt.most: scores.max(), stmt.total: weights.sum()}
+            self._run(stmt.keep, [0])
+            weighed = weights / weights.sum()
+            for key in range(shape.keys if stmt.weigh else 0):
+                self.indices[0][stmt.key.name] = key
+                self.scalars[0][stmt.weight] = weighed[key]
+                self._run(stmt.weigh, [0])
+                weighed[key] = self.scalars[0][stmt.weight]
+            self._store_row(stmt.out, shape.out, (outer, head, query), weighed @ v)
+
+    @_together(k.AttentionQueryGradient, k.AttentionKeyGradient)
+    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, active: list[int]) -> None:
+        """The block's rows, by the first thread."""
+        shape, rows = stmt.shape, stmt.tiling.rows
+        matrix, part = divmod(self.block, stmt.tiling.parts(shape.rows))
+        outer, head = divmod(matrix, shape.heads)
+        own = self._matrix(stmt.own, shape.own, outer, head, shape.rows, shape.depth)
+        own_2 = self._matrix(stmt.own_2, shape.own_2, outer, head, shape.rows, shape.width)
+        other = self._matrix(stmt.other, shape.other, outer, head, shape.columns, shape.depth)
+        other_2 = self._matrix(stmt.other_2, shape.other_2, outer, head, shape.columns, shape.width)
+        for row in range(part * rows, min((part + 1) * rows, shape.rows)):
+
+            def element(body: tuple[k.Stmt, ...], column: int, row: int = row) -> tuple[Any, Any]:
+                at = (row, column) if isinstance(stmt, k.AttentionQueryGradient) else (column, row)
+                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, *at), strict=True)
+                self.scalars[0] |= {stmt.score: own[row] @ other[column], stmt.gradient: own_2[row] @ other_2[column]}
+                self._run(body, [0])
+                return self.scalars[0][stmt.score], self.scalars[0][stmt.gradient]
+
+            if isinstance(stmt, k.AttentionQueryGradient):
+                self.scalars[0][stmt.row_sum] = sum(element(stmt.summand, column)[1] for column in range(shape.columns))
+                self._run(stmt.keep, [0])
+            pairs = [element(stmt.body, column) for column in range(shape.columns)]
+            weights, gradients = (np.asarray(values) for values in zip(*pairs, strict=True))
+            self._store_row(stmt.result, shape.result, (outer, head, row), gradients @ other)
+            if isinstance(stmt, k.AttentionKeyGradient):
+                assert shape.result_2 is not None
+                self._store_row(stmt.result_2, shape.result_2, (outer, head, row), weights @ other_2)
+
+    def _matrix(self, name: str, place: Rows, outer: int, head: int, count: int, columns: int) -> NDArray[Any]:
+        first = place.offset + outer * place.outer + head * place.head
+        at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
+        return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
+
+    def _store_row(self, name: str, place: Rows, at: tuple[int, int, int], values: NDArray[Any]) -> None:
+        outer, head, row = at
+        first = place.offset + outer * place.outer + head * place.head + row * place.row
+        for column, value in enumerate(values):
+            self._store(name, first + column, value)
 
     @_together(k.For)
     def _for(self, stmt: k.For, active: list[int]) -> None:

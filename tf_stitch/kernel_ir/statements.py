@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
+from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling
 from tf_stitch.kernel_ir.index import Index, Var
 from tf_stitch.kernel_ir.roles import Role, Where
 from tf_stitch.kernel_ir.statement import ArrayName, At, Reads, Sets, Statement, Value, Writes
@@ -210,6 +211,8 @@ class Attention(Statement):
         tiles: a shared array of `shared_words` elements.
         outer, head, query, key: variables of `body`: where a score stands.
         score: a scalar of `body`: the product of the query and the key, which `body` makes what softmax gets.
+        weight: a scalar of `weigh`: a multiple of a probability, which `weigh` makes that multiple of a weight.
+        most, total: scalars of `keep`, which runs for each query: the largest score, and the sum of exponentials.
     """
 
     where = Where.TOGETHER
@@ -227,6 +230,11 @@ class Attention(Statement):
     key: Var
     score: str
     body: Body
+    most: str = "most"
+    total: str = "total"
+    keep: Body = ()
+    weight: str = "weight"
+    weigh: Body = ()
     barrier: WaitsAt = WHOLE_BLOCK
 
     @property
@@ -234,8 +242,74 @@ class Attention(Statement):
         return self.outer, self.head, self.query, self.key
 
 
+@dataclass(frozen=True)
+class _AttentionGradient(Statement):
+    """All threads of the block together, each block its rows of one head: queries, or keys. See
+    kernel_ir.attention_gradient.
+
+    Attributes:
+        own, other: buffers: matrices of `depth` columns, with rows of the blocks' own, and with the others.
+        own_2, other_2: of `width` columns.
+        result: d other, where d is what `body` makes of `gradient`.
+        tiles: a shared array of `gradient_words` elements.
+        outer, head, query, key: variables of bodies: where an element stands.
+        score, gradient: scalars of bodies: the products of the query and the key, of own or other, and of own_2 or
+            other_2. `body` makes of them the weight and the gradient of the score.
+    """
+
+    where = Where.TOGETHER
+
+    shape: GradientShape
+    tiling: GradientTiling
+    own: Reads
+    own_2: Reads
+    other: Reads
+    other_2: Reads
+    result: Writes
+    tiles: ArrayName
+    outer: Var
+    head: Var
+    query: Var
+    key: Var
+    score: str
+    gradient: str
+    body: Body
+
+    @property
+    def position(self) -> tuple[Var, Var, Var, Var]:
+        return self.outer, self.head, self.query, self.key
+
+
+@dataclass(frozen=True)
+class AttentionQueryGradient(_AttentionGradient):
+    """Rows are queries.
+
+    Attributes:
+        row_sum: a scalar of `body` and `keep`: the sum over keys of what `summand` makes of `gradient`.
+        keep: runs for each query.
+    """
+
+    row_sum: str
+    summand: Body
+    keep: Body = ()
+    barrier: WaitsAt = WHOLE_BLOCK
+
+
+@dataclass(frozen=True)
+class AttentionKeyGradient(_AttentionGradient):
+    """Rows are keys.
+
+    Attributes:
+        result_2: s other_2, where s is what `body` makes of `score`.
+    """
+
+    result_2: Writes
+    barrier: WaitsAt = WHOLE_BLOCK
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
                    | LoadVector
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
                    | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | ThreadRange
-                   | Send | ClusterStarted | ClusterBarrier | Attention)
+                   | Send | ClusterStarted | ClusterBarrier | Attention | AttentionQueryGradient
+                   | AttentionKeyGradient)

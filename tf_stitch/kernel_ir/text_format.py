@@ -102,6 +102,40 @@ def _attention(stmt: k.Attention, indent: str) -> Iterator[str]:
            f"{tiling.key_warps} warps of {tiling.warp_keys} keys:")
     yield f"{indent}  {stmt.score} at {', '.join(v.name for v in stmt.position)}:"
     yield from _block(stmt.body, indent + "    ")
+    if stmt.weigh:
+        yield f"{indent}  {stmt.weight}:"
+        yield from _block(stmt.weigh, indent + "    ")
+    if stmt.keep:
+        yield f"{indent}  {stmt.most}, {stmt.total} of each query:"
+        yield from _block(stmt.keep, indent + "    ")
+
+
+@_LINES(k.AttentionQueryGradient)
+def _attention_query_gradient(stmt: k.AttentionQueryGradient, indent: str) -> Iterator[str]:
+    yield from _gradient(stmt, stmt.result, "queries", indent)
+    yield f"{indent}  {stmt.row_sum} is the sum over keys of {stmt.gradient}:"
+    yield from _block(stmt.summand, indent + "    ")
+    if stmt.keep:
+        yield f"{indent}  {stmt.row_sum} of each query:"
+        yield from _block(stmt.keep, indent + "    ")
+    yield f"{indent}  {stmt.gradient}:"
+    yield from _block(stmt.body, indent + "    ")
+
+
+@_LINES(k.AttentionKeyGradient)
+def _attention_key_gradient(stmt: k.AttentionKeyGradient, indent: str) -> Iterator[str]:
+    yield from _gradient(stmt, f"{stmt.result}, {stmt.result_2}", "keys", indent)
+    yield f"{indent}  {stmt.score}, {stmt.gradient}:"
+    yield from _block(stmt.body, indent + "    ")
+
+
+def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: str, rows: str, indent: str
+              ) -> Iterator[str]:
+    shape, tiling = stmt.shape, stmt.tiling
+    form = "x".join(map(str, (shape.rows, shape.columns, shape.depth, shape.width)))
+    yield (f"{indent}{results} = attention gradient {form} by {rows} of {stmt.own}, {stmt.own_2}, {stmt.other}, "
+           f"{stmt.other_2} by {tiling.warps} warps of {tiling.tile} columns, at "
+           f"{', '.join(v.name for v in stmt.position)}:")
 
 
 @_LINES(k.If)

@@ -10,8 +10,9 @@ from tf_stitch.errors import VerifyError
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import overlapping
 from tf_stitch.kernel_ir.attention import shared_words
+from tf_stitch.kernel_ir.attention_gradient import gradient_words
 from tf_stitch.kernel_ir.by_type import ByType
-from tf_stitch.kernel_ir.index import Index
+from tf_stitch.kernel_ir.index import Index, Var
 from tf_stitch.kernel_ir.roles import Role, Where, held
 from tf_stitch.kernel_ir.thread_ranges import verify_ranges
 from tf_stitch.kernel_ir.walk import accesses, arrays, evaluated, operands, statements
@@ -230,8 +231,34 @@ class _Verifier:
         _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
         inner = scope.inner()
         inner.indices |= {variable.name: variable.extent for variable in stmt.position}
+        weighed = inner.inner()
         inner.scalars[stmt.score] = True
         self.body(stmt.body, inner, parted=True)
+        weighed.scalars[stmt.weight] = True
+        self.body(stmt.weigh, weighed, parted=True)
+        self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.most, stmt.total), scope)
+
+    @_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
+    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, scope: _Scope, parted: bool
+                            ) -> None:
+        _require(self.threads == stmt.tiling.threads, f"attention by {self.threads} threads")
+        words = gradient_words(stmt.shape, stmt.tiling)
+        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
+        inner = scope.inner()
+        inner.indices |= {variable.name: variable.extent for variable in stmt.position}
+        inner.scalars |= {stmt.score: True, stmt.gradient: True}
+        if isinstance(stmt, k.AttentionQueryGradient):
+            self.body(stmt.summand, inner.inner(), parted=True)
+            self._of_rows(stmt.keep, (stmt.outer, stmt.head, stmt.query), (stmt.row_sum,), scope)
+            inner.scalars[stmt.row_sum] = False
+        self.body(stmt.body, inner, parted=True)
+
+    def _of_rows(self, keep: Sequence[k.Stmt], position: Sequence[Var], scalars: Sequence[str], scope: _Scope) -> None:
+        """What is done with what is known of each query."""
+        inner = scope.inner()
+        inner.indices |= {variable.name: variable.extent for variable in position}
+        inner.scalars |= dict.fromkeys(scalars, False)
+        self.body(keep, inner, parted=True)
 
     def _differs(self, index: Index) -> bool:
         """Whether threads of one block may see different values."""

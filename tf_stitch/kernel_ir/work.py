@@ -281,6 +281,36 @@ class _Counter:
         tiles = ceil_div(shape.keys, tiling.tile)
         for width, often in ((self._warp, 2 * tiles), (self._threads, 3 * tiles + 1)):
             self.work.reductions[width] = self.work.reductions.get(width, 0.0) + often * times
+        self.body(stmt.weigh, scores, None, None)
+        self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
+        self._loading = 1.0
+        self.close_round(times)
+
+    @_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
+    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, times: float,
+                            simd: Var | None, serial: Var | None) -> None:
+        """As of an attention; where blocks have queries, they take all keys twice."""
+        shape, tiling = stmt.shape, stmt.tiling
+        by_queries = isinstance(stmt, k.AttentionQueryGradient)
+        scores = times * tiling.rows * shape.columns / tiling.threads
+        passes = 2 if by_queries else 1
+        reads = {stmt.own: tiling.rows * shape.depth, stmt.own_2: tiling.rows * shape.width,
+                 stmt.other: passes * shape.columns * shape.depth, stmt.other_2: passes * shape.columns * shape.width}
+        writes = {stmt.result: tiling.rows * shape.depth}
+        if isinstance(stmt, k.AttentionKeyGradient):
+            writes[stmt.result_2] = tiling.rows * shape.width
+        for names, is_written in ((reads, False), (writes, True)):
+            for name, elements in names.items():
+                count = times * elements / tiling.threads
+                self.work.accesses.append(Access(name, count, count, 4, 4, is_written))
+        multiplied = passes * (shape.depth + shape.width) + shape.depth + (0 if by_queries else shape.width)
+        self.work.multiply_adds += scores * multiplied * shape.dtype.size / 4
+        self.body(stmt.body, scores, None, None)
+        if isinstance(stmt, k.AttentionQueryGradient):
+            self.body(stmt.summand, scores, None, None)
+            self.body(stmt.keep, times * tiling.rows / tiling.threads, None, None)
+        tiles = passes * ceil_div(shape.columns, tiling.tile)
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + 2 * tiles * times
         self._loading = 1.0
         self.close_round(times)
 

@@ -142,10 +142,10 @@ class ScopedEmitter:
                           if key in known or isinstance(value, k.FromIndex)}
 
     @contextmanager
-    def element(self, position: Sequence[Var], scalar: str) -> Iterator[list[k.Stmt]]:
-        """Statements inside are collected: what becomes of one element, a mutable scalar, at any position."""
+    def element(self, position: Sequence[Var], *scalars: str) -> Iterator[list[k.Stmt]]:
+        """Statements inside are collected: what becomes of one element, mutable scalars, at any position."""
         with self._scope(guarded=False) as scope:
-            self._depth_of |= dict.fromkeys((scalar, *(v.name for v in position)), len(self._scopes) - 1)
+            self._depth_of |= dict.fromkeys((*scalars, *(v.name for v in position)), len(self._scopes) - 1)
             yield scope.statements
 
     @contextmanager

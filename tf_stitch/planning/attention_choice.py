@@ -1,40 +1,104 @@
-"""Which attentions of a region become a kernel each. It is asked when a region is planned, and before that where their
-matmuls could become sums (compiler/skinny_matmuls.py)."""
+"""Which attentions of a region become a kernel each, and which gradients of them. It is asked when a region is planned,
+and before that where their matmuls could become sums (compiler/skinny_matmuls.py) and where gradients need copies of
+what they compute again (transforms/private_copies.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
-from tf_stitch.planning.attention import Attention, find_attentions, views_of
+from tf_stitch.planning.attention import find_attentions
+from tf_stitch.planning.attention_gradient import TrainedAttention, find_gradients, find_trained
 from tf_stitch.planning.part import PatternTimes
-from tf_stitch.planning.stitch_plan import free_nodes, is_large_matmul, live_out, make_pattern
+from tf_stitch.planning.stitch_plan import (
+    AttentionKernel,
+    free_nodes,
+    is_large_matmul,
+    live_out,
+    make_pattern,
+)
 
 
 def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """The matmuls of a region's attentions that become a kernel each."""
     nodes = graph.nodes()
     chosen = chosen_attentions(nodes, users_of(nodes), frozenset(live_out(graph)), times)
-    return {matmul for attention in chosen for matmul in (attention.first, attention.second)}
+    return {node for attention in chosen for node in attention.nodes if is_large_matmul(node)}
 
 
 def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], wanted: frozenset[Node],
-                      times: PatternTimes) -> Iterator[Attention]:
-    """Those that one kernel computes in less predicted time than two library calls and the kernel between them. What
-    brings operands together for a library, which the kernel does not need, is not counted.
+                      times: PatternTimes) -> Iterator[AttentionKernel]:
+    """Attentions that one kernel computes in less predicted time than two library calls and the kernel between them,
+    and all gradients that have copies of their own (they were chosen before: see attention_copies). What brings
+    operands together for a library, which the kernel does not need, is not counted.
 
     Args:
         nodes: of the region, operands first.
         wanted: live-out values of the region.
     """
-    free = free_nodes(nodes)
-    for attention in find_attentions(nodes, users, wanted):
+    attentions, gradients = list(find_attentions(nodes, users, wanted)), list(find_gradients(nodes, users, wanted))
+    bare, free = free_nodes(nodes), free_nodes(nodes, [*attentions, *gradients], wanted)
+    for attention in attentions:
         matmuls = attention.first, attention.second
         if not all(map(is_large_matmul, matmuls)):
             continue
         softmax = [n for n in attention.nodes if n not in (*matmuls, attention.result)]
-        parts = (make_pattern(part, users, wanted, free) for part in ([matmuls[0]], softmax, [matmuls[1]]))
+        parts = (make_pattern(part, users, wanted, bare) for part in ([matmuls[0]], softmax, [matmuls[1]]))
         # A part without a time counts as free: the library's way is kept then.
-        together = times.exact(make_pattern(attention.nodes, users, wanted, free | views_of(attention, users, free)))
+        together = times.exact(make_pattern(attention.nodes, users, wanted, free))
         if together is not None and together < sum(times.exact(part) or 0.0 for part in parts):
             yield attention
+    for gradient in gradients:
+        if times.exact(make_pattern(gradient.nodes, users, wanted, free)) is not None:
+            yield gradient
+
+
+def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
+    """The copies that gradients of a region's attentions need to be kernels that compute scores anew, of those that are
+    predicted to take less time so, forward pass included."""
+    nodes = graph.nodes()
+    users, wanted = users_of(nodes), frozenset(live_out(graph))
+    free = free_nodes(nodes)
+    found: list[Copies] = []
+    for trained in find_trained(nodes, users, wanted):
+        if not all(map(is_large_matmul, trained.matmuls)):
+            continue
+        parts = [*([matmul] for matmul in trained.matmuls), trained.forward, trained.backward]
+        patterns = (make_pattern(part, users, wanted, free) for part in parts)
+        apart = sum(times.exact(pattern) or 0.0 for pattern in patterns)
+        copies = copies_for(trained)
+        anew = _time_with(graph, trained, copies, times)
+        if anew is not None and anew < apart:
+            found += copies
+    return found
+
+
+def copies_for(trained: TrainedAttention) -> list[Copies]:
+    """The copies that its gradients need to be a kernel for queries, and one for keys and values."""
+    return [Copies(frozenset(trained.for_queries), frozenset(trained.of_queries)),
+            Copies(frozenset(trained.for_keys), frozenset(trained.of_keys))]
+
+
+def _time_with(graph: TensorGraph, trained: TrainedAttention, copies: Sequence[Copies], times: PatternTimes
+               ) -> float | None:
+    """Microseconds of an attention and its gradients as kernels, or of the library's calls and a kernel between them in
+    the forward pass where that is no kernel; None if gradients are none."""
+    changed, new = with_copies(graph, copies)
+    nodes = changed.nodes()
+    users, wanted = users_of(nodes), frozenset(live_out(changed))
+    scores, result = new[trained.matmuls[0]], new[trained.matmuls[1]]
+    gradients = list(find_gradients(nodes, users, wanted))
+    attentions = list(find_attentions([result], users, wanted))
+    if len(gradients) != len(copies):
+        return None
+    free = free_nodes(nodes, [*attentions, *gradients], wanted)
+    kernels: list[AttentionKernel] = [*attentions, *gradients]
+    known = [times.exact(make_pattern(kernel.nodes, users, wanted, free)) for kernel in kernels]
+    if any(us is None for us in known):
+        return None
+    if not attentions:
+        forward = [new[n] for n in trained.forward]
+        known += [times.exact(make_pattern(part, users, wanted, free)) or 0.0 for part in
+                  ([scores], forward, [result])]
+    return sum(us for us in known if us is not None)

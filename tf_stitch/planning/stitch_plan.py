@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from tf_stitch.ir.graph import Node, TensorGraph, users_of, view_of
 from tf_stitch.ir.matrices import terms_of, transposed_layout
@@ -13,18 +14,22 @@ from tf_stitch.ir.op_kinds import CALLED, Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
-from tf_stitch.planning.attention import Attention, attention_to, views_of
+from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
+from tf_stitch.planning.attention_gradient import AttentionGradient, gradient_to
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
 
 
-def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), wanted: frozenset[Node] = frozenset()
-               ) -> frozenset[Node]:
+AttentionKernel: TypeAlias = Attention | AttentionGradient
+
+
+def free_nodes(nodes: Sequence[Node], attentions: Iterable[AttentionKernel] = (),
+               wanted: frozenset[Node] = frozenset()) -> frozenset[Node]:
     """Nodes that any kernel may recompute at no cost worth counting: constants, iotas, arithmetic on single elements
     (a learning rate, a bias correction), reshapes beside matmuls, which read and write memory as it lies, and
-    transposes that only matmuls read, at the distances of what lies in memory; so do the kernels of attentions, which
-    read slices, too. They belong to no pattern.
+    transposes that only matmuls read, at the distances of what lies in memory. So do the kernels of attentions, which
+    read slices, too, and make masks that nobody else reads themselves. They belong to no pattern.
 
     Args:
         nodes: static nodes, operands first.
@@ -44,9 +49,55 @@ def free_nodes(nodes: Sequence[Node], attentions: Iterable[Attention] = (), want
             free.update(view for operand in node.operands for view in _views(operand))
         elif node.kind is OpKind.TRANSPOSE and _is_read_as_it_lies(node, users[node], free):
             free.update((node, *_views(node.operands[0])))
-    for attention in attentions:
-        free |= views_of(attention, users, free)
+    free |= _of_attentions(list(attentions), nodes, users, free)
     return frozenset(node for node in free if not (node in wanted and _is_stored_anew(node)))
+
+
+def _of_attentions(attentions: Sequence[AttentionKernel], nodes: Sequence[Node], users: dict[Node, list[Node]],
+                   free: set[Node]) -> set[Node]:
+    """Views and elements that only kernels of attention read, and results of theirs by another shape. What one of the
+    kernels cannot read as it lies is no view."""
+    if not attentions:
+        return set()
+    inside = {node for attention in attentions for node in attention.nodes}
+    operands = [operand for attention in attentions for operand in attention.operands]
+    views = views_of(operands, inside, users, free)
+    for operand in operands:
+        memory, path = memory_of(operand, free | views)
+        if not reads_rows(operand, path, memory):
+            views -= set(path)
+    results = {result for attention in attentions for result in attention.results}
+    reshaped = {node for node in nodes if node.kind is OpKind.RESHAPE and view_of(node) in results}
+    return views | reshaped | set(_cheap_elements(nodes, inside, users))
+
+
+MOST_CYCLES, MOST_LOADS = 16, 3
+"""Of an element that several kernels of attention make anew. A kernel that writes it for them takes longer, if only to
+be launched: masks of sequences are small."""
+
+
+def _cheap_elements(nodes: Sequence[Node], inside: Collection[Node], users: dict[Node, list[Node]]) -> Iterator[Node]:
+    """Elements that are read beside scores alone, and are made in a few cycles of what lies in memory.
+
+    Args:
+        nodes: operands first.
+        inside: nodes of the kernels.
+    """
+    reads: dict[Node, dict[Node, int]] = {}  # cycles of what an element is made of; of what lies in memory none
+    for node in nodes:
+        movable = node.category is Category.ELEMENTWISE or node.kind in (OpKind.RESHAPE, OpKind.BROADCAST)
+        parts = {node: node.info.cost}
+        for operand in node.operands:
+            parts |= reads.get(operand, {operand: 0})
+        loads = sum(not cycles and o.kind not in _INLINE_SOURCES for o, cycles in parts.items())
+        if movable and node not in inside and sum(parts.values()) <= MOST_CYCLES and loads <= MOST_LOADS:
+            reads[node] = parts
+    found: set[Node] = set()
+    for node in reversed(nodes):
+        if node in reads and users[node] and all(
+                user in found or (user in inside and user.kind is not OpKind.DOT) for user in users[node]):
+            found.add(node)
+            yield node
 
 
 def _is_stored_anew(node: Node) -> bool:
@@ -210,11 +261,16 @@ def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
     return needs_library(first, libraries) and attention_of(pattern) is None
 
 
-def attention_of(pattern: Pattern) -> Attention | None:
-    """The attention that a pattern is, if it is one."""
+def attention_of(pattern: Pattern) -> AttentionKernel | None:
+    """The attention, or the gradient of one, that a pattern is, if it is one."""
     matmuls = [n for n in pattern.nodes if is_large_matmul(n)]
-    found = attention_to(matmuls[-1], users_of(pattern.nodes), ()) if len(matmuls) == 2 else None
-    return found if found is not None and len(found.nodes) == len(pattern.nodes) else None
+    if not 2 <= len(matmuls) <= 4:
+        return None
+    users = users_of(pattern.nodes)
+    found: AttentionKernel | None = attention_to(matmuls[-1], users, ()) if len(matmuls) == 2 else None
+    if len(matmuls) > 2:
+        found = next(filter(None, (gradient_to(matmul, users, ()) for matmul in reversed(matmuls))), None)
+    return found if found is not None and set(found.nodes) == set(pattern.nodes) else None
 
 
 @dataclass(frozen=True)

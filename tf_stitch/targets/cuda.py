@@ -30,6 +30,7 @@ from tf_stitch.transforms.fold_batch_into_k import FoldBatchIntoK
 from tf_stitch.transforms.fuse_summed_matmuls import FuseSummedMatmuls
 from tf_stitch.transforms.horizontal_gemm_fusion import HorizontalGemmFusion
 from tf_stitch.transforms.lower_gemv_to_reduction import LowerGemvToReduction
+from tf_stitch.transforms.private_copies import PrivateCopies
 from tf_stitch.transforms.recompute import Recompute
 from tf_stitch.transforms.simplify_movement import SimplifyMovement
 
@@ -51,7 +52,8 @@ def _passes(device: DeviceSpec, options: PassOptions) -> tuple[Pass[TensorGraph]
         EliminateCommonSubexpressions(),  # after the others, which make equal nodes
         HorizontalGemmFusion(device.processors, interpolate(device.profile.bandwidth, LARGE)),
         EliminateCommonSubexpressions(),  # matrices that lie side by side for several matmuls
-        Recompute(is_large),  # last, or equal nodes would become one again
+        PrivateCopies(options.for_gradients),  # from here on no equal nodes become one
+        Recompute(is_large),
         CopyOutputs(),  # each would be a copy in the queue
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tf_stitch.device.spec import DeviceSpec
 from tf_stitch.emit.rendered import Packed, Rendered, parts_of
 from tf_stitch.families.family import KernelFamily
+from tf_stitch.ir.copies import Copies
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.kernel_ir.nodes import Program
 from tf_stitch.libraries.call import Library
@@ -30,10 +31,12 @@ class PassOptions:
 
     Attributes:
         to_sum: matmuls of a graph whose sum takes a kernel less time than the matmul takes a library.
+        for_gradients: copies of a graph's nodes that gradients of attentions are to compute again.
     """
 
     reuse: Reuse
     to_sum: Callable[[TensorGraph], set[Node]]
+    for_gradients: Callable[[TensorGraph], Sequence[Copies]]
 
 
 @dataclass(frozen=True)

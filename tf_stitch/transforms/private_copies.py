@@ -1,0 +1,27 @@
+"""Values that some of their users compute anew, each from copies of its own: then a kernel can hold the whole way from
+what lies in memory to its results, and the values need no memory (planning/attention_gradient.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tf_stitch.ir.copies import Copies, with_copies
+from tf_stitch.ir.graph import TensorGraph
+from tf_stitch.pass_manager import PassResult
+
+
+@dataclass(frozen=True)
+class PrivateCopies:
+    """Makes copies.
+
+    Attributes:
+        chosen: which, of a graph; a node is a user once.
+    """
+
+    chosen: Callable[[TensorGraph], Sequence[Copies]]
+    name: str = "private_copies"
+
+    def run(self, graph: TensorGraph) -> PassResult[TensorGraph]:
+        chosen = self.chosen(graph)
+        return PassResult(with_copies(graph, chosen)[0], True) if chosen else PassResult(graph, False)
