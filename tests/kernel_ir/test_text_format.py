@@ -19,6 +19,7 @@ from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
 from tf_stitch.kernel_ir.index import Var, constant, var
+from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, MatmulTiling, Place
 from tf_stitch.kernel_ir.text_format import format_expr, format_program
 
 B, F32 = p.B, DType.F32
@@ -45,6 +46,12 @@ ROWS = Rows(64, 32, 8)
 ATTENTION = k.Attention(AttentionShape(F32, 1, 2, 4, 4, 8, 8, ROWS, ROWS, ROWS, ROWS), AttentionTiling(1, 2, 16, 32),
                         "q", "k", "v", "out", "tiles", Var("a", 1), Var("b", 2), Var("c", 4), Var("d", 4), "s",
                         (k.Assign("s", ONE),))
+PLACE = Var("a", 1), Var("b", 8), Var("c", 2)
+MATMUL = k.Matmul(MatmulShape(DType.BF16, 1, 8, 8, 16, MatmulOperand(True, 8, Place(0, 0, 16)), MatmulOperand(True, 8),
+                              4),
+                  MatmulTiling(32, 64, 16, 1, 1, 4, 32), "x", "", "tiles", "v", PLACE, (),
+                  (Var("p", 1), Var("q", 8), Var("r", 2)), (k.SetElement("v", constant(0), ONE),), "c", PLACE,
+                  (k.SetElement("c", constant(0), ONE),))
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
     (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
@@ -82,6 +89,9 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
      ["for block in 0..3 over the grid, 2 blocks together:", "  group barrier"]),
     (ATTENTION, ["out = attention 4x4x8x8 of q, k, v by 1x2 warps of 16 keys:", "  s at a, b, c, d:",
                  "    s = 1:float32"]),
+    (MATMUL, ["matmul 1x8x16x8 bfloat16 by 1x1 warps, tiles 32x64, 4 stages of 16 words:", "  a = x by rows",
+              "  b = v by columns, 8 at p, q, r:", "    v[0] = 1:float32", "  c, 4 at a, b, c:",
+              "    c[0] = 1:float32"]),
     (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
      ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),
     (k.GridBarrier(), ["grid barrier"]),

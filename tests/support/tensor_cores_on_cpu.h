@@ -24,6 +24,16 @@ inline void tfs_emulated_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
     }
   }
 }
+inline void tfs_load_matrices(uint32_t (&matrices)[4], const void* row) {
+  if ((uintptr_t)row % 16) tfs_fail("a row of a matrix is not aligned");
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const auto all = tfs_exchange(&row, sizeof row);
+  for (int m = 0; m < 4; ++m) {
+    const uint16_t* own;
+    memcpy(&own, all[8 * m + g], sizeof own);
+    matrices[m] = own[2 * t] | (uint32_t)own[2 * t + 1] << 16;
+  }
+}
 inline void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {
   if ((uintptr_t)row % 16) tfs_fail("a row of a matrix is not aligned");
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -6,6 +6,7 @@ from tf_stitch.families.attention import ATTENTION
 from tf_stitch.families.column import COLUMN
 from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.families.family import KernelFamily
+from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.row import ROW
 from tf_stitch.families.scan import SCAN
@@ -16,6 +17,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 
 FAMILIES: tuple[KernelFamily, ...] = (
     ATTENTION,
+    MATMUL,
     SCAN,
     SCATTER,
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, var
-from tf_stitch.lowering.evaluate import Evaluator, is_vector
+from tf_stitch.lowering.evaluate import Evaluator, MultiIndex, is_vector
 
 
 class ElementStores:
@@ -28,7 +28,12 @@ class ElementStores:
 
     def store(self, node: Node, buffer: str, flat: Index, lane: Var | None, arrays: dict[str, str]) -> None:
         """buffer[flat] = the element `flat` of node."""
-        value = self._evaluator.value(node, delinearize(flat, node.type.dims))
+        self.store_at(node, buffer, delinearize(flat, node.type.dims), flat, lane, arrays)
+
+    def store_at(self, node: Node, buffer: str, index: MultiIndex, flat: Index, lane: Var | None,
+                 arrays: dict[str, str]) -> None:
+        """The same, its multi-index known."""
+        value = self._evaluator.value(node, index)
         if lane is not None and is_vector(flat, lane):
             self._evaluator.out.emit(k.SetElement(arrays[buffer], var(lane), value))
             self._pending.append(k.StoreVector(buffer, flat - var(lane), arrays[buffer], lane.extent))
