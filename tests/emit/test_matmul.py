@@ -55,6 +55,12 @@ def several(dtype: DType, m: int = 50, k: int = 64, n: int = 40) -> list[Node]:
             B.transpose(B.reshape(B.exp(B.neg(B.square(product))), (2, m // 2, n)), (1, 0, 2))]
 
 
+def summed(dtype: DType, batch: int = 3, m: int = 20, k: int = 40, n: int = 32) -> list[Node]:
+    """A reduction into a batched dot (FusionStitching Fig. 5d)."""
+    total = B.sum(x("x", dtype, batch, m, k, 6), [3])
+    return [silu(B.dot(total, x("y", dtype, batch, k, n)))]
+
+
 def odd(dtype: DType) -> list[Node]:
     """Nothing that a vector can read."""
     product = B.dot(x("a", dtype, 35, 37), x("b", dtype, 37, 19))
@@ -62,7 +68,7 @@ def odd(dtype: DType) -> list[Node]:
 
 
 MAKERS = {maker.__name__: maker for maker in (scaled_gelu, swiglu, transposed, computed, normalised, heads, several,
-                                              odd)}
+                                              summed, odd)}
 
 
 @pytest.fixture(scope="module", params=[f"{name} {dtype.value}" for name in MAKERS for dtype in (F32, BF16)]

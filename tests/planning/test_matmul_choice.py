@@ -92,6 +92,25 @@ def test_an_operand_that_others_read_is_not_taken() -> None:
     assert sorted(families(result)) == ["elementwise", MATMUL.name]
 
 
+def test_a_norm_leaves_its_statistics_to_a_kernel_of_rows() -> None:
+    """Which then writes a number for each row, where it wrote all elements."""
+    a = x("x", F32, 40, 96)
+    deviation = B.op(OpKind.RSQRT, B.mean(B.square(a), [1], True))
+    normal = B.mul(B.mul(a, deviation), row(x("g", F32, 96), a))
+    graph = region("g", [B.dot(normal, x("w", F32, 96, 48))])
+    result = compiled_stitched(graph)
+    assert families(result) == ["row_reduction", MATMUL.name]
+    assert [n.type.numel for n in result.kernels[0].schedule.pattern.outputs] == [40]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+def test_a_long_reduction_is_no_operand() -> None:
+    total = B.sum(x("x", BF16, 3, 24, 40, 65), [3])
+    result = compiled_stitched(region("g", [silu(B.dot(total, x("y", BF16, 3, 40, 32)))]))
+    assert sorted(families(result)) == [MATMUL.name, "row_reduction"]
+
+
 def test_no_kernel_waits_for_itself() -> None:
     """y is made of the results, and of what the kernel that reads both makes."""
     product = dense(n=64)

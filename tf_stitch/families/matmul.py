@@ -21,9 +21,9 @@ from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, lineari
 from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, MatmulTiling, Place, shared_words
 from tf_stitch.kernel_ir.occupancy import blocks_that_fit
 from tf_stitch.lowering.buffers import BufferTable
-from tf_stitch.lowering.evaluate import Evaluator
 from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.scopes import ScopedEmitter
+from tf_stitch.lowering.short_reductions import ShortReductions
 from tf_stitch.lowering.stores import ElementStores
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.planning.stitched_matmul import StitchedMatmul, as_stitched_matmul, index_of
@@ -154,7 +154,7 @@ class _Lowering:
         self.stitched, (self.shape, self.tiling) = stitched, schedule.matmul
         self.buffers = BufferTable(schedule.pattern)
         self.out = ScopedEmitter(self.buffers.size)
-        self.evaluator = Evaluator(schedule, self.buffers, self.out)
+        self.evaluator = ShortReductions(schedule, self.buffers, self.out)
 
     def run(self) -> LoweredKernel:
         shape, matmul = self.shape, self.stitched.matmul

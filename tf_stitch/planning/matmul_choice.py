@@ -30,8 +30,8 @@ class Stitching(Enum):
 class MatmulChoice:
     """Makes kernels of library calls and of kernels around them, where that is predicted to take less time.
 
-    A call takes over a kernel that computes its operands for it alone, and of a kernel that reads its result what is
-    element by element, all of it or as much as there is. Groups stay such that they can run one after the other.
+    A call takes over what is element by element of kernels that compute its operands for it alone, and of a kernel that
+    reads its result, all of it or as much as there is. Groups stay such that they can run one after the other.
 
     Args:
         work: nodes that need a kernel or a library call, operands first; positions are places in it.
@@ -84,7 +84,7 @@ class MatmulChoice:
 
     def _choices(self, call: int) -> Iterator[Mapping[int, Positions]]:
         """Groups that change, and what they become: with operands, with what follows, with both."""
-        before = [{producer: self._groups[producer]} for producer in self._producers(call)]
+        before = list(self._producers(call))
         every = {g: members for one in before for g, members in one.items()}
         producers = [{}, *before, *([every] if len(before) > 1 else [])]
         for taken in producers:
@@ -95,15 +95,17 @@ class MatmulChoice:
                     rest = {g: self._groups[g] - members for g, members in moved.items()}
                     yield {**rest, call: together}
 
-    def _producers(self, call: int) -> list[int]:
-        """Groups that compute something for the call alone."""
+    def _producers(self, call: int) -> Iterator[Mapping[int, Positions]]:
+        """Of each kernel what it computes element by element for the call alone."""
         found = {self._home[p] for member in self._groups[call] for p in self._needs[member]} - {call}
-        return [g for g in sorted(found) if self._only_for(g, call)]
-
-    def _only_for(self, group: int, call: int) -> bool:
-        members = self._groups[group]
-        return all(self._work[p] not in self._facts.wanted and all(user in members or user in self._groups[call]
-                                                                  for user in self._users[p]) for p in members)
+        for group in sorted(found):
+            inside = set(self._groups[call])
+            for p in sorted(self._groups[group], reverse=True):
+                alone = self._work[p] not in self._facts.wanted and all(user in inside for user in self._users[p])
+                if alone and self._is_stitched((*inside, p)):
+                    inside.add(p)
+            if len(inside) > len(self._groups[call]):
+                yield {group: frozenset(inside - self._groups[call])}
 
     def _followers(self, call: int) -> Iterator[Mapping[int, Positions]]:
         """Of each kernel that reads the call's results what is made of them element by element."""

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_stitch.ir.graph import Node
-from tf_stitch.ir.op_attrs import DotAttrs, TransposeAttrs
+from tf_stitch.ir.op_attrs import DotAttrs, ReduceAttrs, TransposeAttrs
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.kernel_ir.index import Index, delinearize, linearize
+
+REDUCED = 64
+"""Elements that one of an operand may be the sum of: a thread adds them up wherever it needs the element."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,22 @@ def as_stitched_matmul(nodes: Sequence[Node]) -> StitchedMatmul | None:
     for node in nodes:
         if node is matmul:
             continue
-        if node.category not in (Category.ELEMENTWISE, Category.MOVEMENT):
+        made = any(operand in after for operand in node.operands)
+        if node.category not in (Category.ELEMENTWISE, Category.MOVEMENT) and (made or not is_short_reduction(node)):
             return None
-        if not any(operand in after for operand in node.operands):
+        if not made:
             before.append(node)
         elif keeps_place(node, after):
             after[node] = None
         else:
             return None
     return StitchedMatmul(matmul, tuple(before), tuple(n for n in after if n is not matmul))
+
+
+def is_short_reduction(node: Node) -> bool:
+    """Whether each element of a node is reduced from a few."""
+    return isinstance(node.attrs, ReduceAttrs) and node.category is Category.REDUCTION \
+        and 0 < node.operands[0].type.numel <= REDUCED * node.type.numel
 
 
 def keeps_place(node: Node, results: Sequence[Node] | dict[Node, None]) -> bool:
