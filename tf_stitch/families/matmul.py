@@ -33,12 +33,11 @@ from tf_stitch.schedule.vector_width import VECTOR_BYTES, vector_width
 
 NAME = "matmul"
 
-TILES = {(128, 256): (2, 4, 0.95), (128, 128): (2, 2, 1.0), (128, 64): (2, 2, 1.15), (64, 128): (2, 2, 1.15),
-         (64, 64): (2, 2, 1.35), (32, 64): (1, 4, 1.8)}
-"""Rows and columns of a block's results -> warps that share the rows, the columns, and what a result costs relative to
-the first: smaller tiles read operands more often. Assumed."""
-WORDS = 16
-"""Of each row of operands that are in shared memory at a time."""
+TILES = {(128, 256): (2, 4, 16, 0.95), (128, 128): (2, 2, 16, 1.0), (128, 64): (2, 2, 16, 1.15),
+         (64, 128): (2, 2, 16, 1.15), (64, 64): (2, 2, 32, 1.35), (32, 64): (1, 4, 32, 1.8)}
+"""Rows and columns of a block's results -> warps that share the rows, and the columns; words of each row of operands in
+a stage, more where warps have little to do before they wait for each other; and what a result costs relative to others:
+smaller tiles read operands more often. Assumed."""
 STAGES, COMPUTED_STAGES = 4, 3
 """Of operands in shared memory; where one is computed, which is under way in registers, too."""
 OWN_REGISTERS = 64
@@ -68,7 +67,7 @@ def propose_matmul(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[
 def _load(schedule: KernelSchedule, device: DeviceSpec) -> float:
     """What the busiest processor has to do, relative to a result of the largest tile."""
     m = schedule.mapping
-    return ceil_div(m.grid, device.processors) * m.rows_per_block * m.items * TILES[m.rows_per_block, m.items][2]
+    return ceil_div(m.grid, device.processors) * m.rows_per_block * m.items * TILES[m.rows_per_block, m.items][3]
 
 
 def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec
@@ -85,9 +84,9 @@ def _schedule(pattern: Pattern, matmul: Node, shape: MatmulShape, tile: tuple[in
 
 
 def _tiling(shape: MatmulShape, tile: tuple[int, int], device: DeviceSpec) -> MatmulTiling:
-    row_warps, column_warps, _ = TILES[tile]
+    row_warps, column_warps, words, _ = TILES[tile]
     plain = shape.a.place is not None and shape.b.place is not None
-    return MatmulTiling(*tile, WORDS, row_warps, column_warps, STAGES if plain else COMPUTED_STAGES, device.warp)
+    return MatmulTiling(*tile, words, row_warps, column_warps, STAGES if plain else COMPUTED_STAGES, device.warp)
 
 
 def _require(condition: bool, reason: str) -> None:
