@@ -46,9 +46,12 @@ class ElementStores:
         self._pending.clear()
 
 
-def store_row_value(evaluator: Evaluator, node: Node, buffer: str, row: Index) -> None:
-    """buffer[row] = the row-level value of node."""
-    evaluator.out.emit(k.Store(buffer, row, evaluator.value(node, delinearize(row, node.type.dims))))
+def store_row_values(evaluator: Evaluator, node: Node, buffer: str, row: Index, rows: int) -> None:
+    """buffer[row] = the row-level value of node, or its few neighbours for each of `rows` rows."""
+    width = 1 if node.type.numel == rows else node.type.numel // rows
+    for i in range(width):
+        at = row * width + i
+        evaluator.out.emit(k.Store(buffer, at, evaluator.value(node, delinearize(at, node.type.dims))))
 
 
 def first_of(thread: Index) -> k.Expr | None:
