@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,11 +36,11 @@ from tools.benchmark.region_runner import WARM_UP, RegionRunner
 from tools.benchmark.stitched_cases import CASES, StitchedCase
 
 _ONLY = flags.DEFINE_string("only", "", "cases whose name has this")
-_SECONDS = flags.DEFINE_float("seconds", 600, "no case is begun after so many")
+_SECONDS = flags.DEFINE_float("seconds", 600, "what is built after so many is not measured")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "turns of which the median is taken")
-_JOBS = flags.DEFINE_integer("jobs", 12, "kernels that are built at once")
+_JOBS = flags.DEFINE_integer("jobs", 12, "cases that are built at once")
 _OUT = flags.DEFINE_string("out", "stitched_matmuls.md", "the table")
-REPEATS = 30
+REPEATS = 200
 """Of a region's steps in a call: what is measured is not a call from the host."""
 HEAD = ("| case | library us | kernels | stitched us | tile | ratio | TFLOP/s | predicted us | NVRTC s | error |\n"
         + "| --- " * 10 + "|")
@@ -69,6 +69,12 @@ def compiled(case: StitchedCase, tile: str) -> CompiledRegion:
     plan = PlanOptions(matmuls=Stitching.ALL if tile else Stitching.NONE)
     return compile_region(graph, *arguments_of(graph), CompileOptions(
         H200, plan, templates=TemplateChoice(H200, True, forced)))
+
+
+def built(case: StitchedCase, runner: RegionRunner) -> tuple[list[Variant], list[float]]:
+    """Its variants, and the seconds that each took to build."""
+    found = variants(case)
+    return found, [runner.build(variant.region) for variant in found]
 
 
 def measured(case: StitchedCase, runner: RegionRunner, found: Sequence[Variant], seconds: Sequence[float]) -> str:
@@ -113,15 +119,17 @@ def _inputs(case: StitchedCase) -> list[Any]:
 
 
 def rows(wanted: Sequence[StitchedCase], runner: RegionRunner) -> Iterator[str]:
-    start = time.perf_counter()
-    for case in wanted:
-        if time.perf_counter() - start > _SECONDS.value:
-            return
-        found = variants(case)
-        with ThreadPoolExecutor(_JOBS.value) as pool:
-            seconds = list(pool.map(runner.build, (variant.region for variant in found)))
+    """Nothing is timed while something is built."""
+    pool, start = ThreadPoolExecutor(_JOBS.value), time.perf_counter()
+    futures = [pool.submit(built, case, runner) for case in wanted]
+    wait(futures, _SECONDS.value)
+    pool.shutdown(cancel_futures=True)
+    print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
+    for case, future in zip(wanted, futures, strict=True):
+        if future.cancelled():
+            continue
         try:
-            yield measured(case, runner, found, seconds)
+            yield measured(case, runner, *future.result())
         except (StitchError, RuntimeError, tf.errors.OpError) as error:
             yield f"| {case.name} | failed: {str(error)[:200]} |"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tf_stitch.native.bindings import load_op
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.targets.registry import target_of
 
-WARM_UP = 8
+WARM_UP = 6
 """Calls until the op runs a CUDA graph, and some more."""
 
 
@@ -43,7 +44,8 @@ class RegionRunner:
     def add(self, region: CompiledRegion, repeats: int) -> int:
         """The number of a region that does its steps so many times, one after the other."""
         executable = replace(region.executable, steps=region.executable.steps * repeats, after=None)
-        cubin = target_of(self._device).build(region.source or "", self._device.architecture, self._cache)
+        build = target_of(self._device).build
+        cubin = build(region.source, self._device.architecture, self._cache) if region.source else Path()
         words, images = self._kernels.words_of(executable, cubin)
         self._words.append(words)
         self._images.append(images)
