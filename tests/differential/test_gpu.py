@@ -15,9 +15,13 @@ from tests.differential.runner import compare, compiled, random_values, referenc
 from tests.emit.test_attention import ERROR
 from tests.emit.test_attention import GRAPHS as ATTENTIONS
 from tests.emit.test_attention_gradient import STEPS
+from tests.emit.test_matmul import MAKERS as MATMULS
+from tests.emit.test_matmul import check as check_matmul
 from tests.schedule.long_rows import chain, kept_to_the_end
+from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200
+from tf_stitch.families.matmul import TILES
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
@@ -153,6 +157,28 @@ def test_many_column_sums() -> None:
 def test_random_graphs(seed: int) -> None:
     case = make_case(random.Random(seed), 14, 3000)
     check(case.graph, case.values, aligned=seed % 2 == 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16, DType.F16])
+@pytest.mark.parametrize("name", [name for name in MATMULS if name != "swiglu"])  # CuPy calls no library here
+def test_matmul(name: str, dtype: DType) -> None:
+    graph = region(name, MATMULS[name](dtype))
+    values = random_values(graph)
+    wanted, _ = reference(graph, values)
+    got = [run_gpu(graph, compiled_stitched(graph), values) for _ in range(2)]
+    check_matmul(graph, got[0], wanted)
+    for key, _ in graph.outputs:
+        np.testing.assert_array_equal(got[0][key], got[1][key])
+
+
+@pytest.mark.parametrize("tile", TILES, ids=named)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_matmul_by_every_tile(tile: tuple[int, int], dtype: DType) -> None:
+    rows, columns = tile
+    graph = region("tiles", scaled_gelu(dtype, 9 * rows + 24, 328, 2 * columns + 8))
+    values = random_values(graph)
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
+    check_matmul(graph, run_gpu(graph, built, values), reference(graph, values)[0])
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)

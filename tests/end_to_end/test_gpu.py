@@ -113,6 +113,26 @@ for _ in range(8):
     np.testing.assert_allclose(f(tf.constant(x)).numpy(), want, rtol=1e-4, atol=1e-2)
 """
 
+STITCHED = """
+import numpy as np, tensorflow as tf
+dtype = tf.as_dtype("DTYPE")
+random = np.random.default_rng(0)
+ROWS, WIDTH, HIDDEN = 72, 64, 136
+def variable(*shape): return tf.Variable(tf.cast(random.standard_normal(shape) * shape[0] ** -0.5, dtype))
+weights = [variable(WIDTH, HIDDEN), variable(WIDTH, HIDDEN), variable(HIDDEN, WIDTH), variable(WIDTH)]
+def network(x, up, gate, down, bias):
+    x = x * (1.0 + bias)
+    hidden = tf.nn.silu(tf.matmul(x, gate)) * tf.matmul(x, up)
+    return tf.tanh(tf.matmul(hidden, down) * bias + bias) * 0.5 + x
+run = tf.function(lambda x: network(x, *weights))
+for _ in range(8):  # a CUDA graph after the first ones
+    x = tf.cast(random.standard_normal((ROWS, WIDTH)), dtype)
+    with tf.device("CPU:0"):  # eagerly, in float64: TensorFlow alone
+        want = network(*(tf.cast(v, tf.float64) for v in (x, *weights)))
+    got = tf.cast(run(x), tf.float64).numpy()
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-2 if dtype == tf.bfloat16 else 8e-3)
+"""
+
 VARIANTS = """
 import numpy as np, tensorflow as tf
 @tf.function(input_signature=[tf.TensorSpec([64, None], tf.float32)])
@@ -293,6 +313,13 @@ def test_library_calls_do_what_follows_matmuls(tmp_path: Path, dtype: str) -> No
     assert len(attentions) == (dtype == "float16"), "float32 has no tensor cores where TF32 is not allowed"
     for what in ("+ bias", "+ bias relu", "+ bias gelu", "+ bias + addend", *(["transposed"] * (not attentions))):
         assert any(call.endswith(what) for call in calls), (what, calls)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_matmuls_are_kernels_with_what_is_around_them(tmp_path: Path, dtype: str) -> None:
+    report = run(STITCHED.replace("DTYPE", dtype), tmp_path, TF_STITCH_MATMULS="stitched", TF_STITCH_GUARD="0")
+    assert not report["fallbacks"]
+    assert "matmul" in [kernel["rule"] for kernel in report["kernels"]]
 
 
 def test_a_matmul_of_few_tiles_and_many_terms(tmp_path: Path) -> None:

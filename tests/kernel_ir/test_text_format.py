@@ -20,6 +20,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling, Rows
 from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling
 from tf_stitch.kernel_ir.index import Var, constant, var
+from tf_stitch.kernel_ir.matmul import MatmulOperand, MatmulShape, MatmulTiling, Place
 from tf_stitch.kernel_ir.text_format import format_expr, format_program
 
 B, F32 = p.B, DType.F32
@@ -57,6 +58,12 @@ BY_KEYS = k.AttentionKeyGradient(
     replace(GRADIENT, result_2=ROWS), GradientTiling(4, 32, True, 32), "k", "v", "q", "do", "dk", "tiles", *AT,
     "s", "g",
     (k.Assign("g", ONE),), "dv")
+PLACE = Var("a", 1), Var("b", 8), Var("c", 2)
+MATMUL = k.Matmul(MatmulShape(DType.BF16, 1, 8, 8, 16, MatmulOperand(True, 8, Place(0, 0, 16)), MatmulOperand(True, 8),
+                              4),
+                  MatmulTiling(32, 64, 16, 1, 1, 4, 32), "x", "", "tiles", "v", PLACE, (),
+                  (Var("p", 1), Var("q", 8), Var("r", 2)), (k.SetElement("v", constant(0), ONE),), "c", PLACE,
+                  (k.SetElement("c", constant(0), ONE),))
 STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
     (k.Let("a", k.Load("x", var(I) + 1, F32)), ["let a: float32 = x[i + 1]"]),
     (k.LetIndex(Var("row", 8), k.Load("x", var(I), DType.I32), 7), ["let row: index = clamp(x[i], 0, 7)"]),
@@ -100,6 +107,9 @@ STATEMENTS: list[tuple[k.Stmt, list[str]]] = [
                   "  g:", "    g = 1:float32"]),
     (BY_KEYS, ["dk, dv = attention gradient 4x4x8x8 by keys of k, v, q, do by 4 warps of 32 columns, at a, b, c, d:",
                "  s, g:", "    g = 1:float32"]),
+    (MATMUL, ["matmul 1x8x16x8 bfloat16 by 1x1 warps, tiles 32x64, 4 stages of 16 words:", "  a = x by rows",
+              "  b = v by columns, 8 at p, q, r:", "    v[0] = 1:float32", "  c, 4 at a, b, c:",
+              "    c[0] = 1:float32"]),
     (k.ThreadRange(64, 32, 3, (k.Barrier(k.BlockBarrier(2, 32)),)),
      ["threads 64..95 of blocks 0..2:", "  barrier at 2 of 32"]),
     (k.GridBarrier(), ["grid barrier"]),

@@ -51,6 +51,21 @@ def motivating_example(batch: int = 16, rows: int = 64, terms: int = 8, cols: in
     return region("motivating_example", [loss, divide, log_1, multiply_2, subtract])
 
 
+def motivating_pattern(batch: int = 15616, rows: int = 94, terms: int = 2, cols: int = 94, width: int = 2
+                       ) -> TensorGraph:
+    """The same ops at sizes that give the section's bytes: 12 MB make the 552 MB of dot_1, and dot_2 a small result."""
+    b = Builder()
+    left, right = b.input("left", F32, (batch, rows, terms)), b.input("right", F32, (batch, terms, cols))
+    values, gate = b.input("values", F32, (batch, cols, width)), b.input("gate", F32, (batch, rows, 1))
+    dot_1 = b.dot(left, right)
+    shifted = b.op(OpKind.TANH, b.add(b.mul(dot_1, b.constant(0.5, F32)), b.input("bias", F32, (cols,))))
+    largest = b.reduce(OpKind.MAX, shifted, [-1], True)
+    weights = b.exp(b.sub(shifted, largest))
+    total = b.sum(weights, [-1], True)
+    divide, log_1 = b.div(b.dot(weights, values), total), b.op(OpKind.LOG, total)
+    return region("motivating_pattern", [divide, log_1, b.mul(divide, gate), b.sub(log_1, largest)])
+
+
 def figure_7a(rows: int = 2048, cols: int = 128, length: int = 256) -> TensorGraph:
     """AStitch Fig. 7(a): parameter.1 and add.1 into reduce.1, whose rows broadcast.1 gives to divide.1; power.1 of it,
     broadcast.2 of that, reduce.2, and multiply.1 of its result. Sections 3.2.2 and 4.3 name the ops and their paths."""

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from tests.differential.runner import check_all, keys_of, random_values, region
 from tests.planning.dags import B, MadeUpTimes, closure, is_convex, part_of, random_nodes
-from tests.planning.paper_graphs import MOTIVATING, motivating_example
+from tests.planning.paper_graphs import MOTIVATING, motivating_example, motivating_pattern
+from tests.support.whole_patterns import whole
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
@@ -49,6 +51,23 @@ def test_the_motivating_example_is_one_kernel() -> None:
     assert sum(b.size == large for b in kernel.program.buffers) == 1, "the mask alone is as large"
     assert result.plan.solver is not None
     assert result.plan.solver.status == "optimal"
+
+
+def test_the_motivating_pattern_at_the_papers_size() -> None:
+    """dot_2 has two columns: a row has two results of it."""
+    graph = motivating_pattern()
+    large, small = 15616 * 94 * 94, 15616 * 94 * 2
+    result = compile_region(graph, *keys_of(graph), CompileOptions(H200))
+    assert not result.calls
+    assert all(b.size <= small for kernel in result.kernels for b in kernel.program.buffers)
+    assert 4 * small < 12e6 < 552e6 == round(4 * large, -6)
+    kernel = PatternCompiler(H200, True).compile(whole(*(node for _, node in graph.outputs)))
+    assert sorted(n.type.numel for n in kernel.schedule.pattern.outputs) == [small // 2, small // 2, small, small]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_the_motivating_pattern_is_right(width: int) -> None:
+    check_all(motivating_pattern(3, 5, 2, 20, width), interpret_cpu=True, interpret_gpu=True)
 
 
 class Spoilt:

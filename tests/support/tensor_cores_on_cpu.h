@@ -29,9 +29,9 @@ inline void tfs_load_matrices(uint32_t (&matrices)[4], const void* row) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const auto all = tfs_exchange(&row, sizeof row);
   for (int m = 0; m < 4; ++m) {
-    const uint32_t* other;
-    memcpy(&other, all[8 * m + g], sizeof other);
-    matrices[m] = other[t];
+    const uint16_t* own;
+    memcpy(&own, all[8 * m + g], sizeof own);
+    matrices[m] = own[2 * t] | (uint32_t)own[2 * t + 1] << 16;
   }
 }
 inline void tfs_load_transposed(uint32_t (&matrices)[4], const void* row) {

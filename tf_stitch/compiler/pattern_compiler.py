@@ -18,7 +18,14 @@ from tf_stitch.lowering.rebind import rebind, structure
 from tf_stitch.planning.cost_model import ModelCost, TimeOf
 from tf_stitch.planning.estimate import call_us, estimate_us
 from tf_stitch.planning.measured_cost import MeasuredCost, MeasuredTimes
-from tf_stitch.planning.stitch_plan import Pattern, attention_of, between, is_library_call, is_small_matmul
+from tf_stitch.planning.stitch_plan import (
+    Pattern,
+    attention_of,
+    between,
+    is_library_call,
+    is_small_matmul,
+    is_stitched,
+)
 from tf_stitch.schedule.kernel_schedule import Origin
 from tf_stitch.schedule.reuse import Reuse, require_reuse
 from tf_stitch.targets.registry import target_of
@@ -137,7 +144,7 @@ class PatternCompiler:
             if node.category is Category.CONVOLUTION:
                 raise ScheduleError("a convolution is a library call of its own", node.loc)
         matmuls = [n for n in pattern.nodes if n.category is Category.CONTRACTION]
-        if not matmuls or attention_of(pattern) is not None:
+        if not matmuls or attention_of(pattern) is not None or is_stitched(pattern, self.libraries):
             return pattern, {}
         for matmul in matmuls:
             if not is_small_matmul(matmul):

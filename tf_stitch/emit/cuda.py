@@ -15,6 +15,8 @@ from tf_stitch.emit.attention import (
 )
 from tf_stitch.emit.c_family import CFamily, Lines
 from tf_stitch.emit.comments import after
+from tf_stitch.emit.matmul import TEMPLATE as MATMUL
+from tf_stitch.emit.matmul import matmul_constants, matmul_template
 from tf_stitch.emit.rendered import SELF, Packed, Rendered, named, parts_of
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
@@ -110,6 +112,8 @@ def _with_prelude(text: str, dialect: Dialect) -> str:
     """The text after what it needs."""
     prelude = (resources.files("tf_stitch.emit") / "cuda_prelude.cu").read_text()
     parts = [*filter(None, [dialect.intrinsics]), prelude, *([attention_template()] if TEMPLATE in text else [])]
+    if MATMUL in text:
+        parts.append(matmul_template(alone=TEMPLATE not in text))
     if ATOMICS in text:
         parts.append((resources.files("tf_stitch.emit") / "atomics.cu").read_text())
     if "tfs_random_bits(" in text:
@@ -395,6 +399,32 @@ class _Cuda(CFamily):
         yield from (f"  {line}" for line in self.block(body))
         if result:
             yield f"    return {result};"
+        yield "  };"
+
+    @rules(k.Matmul)
+    def _matmul(self, stmt: k.Matmul) -> Lines:
+        shape = stmt.shape
+        yield "{"
+        constants = matmul_constants("Constants", shape, stmt.tiling, self._barrier_type(stmt.barrier))
+        yield from (f"  {line}" for line in constants)
+        arguments = []
+        for buffer, operand in ((stmt.a, shape.a), (stmt.b, shape.b)):
+            arguments.append("nullptr" if operand.place is None else f"{buffer} + {operand.place.offset}")
+        for name, operand, place, body in (("load_a", shape.a, stmt.a_place, stmt.load_a),
+                                           ("load_b", shape.b, stmt.b_place, stmt.load_b)):
+            if operand.place is None:
+                yield from self._element_function(name, stmt.values, operand.vector, place, body)
+        yield from self._element_function("finish", stmt.results, shape.vector, stmt.place, stmt.finish)
+        loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
+        given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
+        yield f"  {MATMUL}<Constants>::run({', '.join(given)});"
+        yield "}"
+
+    def _element_function(self, name: str, array: str, size: int, place: Sequence[Var], body: Sequence[k.Stmt]
+                          ) -> Lines:
+        position = ", ".join(f"{self.index_type} {v.name}" for v in place)
+        yield f"  const auto {name} = [&](float (&{array})[{size}], {position}) {{"
+        yield from (f"  {line}" for line in self.block(body))
         yield "  };"
 
     @rules(k.LoadVector)

@@ -7,6 +7,7 @@ from tf_stitch.families.attention_gradient import ATTENTION_GRADIENT
 from tf_stitch.families.column import COLUMN
 from tf_stitch.families.elementwise import ELEMENTWISE
 from tf_stitch.families.family import KernelFamily
+from tf_stitch.families.matmul import MATMUL
 from tf_stitch.families.mixed import MIXED
 from tf_stitch.families.row import ROW
 from tf_stitch.families.scan import SCAN
@@ -18,6 +19,7 @@ from tf_stitch.schedule.kernel_schedule import KernelSchedule
 FAMILIES: tuple[KernelFamily, ...] = (
     ATTENTION,
     ATTENTION_GRADIENT,
+    MATMUL,
     SCAN,
     SCATTER,
     COLUMN,  # before row: rows of a reduction that keeps the last axis are strided, which is right but slow

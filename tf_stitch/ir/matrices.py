@@ -42,7 +42,7 @@ def transposed_layout(node: Node) -> MatrixLayout | None:
     if node.type.rank < 2:
         return None
     strides = contiguous_strides(node.operands[0].type.dims)
-    return _layout(node.type.dims, [strides[axis] for axis in node.attrs.perm])
+    return matrix_layout(node.type.dims, [strides[axis] for axis in node.attrs.perm])
 
 
 def transposed_result(node: Node) -> MatrixLayout | None:
@@ -52,11 +52,13 @@ def transposed_result(node: Node) -> MatrixLayout | None:
         return None
     strides = contiguous_strides(node.type.dims)
     perm = node.attrs.perm
-    layout = _layout(node.operands[0].type.dims, [strides[perm.index(axis)] for axis in range(len(perm))])
+    layout = matrix_layout(node.operands[0].type.dims, [strides[perm.index(axis)] for axis in range(len(perm))])
     return None if layout is None or layout.transposed else layout
 
 
-def _layout(dims: tuple[int, ...], strides: Sequence[int]) -> MatrixLayout | None:
+def matrix_layout(dims: tuple[int, ...], strides: Sequence[int]) -> MatrixLayout | None:
+    """How matrices of these dims and strides lie; None if none of the last two axes is without gaps, or the others are
+    at unequal distances."""
     step = count = 1
     for dim, stride in reversed(list(zip(dims[:-2], strides[:-2], strict=True))):
         if dim == 1:

@@ -27,6 +27,7 @@ from tf_stitch.jit.placed_region import PlacedRegion
 from tf_stitch.jit.prebuild import Prebuilder
 from tf_stitch.jit.shape_family import Preparation, ShapeFamily, Shapes
 from tf_stitch.messages import log
+from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.planner import PlanOptions
@@ -236,7 +237,7 @@ class RegionBuilder:
 
     def _options(self, place: PlacedRegion) -> CompileOptions:
         device, times = replace(self._spec(place.device), tf32=place.tf32), self._times(place.device)
-        plan = PlanOptions(self._config.planner, self._config.ilp_seconds)
+        plan = PlanOptions(self._config.planner, self._config.ilp_seconds, matmuls=Stitching(self._config.matmuls))
         reuse = Reuse(self._config.reuse)
         circumstances = map(repr, (device, plan, place.aligned, place.patterns, reuse, times.digest()))
         return CompileOptions(device, plan, place.aligned, times, place.patterns, reuse=reuse,

@@ -26,6 +26,7 @@ from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.checked_memory import CheckedMemory, Elements, Writers
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
+from tf_stitch.kernel_ir.matmul import MatmulOperand, tile_of
 from tf_stitch.kernel_ir.verifier import parts_of_blocks
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
@@ -207,6 +208,47 @@ class _Block(CheckedMemory):
         first = place.offset + outer * place.outer + head * place.head + row * place.row
         for column, value in enumerate(values):
             self._store(name, first + column, value)
+
+    @_together(k.Matmul)
+    def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
+        """The block's tile, by the first thread."""
+        shape, tiling = stmt.shape, stmt.tiling
+        matrix, rows, columns = tile_of(self.block, shape, tiling)
+
+        def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
+                    ) -> NDArray[Any]:
+            """[rows or columns of the tile, terms]."""
+            length = shape.k if its.along_terms else lines.stop
+            chunks = range(0 if its.along_terms else lines.start // its.vector, length // its.vector)
+            found = [[value for chunk in chunks
+                      for value in self._vector_of(name, its, place, stmt.values, body, (matrix, line, chunk))]
+                     for line in (lines if its.along_terms else range(shape.k))]
+            return np.asarray(found) if its.along_terms else np.asarray(found).T
+
+        a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
+        b = operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, columns)
+        product = a.astype(np.float32) @ b.astype(np.float32).T
+        for row in rows:
+            for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
+                first = chunk * shape.vector - columns.start
+                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.vector)
+                self.arrays[0][stmt.results] = dict(enumerate(product[row - rows.start, first:first + shape.vector]))
+                self._run(stmt.finish, [0])
+
+    def _vector_of(self, name: str, its: MatmulOperand, place: Sequence[Var], values: str, body: Sequence[k.Stmt],
+                   at: tuple[int, int, int]) -> list[Any]:
+        """Neighbours of an operand's line, as shared memory holds them."""
+        if its.place is not None:
+            matrix, line, chunk = at
+            first = its.place.offset + matrix * its.place.matrix + line * its.place.line + chunk * its.vector
+            return [self._load(name, first + i) for i in range(its.vector)]
+        self._bind(place, at, values, its.vector)
+        self._run(body, [0])
+        return [self.arrays[0][values][i] for i in range(its.vector)]
+
+    def _bind(self, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
+        self.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
+        self.arrays[0][array], self.sizes[array] = {}, size
 
     @_together(k.For)
     def _for(self, stmt: k.For, active: list[int]) -> None:

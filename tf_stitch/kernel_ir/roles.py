@@ -11,7 +11,7 @@ class Role(Enum):
 
     OPERAND = "an expression or index that the statement evaluates itself, or None"
     BODY = "statements inside it"
-    READS = "a buffer that it reads, from its field `index` on if it has that"
+    READS = "a buffer that it reads, from its field `index` on if it has that, or \"\""
     WRITES = "a buffer that it writes, likewise"
     HINTS = "a buffer that it reads nothing of, but may touch"
     ARRAY = "an array that it reads or writes itself"

@@ -12,6 +12,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir.attention import AttentionShape, AttentionTiling
 from tf_stitch.kernel_ir.attention_gradient import GradientShape, GradientTiling
 from tf_stitch.kernel_ir.index import Index, Var
+from tf_stitch.kernel_ir.matmul import MatmulShape, MatmulTiling
 from tf_stitch.kernel_ir.roles import Role, Where
 from tf_stitch.kernel_ir.statement import ArrayName, At, Reads, Sets, Statement, Value, Writes
 from tf_stitch.kernel_ir.value_statements import (
@@ -307,9 +308,41 @@ class AttentionKeyGradient(_AttentionGradient):
     barrier: WaitsAt = WHOLE_BLOCK
 
 
+@dataclass(frozen=True)
+class Matmul(Statement):
+    """a b, all threads of the block together, each block the results of a tile. See kernel_ir.matmul.
+
+    Attributes:
+        a, b: buffers of operands that lie in memory as they are; "" for what a body computes.
+        tiles: a shared array of `shared_words` elements.
+        load_a, load_b: fill the array `values` of their vector with what stands at a place of the operand, which is
+            empty for what lies in memory.
+        a_place, b_place: variables of these bodies: matrix, line and vector along the line.
+        finish: does with the results in the array `results`, of the shape's vector, what is to be done, at a place:
+            matrix, row and vector along the row. It may change them.
+    """
+
+    where = Where.TOGETHER
+
+    shape: MatmulShape
+    tiling: MatmulTiling
+    a: Reads
+    b: Reads
+    tiles: ArrayName
+    values: str
+    a_place: tuple[Var, Var, Var]
+    load_a: Body
+    b_place: tuple[Var, Var, Var]
+    load_b: Body
+    results: str
+    place: tuple[Var, Var, Var]
+    finish: Body
+    barrier: WaitsAt = WHOLE_BLOCK
+
+
 Stmt: TypeAlias = (Let | LetIndex | Accumulator | Update | Assign | ArgUpdate | Array | SetElement | Store | Accumulate
                    | LoadVector
                    | LoadFence | StoreVector | For | If | AllReduce | ArgAllReduce | Barrier | AsyncCopy
                    | AwaitAsyncCopies | Prefetch | Fail | Comment | GridLoop | GridBarrier | GroupBarrier | ThreadRange
                    | Send | ClusterStarted | ClusterBarrier | Attention | AttentionQueryGradient
-                   | AttentionKeyGradient)
+                   | AttentionKeyGradient | Matmul)

@@ -138,6 +138,25 @@ def _gradient(stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, results: 
            f"{', '.join(v.name for v in stmt.position)}:")
 
 
+@_LINES(k.Matmul)
+def _matmul(stmt: k.Matmul, indent: str) -> Iterator[str]:
+    shape, tiling = stmt.shape, stmt.tiling
+    form = "x".join(map(str, (shape.matrices, shape.m, shape.k, shape.n)))
+    yield (f"{indent}matmul {form} {shape.dtype.value} by {tiling.row_warps}x{tiling.column_warps} warps, "
+           f"tiles {tiling.rows}x{tiling.columns}, {tiling.stages} stages of {tiling.words} words:")
+    for name, buffer, operand, place, body in (("a", stmt.a, shape.a, stmt.a_place, stmt.load_a),
+                                               ("b", stmt.b, shape.b, stmt.b_place, stmt.load_b)):
+        lies = "rows" if operand.along_terms is (name == "a") else "columns"
+        if buffer:
+            yield f"{indent}  {name} = {buffer} by {lies}"
+        else:
+            yield (f"{indent}  {name} = {stmt.values} by {lies}, {operand.vector} at "
+                   f"{', '.join(v.name for v in place)}:")
+            yield from _block(body, indent + "    ")
+    yield f"{indent}  {stmt.results}, {shape.vector} at {', '.join(v.name for v in stmt.place)}:"
+    yield from _block(stmt.finish, indent + "    ")
+
+
 @_LINES(k.If)
 def _if(stmt: k.If, indent: str) -> Iterator[str]:
     yield f"{indent}if {format_expr(stmt.condition)}:"

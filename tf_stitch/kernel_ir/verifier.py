@@ -13,6 +13,7 @@ from tf_stitch.kernel_ir.attention import shared_words
 from tf_stitch.kernel_ir.attention_gradient import gradient_words
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.index import Index, Var
+from tf_stitch.kernel_ir.matmul import shared_words as matmul_words
 from tf_stitch.kernel_ir.roles import Role, Where, held
 from tf_stitch.kernel_ir.thread_ranges import verify_ranges
 from tf_stitch.kernel_ir.walk import accesses, arrays, evaluated, operands, statements
@@ -157,7 +158,7 @@ class _Verifier:
     def _names(self, stmt: k.Stmt, scope: _Scope) -> None:
         """By the roles of its fields."""
         for role, writes in ((Role.READS, False), (Role.HINTS, False), (Role.WRITES, True)):
-            for name in held(stmt, role):
+            for name in filter(None, held(stmt, role)):
                 self._buffer(name, writes)
         for name in held(stmt, Role.ARRAY):
             _require(name in scope.arrays, f"array {name} is not declared here")
@@ -259,6 +260,24 @@ class _Verifier:
         inner.indices |= {variable.name: variable.extent for variable in position}
         inner.scalars |= dict.fromkeys(scalars, False)
         self.body(keep, inner, parted=True)
+
+    @_rules(k.Matmul)
+    def _matmul(self, stmt: k.Matmul, scope: _Scope, parted: bool) -> None:
+        shape = stmt.shape
+        _require(self.threads == stmt.tiling.threads, f"a matmul by {self.threads} threads")
+        words = matmul_words(shape, stmt.tiling)
+        _require(scope.arrays.get(stmt.tiles, 0) >= words, f"{stmt.tiles} cannot hold {words} words")
+        operands = ((stmt.a, shape.a, stmt.a_place, stmt.load_a), (stmt.b, shape.b, stmt.b_place, stmt.load_b))
+        for name, operand, place, body in operands:
+            _require(bool(name) is (operand.place is not None), f"operand {name or 'of a body'} of a matmul")
+            self._in_matmul(scope, place, stmt.values, operand.vector, body)
+        self._in_matmul(scope, stmt.place, stmt.results, shape.vector, stmt.finish)
+
+    def _in_matmul(self, scope: _Scope, place: Sequence[Var], array: str, size: int, body: Sequence[k.Stmt]) -> None:
+        inner = scope.inner()
+        inner.indices |= {variable.name: variable.extent for variable in place}
+        inner.arrays[array] = size
+        self.body(body, inner, parted=True)
 
     def _differs(self, index: Index) -> bool:
         """Whether threads of one block may see different values."""

@@ -74,8 +74,8 @@ def own_accesses(stmt: k.Stmt) -> Iterator[BufferAccess]:
     """Accesses of a statement without those of its bodies."""
     yield from (BufferAccess(e.buffer, e.index, False) for e in evaluated(stmt) if isinstance(e, k.Load))
     for role in (Role.READS, Role.WRITES):
-        for name in held(stmt, role):
-            # An attention accesses many elements of each; here the first.
+        for name in filter(None, held(stmt, role)):
+            # An attention, or a matmul, accesses many elements of each; here the first.
             yield BufferAccess(name, getattr(stmt, "index", constant(0)), role is Role.WRITES)
 
 

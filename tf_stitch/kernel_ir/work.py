@@ -314,6 +314,27 @@ class _Counter:
         self._loading = 1.0
         self.close_round(times)
 
+    @_rules(k.Matmul)
+    def _matmul(self, stmt: k.Matmul, times: float, simd: Var | None, serial: Var | None) -> None:
+        """Plain operands are there when their turn comes, but for the first; a computed one is waited for in every
+        step, for as long as it is not in fewer."""
+        shape, tiling = stmt.shape, stmt.tiling
+        results = times * tiling.rows * tiling.columns / tiling.threads
+        self.work.multiply_adds += results * shape.k * shape.dtype.size / 4
+        for name, extent, operand, body in ((stmt.a, tiling.rows, shape.a, stmt.load_a),
+                                            (stmt.b, tiling.columns, shape.b, stmt.load_b)):
+            elements = times * extent * shape.k / tiling.threads
+            if operand.place is not None:
+                self.work.accesses.append(Access(name, elements, elements, 4, 4, False))
+            else:
+                self.body(body, elements / operand.vector, None, None)
+        steps = tiling.steps(shape)
+        self.work.reductions[self._threads] = self.work.reductions.get(self._threads, 0.0) + (steps + 2) * times
+        self._loading = 1.0
+        self.close_round(times)
+        self.body(stmt.finish, results / shape.vector, None, None)
+        self.work.elements += 2 * results
+
     @_rules(k.Array)
     def _array(self, stmt: k.Array, times: float, simd: Var | None, serial: Var | None) -> None:
         if stmt.space is k.Space.SHARED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_stitch.ir.graph import Node
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, delinearize, var
-from tf_stitch.lowering.evaluate import Evaluator, is_vector
+from tf_stitch.lowering.evaluate import Evaluator, MultiIndex, is_vector
 
 
 class ElementStores:
@@ -28,7 +28,12 @@ class ElementStores:
 
     def store(self, node: Node, buffer: str, flat: Index, lane: Var | None, arrays: dict[str, str]) -> None:
         """buffer[flat] = the element `flat` of node."""
-        value = self._evaluator.value(node, delinearize(flat, node.type.dims))
+        self.store_at(node, buffer, delinearize(flat, node.type.dims), flat, lane, arrays)
+
+    def store_at(self, node: Node, buffer: str, index: MultiIndex, flat: Index, lane: Var | None,
+                 arrays: dict[str, str]) -> None:
+        """The same, its multi-index known."""
+        value = self._evaluator.value(node, index)
         if lane is not None and is_vector(flat, lane):
             self._evaluator.out.emit(k.SetElement(arrays[buffer], var(lane), value))
             self._pending.append(k.StoreVector(buffer, flat - var(lane), arrays[buffer], lane.extent))
@@ -41,9 +46,12 @@ class ElementStores:
         self._pending.clear()
 
 
-def store_row_value(evaluator: Evaluator, node: Node, buffer: str, row: Index) -> None:
-    """buffer[row] = the row-level value of node."""
-    evaluator.out.emit(k.Store(buffer, row, evaluator.value(node, delinearize(row, node.type.dims))))
+def store_row_values(evaluator: Evaluator, node: Node, buffer: str, row: Index, rows: int) -> None:
+    """buffer[row] = the row-level value of node, or its few neighbours for each of `rows` rows."""
+    width = 1 if node.type.numel == rows else node.type.numel // rows
+    for i in range(width):
+        at = row * width + i
+        evaluator.out.emit(k.Store(buffer, at, evaluator.value(node, delinearize(at, node.type.dims))))
 
 
 def first_of(thread: Index) -> k.Expr | None:

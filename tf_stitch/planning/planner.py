@@ -21,6 +21,7 @@ from tf_stitch.planning.decomposition import decompose, inner_edges
 from tf_stitch.planning.dependence import Edge, dependencies, order_groups, update_edges
 from tf_stitch.planning.epilogues import Epilogues
 from tf_stitch.planning.greedy_solver import solve_greedily
+from tf_stitch.planning.matmul_choice import MatmulChoice, Stitching
 from tf_stitch.planning.merging import MergeOptions
 from tf_stitch.planning.part import Part, PatternTimes, RegionFacts, bits
 from tf_stitch.planning.selection import Choice, Selection
@@ -57,6 +58,7 @@ class PlanOptions:
         barriers: GPU: kernels may be fused by grid barriers (compiler/cooperative_fusion.py).
         nodes_timed: nodes of the patterns that are timed exactly for a region. Then what is known has to do: estimates
             for parts that were not begun. Counted, not timed: the same region has the same plan.
+        matmuls: which matmuls become kernels of ours, with what is around them.
         careful: regions of more nodes than this, equal parts counted once, are planned in fast mode: rounds is 0,
             merging goes over them once, and nothing is explored.
     """
@@ -67,6 +69,7 @@ class PlanOptions:
     singles: int = 16
     barriers: bool = True
     nodes_timed: int = 10_000
+    matmuls: Stitching = Stitching.NONE
     careful: int = 2000
     growth: GrowthOptions = field(default_factory=GrowthOptions)
 
@@ -96,7 +99,7 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
 
     Attentions that are faster as one kernel are one (attention_choice.py). The rest is cut into parts
     (decomposition.py); parts of equal structure are planned once (F13). Library calls then take over what follows their
-    matmuls where that pays (epilogues.py).
+    matmuls where that pays (epilogues.py), or become kernels with what is around them (matmul_choice.py).
 
     Args:
         libraries: of the device; their calls compute what no kernel holds.
@@ -144,10 +147,13 @@ def plan_region(graph: TensorGraph, times: PatternTimes, libraries: tuple[Librar
         reports.append(report)
     epilogues = Epilogues(work, needs, groups, facts, times)
     groups = epilogues.choose()
+    stitched = MatmulChoice(work, needs, groups, facts, times, options.matmuls)
+    groups = stitched.choose()
     patterns = [make_pattern((work[p] for p in groups[g]), facts.users, facts.wanted, facts.free)
                 for g in order_groups(groups, needs, wishes)]
     total = merge_reports(reports)
-    total = total and replace(total, kernels=total.kernels - epilogues.kernels, epilogues=epilogues.calls)
+    total = total and replace(total, kernels=total.kernels - epilogues.kernels - stitched.kernels,
+                              epilogues=epilogues.calls)
     return StitchPlan(graph, patterns, total, facts.free)
 
 

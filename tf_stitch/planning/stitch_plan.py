@@ -16,6 +16,7 @@ from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
 from tf_stitch.planning.attention_gradient import AttentionGradient, gradient_to
+from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
 LARGEST_INLINE_CONSTANT = 4096
@@ -258,7 +259,17 @@ def is_library_call(pattern: Pattern, libraries: Sequence[Library]) -> bool:
     first = pattern.nodes[0]
     if len(pattern.nodes) == 1:
         return library_of(first, libraries) is not None
-    return needs_library(first, libraries) and attention_of(pattern) is None
+    return needs_library(first, libraries) and attention_of(pattern) is None and not is_stitched(pattern, libraries)
+
+
+def is_stitched(pattern: Pattern, libraries: Sequence[Library]) -> bool:
+    """Whether a pattern is a large matmul with more around it than a library call computes."""
+    stitched = as_stitched_matmul(pattern.nodes) if len(pattern.nodes) > 1 else None
+    if stitched is None or not is_large_matmul(stitched.matmul):
+        return False
+    library = library_of(stitched.matmul, libraries)
+    first = pattern.nodes[0]
+    return first is not stitched.matmul or library is None or library.match(between(pattern)) is None
 
 
 def attention_of(pattern: Pattern) -> AttentionKernel | None:

@@ -7,6 +7,7 @@ from enum import Enum
 
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.symbolic_dims import divides
+from tf_stitch.kernel_ir.matmul import MatmulShape, MatmulTiling
 from tf_stitch.planning.stitch_plan import Pattern
 
 COOPERATIVE = "groups"
@@ -126,6 +127,7 @@ class KernelSchedule:
             cross-block reduction: each sums relative to its own maximum.
         ahead: the next row is copied to shared memory while this one is worked on (see lowering.prefetch).
         together: rows of a column reduction whose loads a GPU's thread has under way together; 0: as in any loop.
+        matmul: of a matmul's kernel, what it computes and the tiles of its blocks.
         origin: who chose the tiling.
     """
 
@@ -146,6 +148,7 @@ class KernelSchedule:
     relative: tuple[Node, Node] | None = None
     ahead: bool = False
     together: int = 0
+    matmul: tuple[MatmulShape, MatmulTiling] | None = None
     origin: Origin = Origin.RULE
 
     @property

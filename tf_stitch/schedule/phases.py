@@ -12,6 +12,8 @@ from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import Category, OpKind
 from tf_stitch.planning.stitch_plan import Pattern
 
+MOST_BESIDE = 4
+"""Reductions of a row side by side in an output, which one thread stores. Assumed."""
 HEAVY = 5
 """Cycles per element from which a value is staged rather than computed again."""
 
@@ -66,7 +68,7 @@ def split_phases(pattern: Pattern, elements: int, columns: Sequence[Node] = ()) 
 
 
 def row_outputs(pattern: Pattern, phases: Sequence[Phase], rows: int) -> list[Node]:
-    """Outputs that no phase writes: one number a row.
+    """Outputs that no phase writes: a number for each row, or a few, as the columns of a matmul that is inlined.
 
     Raises:
         ScheduleError: one that is not.
@@ -74,9 +76,33 @@ def row_outputs(pattern: Pattern, phases: Sequence[Phase], rows: int) -> list[No
     written = {n for p in phases for n in (*p.outputs, *p.columns)}
     found = [n for n in pattern.outputs if n not in written]
     for node in found:
-        if node.type.numel != rows:
-            raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
+        require_row_output(node, rows)
     return found
+
+
+def require_row_output(node: Node, rows: int) -> None:
+    """
+    Raises:
+        ScheduleError: an output that has neither one number for each row nor some reductions of it side by side.
+    """
+    if node.type.numel != rows and _reductions_beside(node) * rows != node.type.numel:
+        raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
+
+
+def _reductions_beside(node: Node) -> int:
+    """How many reductions stand side by side in what an output is made of element by element; 0: in nothing."""
+    found, stack = {node}, [node]
+    while stack:
+        part = stack.pop()
+        if part.kind is OpKind.CONCAT:
+            beside = [o.operands[0] if o.kind is OpKind.RESHAPE else o for o in part.operands]
+            few = len(beside) <= MOST_BESIDE and all(o.category is Category.REDUCTION for o in beside)
+            return len(beside) if few else 0
+        if part.category is Category.ELEMENTWISE or part.kind is OpKind.RESHAPE:
+            fresh = {o for o in part.operands if o.type.numel == node.type.numel} - found
+            found |= fresh
+            stack += fresh
+    return 0
 
 
 def reduction_depths(pattern: Pattern) -> dict[Node, int]:

@@ -24,7 +24,7 @@ from tf_stitch.lowering.kernel import LoweredKernel, finish
 from tf_stitch.lowering.prefetch import RowPrefetch, Turns
 from tf_stitch.lowering.reduce import ARG_KINDS, accumulator, initial
 from tf_stitch.lowering.scopes import ScopedEmitter
-from tf_stitch.lowering.stores import ElementStores, first_of, store_row_value
+from tf_stitch.lowering.stores import ElementStores, first_of, store_row_values
 from tf_stitch.schedule.kernel_schedule import KernelSchedule
 from tf_stitch.schedule.phases import Phase, exponentials, row_outputs, split_phases
 from tf_stitch.schedule.two_accumulators import phases_with_two_accumulators, prefetched_rows
@@ -102,7 +102,7 @@ class RowLowering:
         thread += self.passes.part * self.mapping.threads
         with self.out.when(k.both(first_of(thread), valid)):
             for node in self.row_outputs:
-                store_row_value(self.evaluator, node, self.writing(node), row)
+                store_row_values(self.evaluator, node, self.writing(node), row, self.domain.rows)
 
     def writing(self, node: Node) -> str:
         """The buffer of an output."""

@@ -15,7 +15,14 @@ from tf_stitch.lowering.reduce import ARG_KINDS
 from tf_stitch.planning.stitch_plan import Pattern
 from tf_stitch.schedule.demotion import one_by_one, regional_schedules
 from tf_stitch.schedule.kernel_schedule import MAX_THREADS, Domain, KernelSchedule, Scheme, Staged, ThreadMapping
-from tf_stitch.schedule.phases import exponentials, prefetched_values, relative_sum, split_phases, values_to_stage
+from tf_stitch.schedule.phases import (
+    exponentials,
+    prefetched_values,
+    relative_sum,
+    require_row_output,
+    split_phases,
+    values_to_stage,
+)
 from tf_stitch.schedule.prefetch import REDUCTION_BYTES, prefetches_rows
 from tf_stitch.schedule.shared_rows import LONG_ROW, SHARING_BLOCKS, SHARING_BYTES, SHARING_THREADS
 from tf_stitch.schedule.staged_rows import stage_parts, within_budget
@@ -63,8 +70,8 @@ def propose_row(pattern: Pattern, device: DeviceSpec, aligned: bool) -> list[Ker
     dominant = _dominant(reductions)
     elements = domain.rows * domain.cols
     for node in pattern.outputs:  # asked here already: the planner grows patterns by what is proposed
-        if node.type.numel not in (domain.rows, elements):
-            raise ScheduleError(f"an output of {node.type} is neither a row nor an element of the domain", node.loc)
+        if node.type.numel != elements:
+            require_row_output(node, domain.rows)
     if device.simt:
         single = _gpu(pattern, dominant, domain, device, aligned)
         shared = split_rows(single[0], reductions, device)

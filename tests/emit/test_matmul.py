@@ -1,0 +1,154 @@
+"""The matmul kernel as it is emitted, run on this machine, and as kernel IR."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import Array, Values, build_cubin, random_values, reference, region, run_kernel_ir
+from tests.support.cuda_on_cpu import Adversary, Order, run_on_cpu
+from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
+from tf_stitch.families.matmul import MATMUL, TILES
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+
+F32, F16, BF16 = DType.F32, DType.F16, DType.BF16
+ERROR = {F32: 6e-3, F16: 6e-3, BF16: 3e-2}
+"""Relative to the largest result, from operands of 11, 11 and 8 bits."""
+
+
+def transposed(dtype: DType, m: int = 40, k: int = 72, n: int = 48) -> list[Node]:
+    """Both operands stored with their axes exchanged, and the result, too."""
+    product = B.dot(x("a", dtype, k, m), x("b", dtype, n, k), True, True)
+    return [B.transpose(silu(product), (1, 0))]
+
+
+def computed(dtype: DType, m: int = 40, k: int = 72, n: int = 48) -> list[Node]:
+    """Both operands computed, from memory with exchanged axes."""
+    a, b = B.transpose(B.exp(x("a", F32, k, m)), (1, 0)), B.op(OpKind.TANH, x("b", F32, n, k))
+    return [silu(B.dot(B.cast(a, dtype), B.cast(b, dtype), False, True))]
+
+
+def normalised(dtype: DType, m: int = 40, k: int = 64, n: int = 48) -> list[Node]:
+    """Rows of given mean and deviation."""
+    a = B.cast(x("x", dtype, m, k), F32)
+    normal = B.mul(B.sub(a, x("mean", F32, m, 1)), B.op(OpKind.RSQRT, B.square(x("deviation", F32, m, 1))))
+    scaled = B.cast(B.add(B.mul(normal, row(x("g", F32, k), normal)), row(x("c", F32, k), normal)), dtype)
+    return [B.add(silu(B.dot(scaled, x("w", dtype, k, n))), x("y", dtype, m, n))]
+
+
+def heads(dtype: DType, batch: int = 2, count: int = 3, m: int = 20, k: int = 32, n: int = 24) -> list[Node]:
+    """Matrices that lie as layers leave them, and a bias for each of them."""
+    a = B.transpose(B.reshape(x("a", dtype, batch * m, count * k), (batch, m, count, k)), (0, 2, 1, 3))
+    product = B.dot(a, x("b", dtype, batch, count, k, n))
+    return [B.op(OpKind.TANH, B.add(product, x("bias", dtype, batch, count, 1, n)))]
+
+
+def several(dtype: DType, m: int = 50, k: int = 64, n: int = 40) -> list[Node]:
+    """The matmul itself, as training keeps it, in a shape of its own, and what is made of it in another type."""
+    product = B.dot(x("a", dtype, m, k), x("b", dtype, k, n))
+    return [product, B.cast(silu(product), F32 if dtype is not F32 else F16),
+            B.transpose(B.reshape(B.exp(B.neg(B.square(product))), (2, m // 2, n)), (1, 0, 2))]
+
+
+def summed(dtype: DType, batch: int = 3, m: int = 20, k: int = 40, n: int = 32) -> list[Node]:
+    """A reduction into a batched dot (FusionStitching Fig. 5d)."""
+    total = B.sum(x("x", dtype, batch, m, k, 6), [3])
+    return [silu(B.dot(total, x("y", dtype, batch, k, n)))]
+
+
+def odd(dtype: DType) -> list[Node]:
+    """Nothing that a vector can read."""
+    product = B.dot(x("a", dtype, 35, 37), x("b", dtype, 37, 19))
+    return [B.mul(silu(product), x("y", dtype, 35, 19))]
+
+
+MAKERS = {maker.__name__: maker for maker in (scaled_gelu, swiglu, transposed, computed, normalised, heads, several,
+                                              summed, odd)}
+
+
+@pytest.fixture(scope="module", params=[f"{name} {dtype.value}" for name in MAKERS for dtype in (F32, BF16)]
+                + ["scaled_gelu float16", "transposed float16"])
+def graph(request: pytest.FixtureRequest) -> TensorGraph:
+    name, dtype = request.param.split()
+    return region(name, MAKERS[name](DType(dtype)))
+
+
+def check(graph: TensorGraph, got: Values, wanted: Values) -> None:
+    for key, node in graph.outputs:
+        dtype = max((n.type.dtype for n in graph.nodes() if n.kind is OpKind.DOT), key=lambda d: ERROR[d])
+        most = max(ERROR[dtype], ERROR[node.type.dtype]) * max(np.abs(wanted[key]).max(), 1.0)
+        np.testing.assert_allclose(got[key].astype(np.float64), wanted[key].astype(np.float64), rtol=0, atol=most,
+                                   err_msg=key)
+
+
+def wanted_of(graph: TensorGraph) -> tuple[Values, dict[str, Array]]:
+    values = random_values(graph)
+    return values, reference(graph, values)[0]
+
+
+@pytest.mark.parametrize("order", [Order.AHEAD, Order.BEHIND, Order.SHUFFLED])
+def test_gives_what_its_nodes_give(graph: TensorGraph, order: Order) -> None:
+    """Whichever warp is ahead, and whether copies are there at once or when they are waited for."""
+    built = compiled_stitched(graph)
+    assert MATMUL.name in [kernel.schedule.family for kernel in built.kernels]
+    assert len(built.calls) == (graph.name == "swiglu")
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(order)), wanted)
+
+
+def test_kernel_ir_means_the_same(graph: TensorGraph) -> None:
+    built = compiled_stitched(graph, template="*[GRID-CTA_32,GRID-CTA_64];")
+    values, wanted = wanted_of(graph)
+    check(graph, run_kernel_ir(graph, built, values), wanted)
+
+
+def test_nvrtc_takes_it(graph: TensorGraph) -> None:
+    build_cubin(compiled_stitched(graph))
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_every_tile(tile: tuple[int, int], dtype: DType) -> None:
+    """More tiles than one each way, the last ones cut off."""
+    rows, columns = tile
+    graph = region("tiles", scaled_gelu(dtype, rows + 24, 88, columns + 8))
+    built = compiled_stitched(graph, template=f"*[GRID-CTA_{rows},GRID-CTA_{columns}];")
+    assert [kernel.schedule.mapping.grid for kernel in built.kernels] == [4]
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND)), wanted)
+
+
+def test_many_rows_of_tiles() -> None:
+    """More than are gone through together, with some left over."""
+    graph = region("many", scaled_gelu(BF16, 32 * 9 + 5, 32, 136))
+    built = compiled_stitched(graph, template="*[GRID-CTA_32,GRID-CTA_64];")
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.SHUFFLED)), wanted)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_sizes(seed: int, aligned: bool) -> None:
+    """No multiples of tiles or vectors, any operand stored either way, matrices in a batch or alone."""
+    chance = random.Random(seed)
+    m, k, n = (chance.choice((1, 8, 16)) * chance.randint(17, 24) for _ in range(3))
+    m, k, n = (min(size, 150) for size in (m, k, n))
+    batch = chance.choice(((), (2,), (2, 2)))
+    dtype, across, down = chance.choice((F32, BF16, F16)), chance.random() < 0.5, chance.random() < 0.5
+    a = x("a", dtype, *batch, *((k, m) if across else (m, k)))
+    b = x("b", dtype, *batch, *((n, k) if down else (k, n)))
+    if chance.random() < 0.5:
+        a = B.mul(a, p.const(0.25, a))
+    if chance.random() < 0.3:
+        b = B.op(OpKind.TANH, b)
+    product = B.dot(a, b, across, down)
+    graph = region("any", [B.add(silu(product), x("y", dtype, *batch, m, n))])
+    built = compiled_stitched(graph, aligned=aligned)
+    assert [kernel.schedule.family for kernel in built.kernels] == [MATMUL.name]
+    values, wanted = wanted_of(graph)
+    check(graph, run_on_cpu(graph, built, values, Adversary(Order.BEHIND), aligned=aligned), wanted)

@@ -1,0 +1,152 @@
+"""Which matmuls become kernels of ours, and what stays a library's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential import patterns as p
+from tests.differential.runner import check_all, compare, keys_of, random_values, reference, region, run_kernel_ir
+from tests.support.stitched_matmuls import B, compiled_stitched, row, scaled_gelu, silu, swiglu, x
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec, gpu_spec
+from tf_stitch.families.matmul import MATMUL
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.planning import matmul_choice
+from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.matmul_choice import Stitching
+from tf_stitch.planning.plan_groups import groups_of, plan_of
+from tf_stitch.planning.planner import PlanOptions
+
+BF16, F32 = DType.BF16, DType.F32
+
+
+def dense(dtype: DType = BF16, m: int = 40, k: int = 64, n: int = 48) -> Node:
+    return B.dot(x("x", dtype, m, k), x("w", dtype, k, n))
+
+
+def families(result: CompiledRegion) -> list[str]:
+    return [kernel.schedule.family for kernel in result.kernels]
+
+
+def test_the_whole_pattern_is_one_kernel() -> None:
+    result = compiled_stitched(region("g", scaled_gelu(BF16)))
+    assert families(result) == [MATMUL.name]
+    assert not result.calls
+    assert len(result.executable.steps) == 1
+    assert result.plan.solver is not None
+    assert result.plan.solver.kernels == 1
+
+
+def test_by_default_a_library_has_all_matmuls() -> None:
+    result = compile_region(*_arguments(region("g", scaled_gelu(BF16))), CompileOptions(H200))
+    assert MATMUL.name not in families(result)
+    assert len(result.calls) == 1
+
+
+def _arguments(graph: TensorGraph) -> tuple[TensorGraph, tuple[str, ...], tuple[str, ...]]:
+    return graph, *keys_of(graph)
+
+
+@pytest.mark.parametrize(("gain", "is_stitched"), [(-1e9, True), (1e9, False)])
+def test_predicted_gains_decide(gain: float, is_stitched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul_choice, "LEAST_GAIN_US", gain)
+    graph = region("g", scaled_gelu(BF16))
+    result = compile_region(*_arguments(graph), CompileOptions(H200, PlanOptions(matmuls=Stitching.PREDICTED)))
+    assert (MATMUL.name in families(result)) is is_stitched
+
+
+def test_what_a_call_computes_by_itself_stays_its() -> None:
+    """A bias and an activation of the library's own."""
+    product = dense()
+    biased = B.add(product, row(x("b", BF16, 48), product))
+    result = compiled_stitched(region("g", [B.maximum(biased, p.const(0, biased))]))
+    assert not families(result)
+    assert len(result.calls) == 1
+
+
+def test_of_two_matmuls_around_a_product_one_stays_a_call() -> None:
+    result = compiled_stitched(region("g", swiglu(BF16)))
+    assert families(result) == [MATMUL.name]
+    assert len(result.calls) == 1
+
+
+def test_of_a_kernel_that_reduces_the_elements_are_taken() -> None:
+    """A residual, and the layer norm behind it."""
+    product = dense()
+    total = B.add(B.mul(product, row(x("g", BF16, 48), product)), x("y", BF16, 40, 48))
+    wide = B.cast(total, F32)
+    normal = p.layernorm(wide, x("gamma", F32, 48), x("beta", F32, 48))
+    graph = region("g", [total, B.cast(normal, BF16)])
+    result = compiled_stitched(graph)
+    assert families(result) == [MATMUL.name, "row_reduction"]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+def test_an_operand_that_others_read_is_not_taken() -> None:
+    scaled = B.mul(x("x", BF16, 40, 64), p.const(0.5, x("x", BF16, 40, 64)))
+    graph = region("g", [silu(B.dot(scaled, x("w", BF16, 64, 48))), scaled])
+    result = compiled_stitched(graph)
+    assert sorted(families(result)) == ["elementwise", MATMUL.name]
+
+
+def test_a_norm_leaves_its_statistics_to_a_kernel_of_rows() -> None:
+    """Which then writes a number for each row, where it wrote all elements."""
+    a = x("x", F32, 40, 96)
+    deviation = B.op(OpKind.RSQRT, B.mean(B.square(a), [1], True))
+    normal = B.mul(B.mul(a, deviation), row(x("g", F32, 96), a))
+    graph = region("g", [B.dot(normal, x("w", F32, 96, 48))])
+    result = compiled_stitched(graph)
+    assert families(result) == ["row_reduction", MATMUL.name]
+    assert [n.type.numel for n in result.kernels[0].schedule.pattern.outputs] == [40]
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+def test_a_long_reduction_is_no_operand() -> None:
+    total = B.sum(x("x", BF16, 3, 24, 40, 65), [3])
+    result = compiled_stitched(region("g", [silu(B.dot(total, x("y", BF16, 3, 40, 32)))]))
+    assert sorted(families(result)) == [MATMUL.name, "row_reduction"]
+
+
+def test_no_kernel_waits_for_itself() -> None:
+    """y is made of the results, and of what the kernel that reads both makes."""
+    product = dense(n=64)
+    again = B.dot(B.exp(product), x("v", BF16, 64, 64))
+    graph = region("g", [B.mul(silu(product), B.add(again, B.neg(product)))])
+    result = compiled_stitched(graph)
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, result, values), *reference(graph, values), "kernel IR")
+
+
+@pytest.mark.parametrize("graph", [
+    region("rows", [B.sum(dense(), [1])]),
+    region("wider", [B.mul(B.reshape(dense(), (1, 40, 48)), x("y", BF16, 3, 40, 48))]),
+    region("doubles", [silu(dense(DType.F64))])])
+def test_what_is_no_part_of_the_kernel(graph: TensorGraph) -> None:
+    result = compiled_stitched(graph)
+    assert MATMUL.name not in families(result)
+    assert len(result.calls) == 1
+
+
+@pytest.mark.parametrize("device", [CPU, gpu_spec(H200.profile, "75")], ids=lambda d: d.name)
+def test_devices_without_tensor_cores(device: DeviceSpec) -> None:
+    assert MATMUL.name not in families(compiled_stitched(region("g", scaled_gelu(BF16)), device))
+
+
+def test_a_plan_is_stored_and_read_back() -> None:
+    plan = compiled_stitched(region("g", scaled_gelu(BF16))).plan
+    assert plan_of(plan.graph, groups_of(plan), plan.solver).patterns == plan.patterns
+
+
+def test_a_plan_that_is_cut_short_calls_the_library() -> None:
+    plan = compiled_stitched(region("g", scaled_gelu(BF16))).plan
+    assert len(keep_patterns(plan, 1).patterns) == 1
+    assert OpKind.DOT in [pattern.nodes[0].kind for pattern in keep_patterns(plan, 0).patterns
+                          if len(pattern.nodes) == 1]
+
+
+def test_plans_without_it_mean_the_same() -> None:
+    check_all(region("g", scaled_gelu(F32)))

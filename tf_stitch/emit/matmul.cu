@@ -1,0 +1,218 @@
+// A matmul by mma.sync whose operands may be computed on their way to shared memory and whose results are finished in the
+// kernel. A block has a tile of ROWS x COLUMNS results; ROW_WARPS x COLUMN_WARPS warps share it. Stages of operands go
+// through shared memory in turns: what lies in memory as it is by asynchronous copies, what is computed through registers,
+// computed before a stage is multiplied and written behind it. Results go through shared memory, too, so that a thread
+// finishes neighbours and memory is accessed in whole lines.
+//
+// Fragments of mma.sync: see attention.cu. A tile of an operand has LINES: along terms (one row of a, one column of b), or
+// of one term. Half types are read by ldmatrix, transposed where lines are of one term; float32 by words.
+//
+// C (emit/matmul.py writes it): Element, Barrier; MATRICES, M, N, K; ROWS, COLUMNS, WORDS, ROW_WARPS, COLUMN_WARPS, STAGES;
+// VECTOR: columns that are finished at a time; A and B: EXTENT of the tile beside terms, WHOLE of the matrix, ALONG_TERMS,
+// VECTOR, LINE (words in shared memory), PLAIN, MATRIX_STEP, LINE_STEP (elements in memory).
+
+template <class C> struct tfs_matmul {
+  static_assert(C::ROWS * C::COLUMNS / C::VECTOR % (32 * C::ROW_WARPS * C::COLUMN_WARPS) == 0, "vectors of results");
+  using E = typename C::Element;
+  using T = typename E::Storage;
+  using A = typename C::A;
+  using B = typename C::B;
+  static constexpr int PER_WORD = E::PER_WORD, TERMS = C::WORDS * PER_WORD;  // of a stage
+  static constexpr int THREADS = 32 * C::ROW_WARPS * C::COLUMN_WARPS, STEPS = (C::K + TERMS - 1) / TERMS;
+  static constexpr int WARP_ROWS = C::ROWS / C::ROW_WARPS, WARP_COLUMNS = C::COLUMNS / C::COLUMN_WARPS;
+  static constexpr int DOWN = WARP_ROWS / 16, ACROSS = WARP_COLUMNS / 8;  // instructions of a warp
+  static constexpr int TILES_DOWN = (C::M + C::ROWS - 1) / C::ROWS, TILES_ACROSS = (C::N + C::COLUMNS - 1) / C::COLUMNS;
+  static constexpr int TOGETHER = 8;  // rows of tiles whose columns are gone through together: they share operands
+  static constexpr int RESULT_LINE = C::COLUMNS + 8;
+
+  // One operand: how a tile of it is laid out in shared memory and brought there.
+  template <class O> struct Tile {
+    static constexpr int LINES = O::ALONG_TERMS ? O::EXTENT : TERMS;
+    static constexpr int LENGTH = O::ALONG_TERMS ? TERMS : O::EXTENT;  // elements of a line
+    static constexpr int WORDS = LINES * O::LINE, CHUNKS = LENGTH / O::VECTOR, ALL = LINES * CHUNKS;
+    static constexpr int MINE = (ALL + THREADS - 1) / THREADS;  // vectors that a thread brings
+    static constexpr bool WHOLE_WORDS = O::VECTOR % PER_WORD == 0;
+    using Held = tfs_vector<uint32_t, WHOLE_WORDS ? O::VECTOR / PER_WORD : 1>;
+    Held held[O::PLAIN ? 1 : MINE];
+
+    static __device__ __forceinline__ bool mine(int i) { return ALL % THREADS == 0 || i < ALL; }
+    // Line and chunk of the whole matrix for vector number i of the tile at `first` beside terms and at `term`; whether
+    // it is there.
+    static __device__ __forceinline__ bool place(int i, int first, int term, int& line, int& chunk) {
+      line = i / CHUNKS + (O::ALONG_TERMS ? first : term);
+      chunk = i % CHUNKS + (O::ALONG_TERMS ? term : first) / O::VECTOR;
+      constexpr bool WHOLE_TILES = O::WHOLE % O::EXTENT == 0 && C::K % TERMS == 0;
+      return WHOLE_TILES || (line < (O::ALONG_TERMS ? O::WHOLE : C::K)
+                             && chunk < (O::ALONG_TERMS ? C::K : O::WHOLE) / O::VECTOR);
+    }
+    static __device__ __forceinline__ T* slot(uint32_t* tile, int i) {
+      return reinterpret_cast<T*>(tile + i / CHUNKS * O::LINE) + i % CHUNKS * O::VECTOR;
+    }
+    // Asynchronously; what is not there becomes zeros.
+    static __device__ __forceinline__ void copy(uint32_t* tile, int thread, const T* from, int first, int term) {
+#pragma unroll
+      for (int j = 0; j < MINE; ++j) {
+        const int i = thread + j * THREADS;
+        int line, chunk;
+        const bool there = place(i, first, term, line, chunk);
+        const T* source = from + (there ? (long long)line * O::LINE_STEP + chunk * O::VECTOR : 0);
+        if (mine(i)) tfs_copy_async(slot(tile, i), source, there);
+      }
+    }
+    template <class Load>
+    __device__ __forceinline__ void compute(int thread, int matrix, int first, int term, const Load& load) {
+#pragma unroll
+      for (int j = 0; j < MINE; ++j) {
+        const int i = thread + j * THREADS;
+        int line, chunk;
+        const bool there = place(i, first, term, line, chunk) && mine(i);
+        float values[O::VECTOR];
+#pragma unroll
+        for (int v = 0; v < O::VECTOR; ++v) values[v] = 0.0f;
+        if (there) load(values, matrix, line, chunk);
+#pragma unroll
+        for (int v = 0; v < O::VECTOR; v += PER_WORD) {
+          if constexpr (PER_WORD == 1) held[j].v[v] = __float_as_uint(values[v]);
+          else held[j].v[v / 2] = E::pack(values[v], WHOLE_WORDS ? values[v + WHOLE_WORDS] : 0.0f);
+        }
+      }
+    }
+    __device__ __forceinline__ void write(uint32_t* tile, int thread) const {
+#pragma unroll
+      for (int j = 0; j < MINE; ++j) {
+        const int i = thread + j * THREADS;
+        if (!mine(i)) continue;
+        if constexpr (WHOLE_WORDS) *reinterpret_cast<Held*>(slot(tile, i)) = held[j];
+        else *slot(tile, i) = (T)held[j].v[0];
+      }
+    }
+  };
+  static constexpr int STAGE = Tile<A>::WORDS + Tile<B>::WORDS;
+
+  // The four words of 16 rows of a at `row`, and of `word` and on of their terms.
+  static __device__ __forceinline__ void read_a(uint32_t (&a)[4], const uint32_t* tile, int row, int word, int lane) {
+    if constexpr (PER_WORD == 1) {
+      const int g = lane / 4, t = lane % 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = row + g + i % 2 * 8, w = word + t + i / 2 * 4;
+        a[i] = E::operand(A::ALONG_TERMS ? tile[r * A::LINE + w] : tile[w * A::LINE + r]);
+      }
+    } else if constexpr (A::ALONG_TERMS) {
+      tfs_load_matrices(a, tile + (row + lane % 16) * A::LINE + word + lane / 16 * 4);
+    } else {
+      const int term = word * 2 + lane / 16 * 8 + lane % 8;
+      tfs_load_transposed(a, tile + term * A::LINE + (row + lane / 8 % 2 * 8) / 2);
+    }
+  }
+  // The words of 16 columns of b: two of the first 8, two of the others.
+  static __device__ __forceinline__ void read_b(uint32_t (&b)[4], const uint32_t* tile, int column, int word, int lane) {
+    if constexpr (PER_WORD == 1) {
+      const int g = lane / 4, t = lane % 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int c = column + g + i / 2 * 8, w = word + t + i % 2 * 4;
+        b[i] = E::operand(B::ALONG_TERMS ? tile[c * B::LINE + w] : tile[w * B::LINE + c]);
+      }
+    } else if constexpr (B::ALONG_TERMS) {
+      tfs_load_matrices(b, tile + (column + lane / 16 * 8 + lane % 8) * B::LINE + word + lane / 8 % 2 * 4);
+    } else {
+      tfs_load_transposed(b, tile + (word * 2 + lane % 16) * B::LINE + (column + lane / 16 * 8) / 2);
+    }
+  }
+
+  // shared: STAGES stages of a tile of a and of b, later the block's results. load_a(values, matrix, line, chunk) computes
+  // a vector of an operand that is not PLAIN; finish(results, matrix, row, chunk) takes VECTOR results of a row.
+  template <class LoadA, class LoadB, class Finish>
+  static __device__ __forceinline__ void run(int thread, int block, const T* a, const T* b, uint32_t* shared,
+                                             const LoadA& load_a, const LoadB& load_b, const Finish& finish) {
+    const int lane = thread % 32, warp = thread / 32;
+    const int matrix = block / (TILES_DOWN * TILES_ACROSS), tile = block % (TILES_DOWN * TILES_ACROSS);
+    const int top = tile / (TOGETHER * TILES_ACROSS) * TOGETHER;
+    const int height = TILES_DOWN - top < TOGETHER ? TILES_DOWN - top : TOGETHER;
+    const int row = (top + tile % (TOGETHER * TILES_ACROSS) % height) * C::ROWS;
+    const int column = tile % (TOGETHER * TILES_ACROSS) / height * C::COLUMNS;
+    if constexpr (A::PLAIN) a += (long long)matrix * A::MATRIX_STEP;
+    if constexpr (B::PLAIN) b += (long long)matrix * B::MATRIX_STEP;
+    Tile<A> tile_a;
+    Tile<B> tile_b;
+    const auto begin = [&](int step) {
+      uint32_t* stage = shared + step % C::STAGES * STAGE;
+      if constexpr (A::PLAIN) Tile<A>::copy(stage, thread, a, row, step * TERMS);
+      else tile_a.compute(thread, matrix, row, step * TERMS, load_a);
+      if constexpr (B::PLAIN) Tile<B>::copy(stage + Tile<A>::WORDS, thread, b, column, step * TERMS);
+      else tile_b.compute(thread, matrix, column, step * TERMS, load_b);
+    };
+    const auto end = [&](int step) {
+      uint32_t* stage = shared + step % C::STAGES * STAGE;
+      if constexpr (!A::PLAIN) tile_a.write(stage, thread);
+      if constexpr (!B::PLAIN) tile_b.write(stage + Tile<A>::WORDS, thread);
+    };
+#pragma unroll 1
+    for (int step = 0; step < C::STAGES - 1; ++step) {
+      if (step < STEPS) {
+        begin(step);
+        end(step);
+      }
+      tfs_copy_commit();
+    }
+    const int own_row = warp % C::ROW_WARPS * WARP_ROWS, own_column = warp / C::ROW_WARPS * WARP_COLUMNS;
+    float c[DOWN][ACROSS][4];
+#pragma unroll
+    for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+      for (int j = 0; j < ACROSS; ++j)
+#pragma unroll
+        for (int v = 0; v < 4; ++v) c[i][j][v] = 0.0f;
+#pragma unroll 1
+    for (int step = 0; step < STEPS; ++step) {
+      tfs_copy_wait<C::STAGES - 2>();
+      C::Barrier::wait();  // this stage is there, and nobody reads the one before any more, which the next copies go to
+      const int next = step + C::STAGES - 1;
+      if (next < STEPS) begin(next);
+      tfs_copy_commit();
+      const uint32_t* stage_a = shared + step % C::STAGES * STAGE;
+      const uint32_t* stage_b = stage_a + Tile<A>::WORDS;
+#pragma unroll
+      for (int word = 0; word < C::WORDS; word += 8) {
+        uint32_t left[DOWN][4], right[ACROSS / 2][4];
+#pragma unroll
+        for (int i = 0; i < DOWN; ++i) read_a(left[i], stage_a, own_row + 16 * i, word, lane);
+#pragma unroll
+        for (int j = 0; j < ACROSS / 2; ++j) read_b(right[j], stage_b, own_column + 16 * j, word, lane);
+#pragma unroll
+        for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+          for (int j = 0; j < ACROSS; ++j) E::mma(c[i][j], left[i], right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]);
+      }
+      if (next < STEPS) end(next);
+    }
+    tfs_copy_wait<0>();
+    C::Barrier::wait();  // nobody reads operands any more
+    float* results = reinterpret_cast<float*>(shared);
+#pragma unroll
+    for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+      for (int j = 0; j < ACROSS; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float* to = results + (own_row + 16 * i + 8 * half + lane / 4) * RESULT_LINE + own_column + 8 * j + lane % 4 * 2;
+          *reinterpret_cast<tfs_vector<float, 2>*>(to) = {{c[i][j][2 * half], c[i][j][2 * half + 1]}};
+        }
+    C::Barrier::wait();
+    constexpr int CHUNKS = C::COLUMNS / C::VECTOR;
+    constexpr int W = C::VECTOR < 4 ? C::VECTOR : 4;  // floats of the widest access
+#pragma unroll 4
+    for (int j = 0; j < C::ROWS * CHUNKS / THREADS; ++j) {
+      const int i = thread + j * THREADS, own = row + i / CHUNKS, chunk = column / C::VECTOR + i % CHUNKS;
+      if ((C::M % C::ROWS == 0 || own < C::M) && (C::N % C::COLUMNS == 0 || chunk < C::N / C::VECTOR)) {
+        tfs_vector<float, C::VECTOR> values;
+        const float* from = results + i / CHUNKS * RESULT_LINE + i % CHUNKS * C::VECTOR;
+#pragma unroll
+        for (int v = 0; v < C::VECTOR; v += W)
+          *reinterpret_cast<tfs_vector<float, W>*>(values.v + v) = *reinterpret_cast<const tfs_vector<float, W>*>(from + v);
+        finish(values.v, matrix, own, chunk);
+      }
+    }
+  }
+};

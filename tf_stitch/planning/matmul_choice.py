@@ -1,0 +1,148 @@
+"""Which matmuls of a plan become kernels of ours, with what is computed before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+
+import networkx as nx
+
+from tf_stitch.ir.graph import Node
+from tf_stitch.planning.part import PatternTimes, RegionFacts
+from tf_stitch.planning.stitch_plan import is_large_matmul, make_pattern
+from tf_stitch.planning.stitched_matmul import as_stitched_matmul
+
+LEAST_GAIN_US = 0.5
+"""Predicted gains below this are noise: the call stays."""
+
+Positions = frozenset[int]
+
+
+class Stitching(Enum):
+    """Which matmuls become kernels of ours: none; those that are predicted to be faster; every one that can, with as
+    much as can be, for tests and measurements."""
+
+    NONE = "library"
+    PREDICTED = "predicted"
+    ALL = "stitched"
+
+
+class MatmulChoice:
+    """Makes kernels of library calls and of kernels around them, where that is predicted to take less time.
+
+    A call takes over what is element by element of kernels that compute its operands for it alone, and of a kernel that
+    reads its result, all of it or as much as there is. Groups stay such that they can run one after the other.
+
+    Args:
+        work: nodes that need a kernel or a library call, operands first; positions are places in it.
+        needs: for each of them the positions it depends on.
+        groups: positions of each pattern; they cover all.
+
+    Attributes:
+        calls: library calls that became kernels.
+        kernels: how many kernels are gone; a call that became one counts against it.
+    """
+
+    def __init__(self, work: Sequence[Node], needs: Sequence[Sequence[int]], groups: Sequence[Sequence[int]],
+                 facts: RegionFacts, times: PatternTimes, which: Stitching) -> None:
+        self._work, self._needs, self._facts, self._times = work, needs, facts, times
+        self._which = which
+        self._groups = [frozenset(group) for group in groups]
+        self._home = {p: g for g, group in enumerate(groups) for p in group}
+        self._users: list[list[int]] = [[] for _ in work]
+        for user, before in enumerate(needs):
+            for p in before:
+                self._users[p].append(user)
+        self.calls = self.kernels = 0
+
+    def choose(self) -> list[tuple[int, ...]]:
+        """The groups anew."""
+        for call in range(len(self._groups)) if self._which is not Stitching.NONE else ():
+            if self._is_call(call):
+                self._stitch(call)
+        return [tuple(sorted(group)) for group in self._groups if group]
+
+    def _is_call(self, group: int) -> bool:
+        members = sorted(self._groups[group])
+        matmuls = [p for p in members if is_large_matmul(self._work[p])]
+        return len(matmuls) == 1 and matmuls == members[:1]
+
+    def _stitch(self, call: int) -> None:
+        """Takes what gains most, or all that there is."""
+        choices = [(gain, changed) for changed in self._choices(call) if (gain := self._gain(changed)) is not None]
+        every = self._which is Stitching.ALL
+        choices = [(len(changed[call]) if every else gain, changed) for gain, changed in choices
+                   if every or gain >= LEAST_GAIN_US]
+        if not choices:
+            return
+        _, changed = max(choices, key=lambda choice: choice[0])
+        for group, members in changed.items():
+            self._groups[group] = members
+            self._home.update(dict.fromkeys(members, group))
+        self.calls += 1
+        self.kernels += sum(not members for members in changed.values()) - 1
+
+    def _choices(self, call: int) -> Iterator[Mapping[int, Positions]]:
+        """Groups that change, and what they become: with operands, with what follows, with both."""
+        before = list(self._producers(call))
+        every = {g: members for one in before for g, members in one.items()}
+        producers = [{}, *before, *([every] if len(before) > 1 else [])]
+        for taken in producers:
+            for after in ({}, *self._followers(call)):
+                if taken or after:
+                    moved = {**taken, **after}
+                    together = self._groups[call].union(*moved.values())
+                    rest = {g: self._groups[g] - members for g, members in moved.items()}
+                    yield {**rest, call: together}
+
+    def _producers(self, call: int) -> Iterator[Mapping[int, Positions]]:
+        """Of each kernel what it computes element by element for the call alone."""
+        found = {self._home[p] for member in self._groups[call] for p in self._needs[member]} - {call}
+        for group in sorted(found):
+            inside = set(self._groups[call])
+            for p in sorted(self._groups[group], reverse=True):
+                alone = self._work[p] not in self._facts.wanted and all(user in inside for user in self._users[p])
+                if alone and self._is_stitched((*inside, p)):
+                    inside.add(p)
+            if len(inside) > len(self._groups[call]):
+                yield {group: frozenset(inside - self._groups[call])}
+
+    def _followers(self, call: int) -> Iterator[Mapping[int, Positions]]:
+        """Of each kernel that reads the call's results what is made of them element by element."""
+        found = {self._home[user] for member in self._groups[call] for user in self._users[member]} - {call}
+        for group in sorted(found):
+            inside = set(self._groups[call])
+            taken: list[int] = []
+            for p in sorted(self._groups[group]):
+                own = [q for q in self._needs[p] if self._home[q] == group]
+                if all(q in inside for q in own) and self._is_stitched((*inside, p)):
+                    inside.add(p)
+                    taken.append(p)
+            while taken and not any(user not in self._groups[call] for user in self._users[taken[-1]]) \
+                    and self._work[taken[-1]] not in self._facts.wanted:
+                taken.pop()
+            if taken:
+                yield {group: frozenset(taken)}
+
+    def _is_stitched(self, positions: Sequence[int]) -> bool:
+        return as_stitched_matmul([self._work[p] for p in sorted(positions)]) is not None
+
+    def _gain(self, changed: Mapping[int, Positions]) -> float | None:
+        """Microseconds saved if groups became these; None if they cannot."""
+        if not self._can_run(changed):
+            return None
+        before = [self._us(self._groups[g]) for g in changed]
+        after = [self._us(members) for members in changed.values() if members]
+        if None in before or None in after:
+            return None
+        return sum(filter(None, before)) - sum(filter(None, after))
+
+    def _can_run(self, changed: Mapping[int, Positions]) -> bool:
+        """Whether no group would wait for itself."""
+        home = {**self._home, **{p: g for g, members in changed.items() for p in members}}
+        edges = {(home[q], home[p]) for p, before in enumerate(self._needs) for q in before if home[q] != home[p]}
+        return bool(nx.is_directed_acyclic_graph(nx.DiGraph(edges)))
+
+    def _us(self, group: Positions) -> float | None:
+        return self._times.exact(make_pattern((self._work[p] for p in sorted(group)), self._facts.users,
+                                              self._facts.wanted, self._facts.free))
