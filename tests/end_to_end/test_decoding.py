@@ -42,7 +42,8 @@ def test_zoo_program(run: Runner, tmp_path: Path) -> None:
     texts = {}
     for stitch in ("", "1"):
         out = tmp_path / f"texts{stitch}.npz"
-        done = run(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch, **PRECISE)
+        done = run(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch,
+                   **PRECISE)
         assert done.returncode == 0, done.stderr[-3000:]
         texts[stitch] = np.load(out)
     names = [name for name in texts[""].files if name.startswith("output/")]
