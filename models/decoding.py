@@ -107,8 +107,8 @@ class LanguageModel(keras.layers.Layer):
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(text[:, 1:], logits[:, :-1]))
 
     def infer(self, batch: Tensors) -> dict[str, Any]:
-        return {"likeliest": self.go_on(batch, lambda logits, at: ops.argmax(logits, axis=-1)),
-                "drawn": self.go_on(batch, self._draw)}  # fmt: skip
+        return {"likeliest": self.go_on(batch, self.likeliest),
+                "drawn": self.go_on(batch, self.draw)}  # fmt: skip
 
     def go_on(self, batch: Tensors, choose: Any) -> Any:
         """Texts [batch, length] that go on from where they are given (`there`)."""
@@ -125,7 +125,11 @@ class LanguageModel(keras.layers.Layer):
 
         return ops.while_loop(lambda text, cache, at: at < self._config.length, body, (text, cache, at))[0]
 
-    def _draw(self, logits: Any, at: Any) -> Any:
+    def likeliest(self, logits: Any, at: Any) -> Any:
+        """The next word [batch], of logits [batch, vocabulary]."""
+        return ops.argmax(logits, axis=-1)
+
+    def draw(self, logits: Any, at: Any) -> Any:
         best, choices = ops.top_k(logits, self._config.best)
         drawn = tf.random.stateless_categorical(best, 1, seed=ops.stack([7, at]), dtype=tf.int32)
         return ops.take_along_axis(choices, drawn, axis=-1)[:, 0]
