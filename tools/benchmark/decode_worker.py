@@ -24,8 +24,8 @@ def start(config: str, batch: str, sampler: str, backend: str) -> Callable[..., 
     given = {name: tf.constant(value) for name, value in data(sizes, np.random.default_rng(1)).infer[0].items()}
     model = LanguageModel(sizes)
     model.train_loss({name: value[:1] for name, value in given.items()})  # makes the variables
-    decode = tf.function(lambda batch: model.go_on(batch, getattr(model, sampler)), jit_compile=backend == "xla" or None,
-                         autograph=False)
+    decode = tf.function(lambda batch: model.go_on(batch, getattr(model, sampler)),
+                         jit_compile=backend == "xla" or None, autograph=False)
 
     def answer(calls: str) -> dict[str, Any]:
         seconds, texts = [], np.zeros(0)
