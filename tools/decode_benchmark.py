@@ -28,7 +28,12 @@ _TURNS = flags.DEFINE_integer("turns", 15, "calls of each that are timed")
 def main(_: Sequence[str]) -> None:
     workers = {name: Worker("decode_worker", _CONFIG.value, _BATCH.value, _SAMPLER.value, name,
                             backend=BACKENDS[name]) for name in _BACKENDS.value}
-    first = {name: worker.ask(1) for name, worker in workers.items()}
+    first = {}
+    for worker in workers.values():
+        worker.wait()
+    for name, worker in workers.items():
+        first[name] = worker.ask(1)
+        print(f"{name:7} first call {first[name]['seconds'][0]:.1f} s", flush=True)
     for name, worker in workers.items():
         worker.ask(_WARM_UP.value if name == "stitch" else 2)
     seconds: dict[str, list[float]] = {name: [] for name in workers}
@@ -39,8 +44,7 @@ def main(_: Sequence[str]) -> None:
     for name, times in seconds.items():
         low, middle, high = (1e3 * x for x in statistics.quantiles(times, n=4))
         same = first[name]["texts"] == next(iter(first.values()))["texts"]
-        print(f"{name:7} {middle:9.2f} ms ({low:.2f} to {high:.2f}), first call {first[name]['seconds'][0]:.1f} s"
-              f"{'' if same else ', other texts'}", flush=True)
+        print(f"{name:7} {middle:9.2f} ms ({low:.2f} to {high:.2f}){'' if same else ', other texts'}", flush=True)
     for name, worker in workers.items():
         print(*worker.said(), sep="\n")
         if name == "stitch":
