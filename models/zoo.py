@@ -11,6 +11,7 @@ FUSION_STITCHING = ("nmt", "multi-interests", "rokid", "aiwriter", "logistic", "
                     "perceptron", "var-encoder")  # fmt: skip
 NAMES = ASTITCH + FUSION_STITCHING
 RECOMMENDERS = ("dlrm", "dcn", "two-tower")
+DECODERS = ("decoding",)
 
 
 def load(name: str) -> Model:
@@ -29,7 +30,8 @@ def module_of(name: str) -> str:
     Raises:
         ValueError: there is none.
     """
-    if name not in NAMES + RECOMMENDERS:
-        raise ValueError(f"no model {name!r}; there are {', '.join(NAMES + RECOMMENDERS)}")
+    names = NAMES + RECOMMENDERS + DECODERS
+    if name not in names:
+        raise ValueError(f"no model {name!r}; there are {', '.join(names)}")
     folder = "models.recommenders" if name in RECOMMENDERS else "models"
     return f"{folder}.{name.replace('-', '_')}"

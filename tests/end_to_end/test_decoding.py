@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import PROGRAMS, Runner
+from models.zoo import module_of
+from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
+from tests.support.zoo_case import MODULE
 
 PROGRAM = PROGRAMS / "decoding.py"
 
@@ -31,3 +35,22 @@ def test_tokens(batch: int, environment: dict[str, str], run: Runner) -> None:
         greedy = next(graph for graph in done.report["graphs"] if graph["regions"])
         assert not greedy["left_out"]
         assert [loop["reason"] for loop in greedy["loops"]] == [None]
+
+@pytest.mark.timeout(600)
+def test_zoo_program(run: Runner, tmp_path: Path) -> None:
+    """A model of Keras: its loops, of likely words and of drawn ones, are one op each, and its texts TensorFlow's."""
+    texts = {}
+    for stitch in ("", "1"):
+        out = tmp_path / f"texts{stitch}.npz"
+        done = run(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch,
+                   **PRECISE)
+        assert done.returncode == 0, done.stderr[-3000:]
+        texts[stitch] = np.load(out)
+    names = [name for name in texts[""].files if name.startswith("output/")]
+    assert len(names) == 8
+    for name in names:
+        np.testing.assert_array_equal(texts["1"][name], texts[""][name], err_msg=name)
+    assert done.report is not None
+    loops = [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]]
+    assert loops == [None, None]
+    assert not done.report["fallbacks"]

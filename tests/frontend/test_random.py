@@ -224,3 +224,34 @@ def test_numbers_of_a_shape_that_data_decide_stay() -> None:
     drawn = reasons(lambda shape, seed: tf.random.stateless_uniform(shape, seed), tf.TensorSpec([None], tf.int32), SEED,
                     device="/device:GPU:0")
     assert "run time" in str(drawn["StatelessRandomUniformV2"])
+
+
+def drawn_by_noise(logits: Any, samples: int, seed: Any) -> Any:
+    """What TensorFlow's kernel for GPUs draws: the largest of logits with noise, the last one of several."""
+    noise = tf.random.stateless_uniform((len(logits), samples, logits.shape[1]), seed, alg="philox").numpy()
+    noise = np.where(noise == 0, np.float32(2e-30), noise)
+    scores = logits[:, None].astype(np.float32) - np.log(-np.log(noise))
+    return logits.shape[1] - 1 - np.argmax(scores[..., ::-1], -1)
+
+
+@pytest.mark.parametrize(("batch", "classes", "samples"), [(1, 5, 1), (3, 130, 2), (2, 1, 4)])
+def test_how_a_gpu_draws_classes(batch: int, classes: int, samples: int) -> None:
+    logits = np.random.default_rng(1).standard_normal((batch, classes)).astype(np.float32)
+    for seed in (np.array([3, -4], np.int32), np.array([1 << 40, 7], np.int64)):
+        graph, values = as_region(lambda x, seed: RAW.StatelessMultinomial(
+            logits=x, num_samples=samples, seed=seed, output_dtype=tf.int32), [logits, seed])
+        want = drawn_by_noise(logits, samples, seed)
+        gpu = compiled(graph, H200)
+        for got in (interpret(graph, values), run_kernel_ir(graph, gpu, values),
+                    run_with_tensorflow(graph, values)):
+            np.testing.assert_array_equal(got["o0"], want)
+        build_cubin(gpu)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")
+def test_a_gpu_draws_so() -> None:
+    logits = 4 * np.random.default_rng(2).standard_normal((4, 1000)).astype(np.float32)
+    with tf.device("/GPU:0"):
+        got = RAW.StatelessMultinomial(logits=tf.constant(logits), num_samples=50, seed=[3, -4], output_dtype=tf.int32)
+    np.testing.assert_array_equal(got, drawn_by_noise(logits, 50, np.array([3, -4], np.int32)))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.frontend.check import check, trace
+from tests.frontend.check import check, trace, types_of_graph
 from tests.frontend.values import normal
+from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.legalize.top_k import LONG_ROW, MOST_ROUNDS
 from tf_stitch.ir.graph import TensorGraph
 from tf_stitch.ir.interpreter import interpret
@@ -93,3 +94,28 @@ def test_what_stays(k: int, shape: tuple[int | None, ...], reason: str) -> None:
 
 def test_k_may_be_of_any_type() -> None:
     check(lambda x: tf.raw_ops.TopKV2(input=x, k=np.int64(2)), normal((3, 5)))
+
+
+def test_a_gpu_sorts_whatever_it_is_told() -> None:
+    function = tf.function(lambda x: tf.math.top_k(x, 4, sorted=False))
+    graph = function.get_concrete_function(tf.TensorSpec(TIES.shape)).graph
+    graph_def = graph.as_graph_def()
+    for node in graph_def.node:
+        node.device = "/device:GPU:0"
+    found = import_graph(graph_def, types_of_graph(graph))
+    values = [found.value(t.name) for t in graph.outputs]
+    region = TensorGraph("best", [(str(i), v) for i, v in enumerate(values) if v is not None])
+    got = interpret(region, {graph.inputs[0].name: TIES})
+    for i, want in enumerate(tf.math.top_k(TIES, 4)):
+        np.testing.assert_array_equal(got[str(i)], want)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")
+@pytest.mark.parametrize("length", [40, 5000])
+def test_so_does_tensorflow(length: int) -> None:
+    x = np.random.default_rng(1).integers(0, 50, (3, length)).astype(np.float32)
+    with tf.device("/GPU:0"):
+        ordered, any_order = (tf.math.top_k(tf.constant(x), 9, sorted=flag) for flag in (True, False))
+    for one, other in zip(ordered, any_order, strict=True):
+        np.testing.assert_array_equal(one, other)

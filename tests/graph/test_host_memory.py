@@ -11,6 +11,7 @@ from tests.frontend.check import types_of_graph
 from tf_stitch.device.spec import H200
 from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.graph.clustering.clusters import Clustering, ClusterOptions, Regions
+from tf_stitch.graph.clustering.eligibility import OUTSIDE
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
 
@@ -54,6 +55,13 @@ def test_sizes_stay_there() -> None:
     found, ops = rewritten(function, tf.TensorSpec([8]), tf.TensorSpec([3], tf.int32))
     stay = {ops[name] for name, reason in found.left_out.items() if reason == ON_HOST}
     assert stay >= {"AddV2", "Mul"}
+
+
+def test_no_region_raises_where_an_index_is_outside() -> None:
+    """A GPU's kernels do not, and TensorFlow's op does: it stays, and what reads it."""
+    found, ops = rewritten(lambda x, at: tf.exp(tf.tanh(tf.slice(x, tf.stack([0, at]), [2, 1]))),
+                           tf.TensorSpec([2, 8]), tf.TensorSpec([], tf.int32))
+    assert {ops[name] for name, reason in found.left_out.items() if reason == OUTSIDE} == {"Slice"}
 
 
 def test_one_tensor_of_a_device_is_enough() -> None:

@@ -144,12 +144,14 @@ class _Run:
 @dataclass(frozen=True)
 class HostRegion:
     """The body that the host has of a loop that is split: its roles, and the condition's if that `decides` here; the
-    words that are built for it, and the types of its results."""
+    words that are built for it, and the types of its results; `check`: the one that says whether an iteration may run,
+    -1: none does."""
 
     roles: Loop
     words: Words
     results: Sequence[Any]
     decides: bool = True
+    check: int = -1
 
 
 class LoopRegions:
@@ -166,7 +168,7 @@ class LoopRegions:
     def __call__(self, *inputs: Any, types: Sequence[Any], host_inputs: Sequence[Any] = ()) -> Any:
         beside = {} if self.host is None else {
             "host": self.beside, "host_roles": self.host.roles.encode(), "host_results": self.host.results,
-            "condition_on_host": self.host.decides}
+            "condition_on_host": self.host.decides, "host_check": self.host.check}
         return self.regions.library.raw_ops.stitch_while(
             inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(types), region=self.region, body=self.body,
             condition=self.condition, results=self.results, roles=self.roles.encode(), split=bool(host_inputs),

@@ -41,6 +41,7 @@ from tests.native.loops import (
     overlay,
     stack,
 )
+from tests.native.test_while_op import fall_back
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +279,30 @@ def test_bad_parts_of_the_host_are_an_error(regions: Regions, attributes: dict[s
         regions.library.raw_ops.stitch_while(**{
             "inputs": [0, 3, 1.0], "host_inputs": [], "Tout": [tf.int32], "results": [tf.int32], "region": 1, "body": 2,
             "condition": 3, "roles": COUNT_WORDS} | attributes)
+
+
+def test_the_host_checks_an_iteration(regions: Regions, kernel: Symbols) -> None:
+    """Whether its number is less than 5, here: an iteration that is none ends the loop with an error."""
+    def host(key: tuple[int, ...]) -> list[int]:
+        return executable([[], []], [launch(kernel("next"), (INPUT, 0), (OUTPUT, 0)),
+                                     launch(kernel("less"), (INPUT, 0), (INPUT, 1), (OUTPUT, 1))])
+
+    reasons: list[str] = []
+    beside = HostRegion(Loop((carried(0, 0), fixed(2)), (carried(0, 0), fixed(1)), ()), host, [tf.int32, tf.bool],
+                        check=1)
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel), beside, fallback=fall_back(reasons))
+    for n, wanted in ((0, 0), (5, 5), (6, -1)):
+        zero = np.array(0, I32)
+        host_inputs = [zero, np.array(n, I32), np.array(5, I32)]
+        assert int(loop(zero, zero, types=[tf.int32], host_inputs=host_inputs)[0]) == wanted
+    assert reasons == ["an index of a loop is outside"]
+
+
+@pytest.mark.parametrize("check", [0, 2])
+def test_what_checks_is_one_of_the_results(regions: Regions, kernel: Symbols, check: int) -> None:
+    host = HostRegion(Loop((carried(0, 0),), (carried(0, 0), fixed(1)), ()), counting(kernel), [tf.int32, tf.bool],
+                      check=check)
+    loop = LoopRegions(regions, COUNT, [tf.int32], less(kernel), counting(kernel), host)
+    zero = np.array(0, I32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="contradict its roles"):
+        loop(zero, zero, types=[tf.int32], host_inputs=[zero, zero])

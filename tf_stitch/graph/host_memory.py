@@ -26,7 +26,7 @@ def integers_on_host(imported: ImportedGraph, defs: Mapping[str, NodeDef]) -> fr
             return True
         # What no region can hold is TensorFlow's, whatever it reads.
         return results_on_host(defs[node.name]) and (
-            node.reason is not None or all(t.rpartition(":")[0] in found for t in node.inputs))
+            node.reason is not None or bool(node.checks) or all(t.rpartition(":")[0] in found for t in node.inputs))
 
     for node in imported.nodes.values():  # in topological order, but for loops' back edges, which no region holds
         if on_host(node):

@@ -20,6 +20,7 @@ from tf_stitch.graph.passes.fold_loops import FoldLoops
 from tf_stitch.graph.passes.loops_as_ops import LoopsAsOps
 from tf_stitch.graph.passes.read_sizes_from_arguments import ReadSizesFromArguments
 from tf_stitch.graph.passes.relax_constants import RelaxConstants
+from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.passes.unroll_loops import UnrollLoops
 from tf_stitch.graph.state import GraphState
 from tf_stitch.ir.op_kinds import OpKind
@@ -65,6 +66,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Graph passes in order."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
+        RestoreSums(),
         *loop_passes(options),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),

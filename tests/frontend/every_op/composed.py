@@ -151,9 +151,31 @@ def random_numbers() -> Iterator[Case]:
         for seed in ((0, 0), (-1, 7), (np.iinfo(dtype.numpy).max, np.iinfo(dtype.numpy).min)):
             yield Case("StatelessRandomGetKeyCounter", {"seed": np.array(seed, dtype.numpy)},
                        label=f"{dtype.value} {seed}", device=GPU)
+    yield from _draws()
     for dtype in kernel_types("StatelessRandomUniformV2", "dtype"):
         for alg in (1, 3):
             yield Case("StatelessRandomUniformV2", {
                 "shape": Fixed(np.array([5, 7], (np.int32, np.int64)[alg % 3])), "key": np.array([1 << 40], np.uint64),
                 "counter": np.array([(1 << 64) - 2, 3], np.uint64), "alg": Fixed(np.array(alg, np.int32))},
                 {"dtype": dtype.value}, f"{dtype.value} {alg}", device=GPU)
+
+
+def _draws() -> Iterator[Case]:
+    """On a CPU; how a GPU draws see tests/frontend/test_random.py."""
+    random = np.random.default_rng(0)
+    for dtype in kernel_types("StatelessMultinomial", "T"):
+        for batch, classes, samples in ((1, 5, 1), (3, 7, 4), (2, 1, 3), (1, 700, 9)):
+            logits = (3 * random.standard_normal((batch, classes))).astype(dtype.numpy)
+            for whole in (np.int32, np.int64):
+                yield Case("StatelessMultinomial", {
+                    "logits": logits, "num_samples": Fixed(np.array(samples, np.int32)),
+                    "seed": random.integers(-99, 99, 2, whole)}, {"output_dtype": np.dtype(whole).name},
+                    f"{dtype.value} {batch} {classes} {samples} {whole.__name__}", gradient=False)
+        rest = np.array([[-np.inf, 1, np.nan, 2], [np.inf, np.nan, -np.inf, np.inf]], dtype.numpy)
+        yield Case("StatelessMultinomial", {"logits": rest, "num_samples": Fixed(np.array(50, np.int32)),
+                                            "seed": np.array([1, 2], np.int32)}, {"output_dtype": "int64"},
+                   f"{dtype.value} not finite", gradient=False)
+    many = random.standard_normal((300, 9)).astype(np.float32)
+    yield Case("StatelessMultinomial", {"logits": many, "num_samples": Fixed(np.array(1, np.int32)),
+                                        "seed": np.array([1, 2], np.int32)}, {"output_dtype": "int64"},
+               "by several threads", gradient=False)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
 
 F32, I32 = np.float32, np.int32
 
@@ -324,6 +325,37 @@ def utterances() -> list[Any]:
             np.array([11, 7, 4], I32)]
 
 
+def sliced(x: Any) -> Any:
+    """Reads and writes what lies at a counter, as a decoder its cache: each column is made of those before it."""
+    length = x.shape[1]
+
+    def body(at: Any, x: Any) -> tuple[Any, Any]:
+        new = tf.slice(x, [0, at], [x.shape[0], 1]) * 0.5 + x[:, at, None]
+        return at + 1, dynamic_update_slice(x, new, tf.stack([0, at + 1]))
+
+    return tf.while_loop(lambda at, _: at < length - 1, body, (0, x))[1]
+
+
+def sliced_words(words: Any) -> Any:
+    """A text that goes on by what a table says of its last word."""
+    table = tf.constant(floats(7, 7))
+
+    def body(at: Any, words: Any) -> tuple[Any, Any]:
+        last = tf.gather(table, tf.slice(words, [0, at], [words.shape[0], 1]))
+        word = tf.argmax(last[:, 0], axis=-1, output_type=tf.int32)
+        return at + 1, dynamic_update_slice(words, word[:, None], tf.stack([0, at + 1]))
+
+    return tf.while_loop(lambda at, _: at < words.shape[1] - 1, body, (0, words))[1]
+
+
+def sliced_by_data(x: Any) -> Any:
+    """Where it reads is data."""
+    def body(at: Any, y: Any) -> tuple[Any, Any]:
+        return at + 1, y + x[:, tf.argmax(y, output_type=tf.int32)]
+
+    return tf.while_loop(lambda at, _: at < 3, body, (0, x[:, 0]))[1]
+
+
 def cases() -> dict[str, LoopCase]:
     """All of them by name."""
     keras.utils.set_random_seed(1)
@@ -379,6 +411,8 @@ def cases() -> dict[str, LoopCase]:
         "prefetched_rows": LoopCase(prefetched_rows, [floats(4, 3)], 1),
         "gathered": LoopCase(gathered, [floats(4, 3)], 1),
         "overwritten": LoopCase(overwritten, [floats(4, 3)], 1),
+        "sliced": LoopCase(sliced, [floats(2, 5)], 1),
+        "sliced_words": LoopCase(sliced_words, [np.array([[1, 0, 0, 0], [6, 0, 0, 0]], I32)], 1),
         "tables": LoopCase(tables, [np.abs(floats(4, 3))], 1),
         "nested": LoopCase(nested, [x], 1, ("a loop within it",)),
         "in_a_branch": LoopCase(in_a_branch, [x], 0, ("it is in a branch",)),

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from tests.frontend.check import types_of_graph
-from tests.graph.loops.loop_functions import LoopCase, cases
+from tests.graph.loops.loop_functions import I32, LoopCase, cases, floats, sliced_by_data
 from tests.graph.loops.lowered_loops import Lowered, lowered
 from tests.native.loops import Beside, Loop, expected
 from tf_stitch.config import Fuel, StitchConfig
@@ -20,7 +20,7 @@ from tf_stitch.frontend.tensorflow.importer import import_graph
 from tf_stitch.frontend.tensorflow.loop_shapes import STITCH_WHILE
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.graph import pipeline
-from tf_stitch.graph.clustering.region_graph import RegionGraph
+from tf_stitch.graph.clustering.region_graph import CHECKED, RegionGraph
 from tf_stitch.graph.controls import Controls
 from tf_stitch.graph.loops import native_loops
 from tf_stitch.graph.loops.functional_loops import lower_loops
@@ -209,6 +209,39 @@ def test_data_decides_on_the_gpu() -> None:
     assert not loop.host.decides
     assert loop.host.body is None
     assert loop.on_device == {"body", "condition"}
+
+
+def test_the_host_checks_indices_on_a_gpu() -> None:
+    """Where no kernel raises: in each iteration, by the counter's value."""
+    [loop] = place(CASES["sliced"], lambda node: "/device:GPU:0").state.native
+    assert loop.host is not None
+    assert loop.host.body is not None
+    host = loop.host.body
+    for at, wanted in ((0, True), (4, True), (5, False), (-1, False)):
+        assert bool(_interpret(host, [np.array(at, I32)])[host.outputs[CHECKED]]) == wanted
+
+
+def test_who_checks_indices_that_are_data() -> None:
+    """Nobody on a GPU; the kernels on a CPU."""
+    case = LoopCase(sliced_by_data, [floats(3, 3)], 1)
+    assert place(case, lambda node: "").state.native
+    found = place(case, lambda node: "/device:GPU:0")
+    assert not found.state.native
+    assert list(found.stay.values()) == ["the host cannot compute whether the indices of an iteration are inside"]
+
+
+def test_whole_numbers_may_be_on_the_host() -> None:
+    """Of any rank, as the texts of a decoder."""
+    found = place(CASES["sliced_words"], lambda node: "/device:CPU:0" if is_whole(node) else "/device:GPU:0")
+    [loop] = found.state.native
+    assert loop.device == "/device:GPU:0"
+    found = place(CASES["sliced_words"], lambda node: "" if is_whole(node) else "/device:GPU:0")
+    assert len(found.state.native) == 1
+
+
+def is_whole(node: Any) -> bool:
+    return any(node.attr[name].type == tf.int32.as_datatype_enum for name in ("T", "dtype", "Tparams")
+               if name in node.attr)
 
 
 def test_several_devices() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.control_flow import MERGES, NEXT_ITERATIONS
+from tf_stitch.frontend.tensorflow.node_context import Check
 from tf_stitch.ir.graph import Node
 
 
@@ -28,6 +29,7 @@ class ImportedNode:
         private: data inputs that TensorFlow's op reads and the IR has no value for.
         ignored: float32 inputs that TensorFlow's op takes and does not look into.
         library: a region runs it by a library call.
+        checks: what has to be checked where a GPU computes its values: no kernel does.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ImportedNode:
     private: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     library: bool = False
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass

@@ -188,7 +188,7 @@ class _Importer:
         self._by_our_names(theirs, [None if value is None else value.type.shape for value in outputs])
         return ImportedNode(node.name, node.op, node.device, inputs, controls, outputs, None,
                             tuple(dict.fromkeys(ctx.reads)), ctx.writes, self._weight(ctx, outputs),
-                            tuple(ctx.private), tuple(ctx.ignored), self._is_library(node))
+                            tuple(ctx.private), tuple(ctx.ignored), self._is_library(node), tuple(ctx.checks))
 
     def _named(self, spec: TensorSpec) -> TensorSpec:
         """The type with sizes by their other names."""

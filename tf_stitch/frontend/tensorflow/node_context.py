@@ -50,6 +50,19 @@ class Operand:
     handle: str
 
 
+@dataclass(frozen=True)
+class Check:
+    """What has to be true, or TensorFlow's op raises, as a kernel on a GPU cannot.
+
+    Attributes:
+        tensor: the data input that it is about, "node:index".
+        inside: a scalar of bool.
+    """
+
+    tensor: str
+    inside: Node
+
+
 def is_known(value: StaticValue | None) -> bool:
     """True if every element is a number or a symbol."""
     return value is not None and all(e is not None for e in value.flat)
@@ -63,7 +76,7 @@ def is_fixed(value: StaticValue | None) -> bool:
 @dataclass
 class NodeContext:
     """One TensorFlow node while it is legalised. `b` builds IR that carries the node's location. What is noted of it
-    (reads, writes, private, ignored): see ImportedNode."""
+    (reads, writes, private, ignored, checks): see ImportedNode."""
 
     name: str
     op: str
@@ -77,6 +90,7 @@ class NodeContext:
     writes: dict[str, Node] = field(default_factory=dict)
     private: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.operands)

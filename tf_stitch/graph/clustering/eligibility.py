@@ -13,6 +13,8 @@ from tf_stitch.frontend.tensorflow.size_names import parts
 from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
 
+OUTSIDE = "an index is decided at run time, and kernels on a GPU do not raise where it is outside"
+
 
 class Eligibility:
     """Says of each node why no region may hold it.
@@ -44,6 +46,8 @@ class Eligibility:
             return node.reason or self.refused[node.name]
         if self._contexts[node.name] and self._sure.nodes[node.name].reason is not None:
             return self._sure.nodes[node.name].reason
+        if node.checks and device_type(node.device) == "GPU":
+            return OUTSIDE
         if node.op == "Const":
             return "a constant, which regions copy or read"
         if not (node.outputs or node.writes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
 
 from tf_stitch.errors import SourceLoc, UnsupportedError
 from tf_stitch.frontend.tensorflow.imported_graph import ImportedGraph, ImportedNode
@@ -81,8 +81,13 @@ class Assumption:
     sure: ImportedGraph
 
 
+CHECKED = "tfs_checked"
+"""The name among a region's outputs of whether all that it was to check is true."""
+
+
 def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence[str],
-               assumed: Assumption | None = None, shown: Sequence[str] = ()) -> RegionGraph:
+               assumed: Assumption | None = None, shown: Sequence[str] = (), checks: Sequence[Node] = ()
+               ) -> RegionGraph:
     """The region of `members`.
 
     Args:
@@ -91,11 +96,12 @@ def cut_region(imported: ImportedGraph, members: Sequence[str], wanted: Sequence
         assumed: what the graph was imported with. Its witnesses become inputs in any case, and tensors that are of one
             value only then are not one output.
         shown: tensors that become inputs for their sizes.
+        checks: scalars of bool, of values that the members compute; CHECKED says whether all are true.
 
     Raises:
         UnsupportedError: a size that no input decides, a variable written but never read, a value without a type.
     """
-    return _Cutter(imported, members).cut(wanted, assumed, shown)
+    return _Cutter(imported, members).cut(wanted, assumed, shown, checks)
 
 
 class _Cutter:
@@ -111,7 +117,8 @@ class _Cutter:
         # Handles by the names they have here: in a loop or a branch the tensor that made one may not be read.
         self._handles = {imported.handles.get(t, t): t for m in members for t in imported.nodes[m].inputs}
 
-    def cut(self, wanted: Sequence[str], assumed: Assumption | None, shown: Sequence[str]) -> RegionGraph:
+    def cut(self, wanted: Sequence[str], assumed: Assumption | None, shown: Sequence[str], checks: Sequence[Node]
+            ) -> RegionGraph:
         for name in self._members:
             self._node(self._imported.nodes[name])
         outputs: list[tuple[str, Node]] = []
@@ -120,6 +127,8 @@ class _Cutter:
             if value is None:
                 raise UnsupportedError(f"{tensor} has no value in the region")
             outputs.append((tensor, self._new.get(value) or self._rebuild(value)))  # or an input that it hands on
+        if checks:
+            outputs.append((CHECKED, reduce(partial(Builder().op, OpKind.AND), map(self._rebuild, checks))))
         for handle, value in self._written.items():
             variable = self._variables[handle]
             assert isinstance(variable.attrs, VariableAttrs)

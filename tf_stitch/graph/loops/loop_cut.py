@@ -12,6 +12,7 @@ from tf_stitch.frontend.tensorflow.control_flow import ENTERS
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor
 from tf_stitch.frontend.tensorflow.loop_frames import LoopFrame
 from tf_stitch.frontend.tensorflow.loop_variables import LoopVariable, LoopVariables
+from tf_stitch.frontend.tensorflow.node_context import Check
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
 from tf_stitch.graph.graph_item import as_tensorflow
 from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
@@ -95,18 +96,24 @@ class LoopCut:
         return _Parts(body, condition, roles, assignment.handed_out)
 
     def _split(self, ends: Ends) -> _Parts:
-        """The host decides, if it can, and numbers rows: by what it computes itself, beside the body."""
+        """The host decides, if it can, numbers rows and checks indices: by what it computes itself, beside the body."""
         wanted, inputs = [variable for variable, _ in ends], OpInputs(self._graph)
         needed = self._slicer(own_numbers=False).slice(wanted, None)
-        beside = self._beside(needed.numbers, self._condition)
+        checks = self._checks(needed.body)
+        beside = self._beside(needed.numbers, self._condition, checks)
         decides = beside is not None
         if beside is None:
             needed = self._slicer(own_numbers=False).slice(wanted, self._condition)
-            beside = self._beside(needed.numbers, None) if needed.numbers else None
+            checks = self._checks(needed.body)
+            if self._checks(needed.condition):
+                raise UnsupportedError("its condition on a GPU has an index that is decided at run time")
+            beside = self._beside(needed.numbers, None, checks) if needed.numbers or checks else None
             if beside is None and needed.numbers:
                 raise UnsupportedError("the host cannot compute which rows an iteration reads or writes")
+            if beside is None and checks:
+                raise UnsupportedError("the host cannot compute whether the indices of an iteration are inside")
         body = self._cut_body(needed)
-        host_body = None if beside is None else self._cut_body(beside)
+        host_body = None if beside is None else self._cut_body(beside, checks)
         condition = self._cut_condition(needed if beside is None or not decides else beside)
         host_roles = LoopRoles()
         if host_body is not None:
@@ -119,11 +126,14 @@ class LoopCut:
         return _Parts(body, condition, roles, assignment.handed_out,
                       HostPart(host_body, host_roles, inputs.tensors, tuple(inputs.types), decides))
 
-    def _beside(self, numbers: Sequence[str], condition: str | None) -> LoopSlice | None:
+    def _checks(self, members: Sequence[str]) -> tuple[Check, ...]:
+        return tuple(check for name in members for check in self._graph.imported.nodes[name].checks)
+
+    def _beside(self, numbers: Sequence[str], condition: str | None, checks: Sequence[Check]) -> LoopSlice | None:
         """The slice for the host, None if it is not for the host to compute."""
         try:
-            needed = self._slicer().slice((), condition, numbers)
-            parts = [self._cut_body(needed)] + ([] if condition is None else [self._cut_condition(needed)])
+            needed = self._slicer().slice((), condition, (*numbers, *(check.tensor for check in checks)))
+            parts = [self._cut_body(needed, checks)] + ([] if condition is None else [self._cut_condition(needed)])
         except UnsupportedError:
             return None
         return needed if all(is_small(n.type) for part in parts for n in part.graph.nodes()) else None
@@ -136,8 +146,8 @@ class LoopCut:
         return RoleAssignment(self._variables, self._induction, self._lists, self._graph, inputs, body, numbering,
                               counts)
 
-    def _cut_body(self, needed: LoopSlice) -> RegionGraph:
-        return cut_region(self._graph.imported, needed.body, needed.wanted)
+    def _cut_body(self, needed: LoopSlice, checks: Sequence[Check] = ()) -> RegionGraph:
+        return cut_region(self._graph.imported, needed.body, needed.wanted, checks=[check.inside for check in checks])
 
     def _cut_condition(self, needed: LoopSlice) -> RegionGraph:
         return cut_region(self._graph.imported, needed.condition, [self._condition])

@@ -9,24 +9,26 @@ from tf_stitch.graph.loops.enclosing_graph import EnclosingGraph
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.types import TensorType
 
-_FOR_THE_HOST = (DType.I32, DType.I64, DType.BOOL)
+_INTEGERS = (DType.I32, DType.I64, DType.BOOL)
 
 
 def device_of(frame: LoopFrame, graph: EnclosingGraph) -> str:
-    """The device of a loop's nodes. Beside a GPU counters and conditions may be on a CPU: the op runs all on the GPU.
+    """The device of a loop's nodes. Beside a GPU whole numbers and conditions may be on a CPU, where TensorFlow's
+    kernels for GPUs have them, too: the op runs all on the GPU.
 
     Raises:
         UnsupportedError: its nodes are on several devices.
     """
     gpus: set[str] = {node.device for node in frame.nodes if device_type(node.device) == "GPU"}
     others = [node for node in frame.nodes if node.device not in gpus]
-    if len(gpus) > 1 or len({node.device for node in others}) > 1:
+    if len(gpus) > 1 or len({node.device for node in others if node.device or not gpus}) > 1:
         raise UnsupportedError("its nodes are on several devices")
     if not gpus:
         return str(frame.condition.device)
     for node in others:
         values = graph.imported.nodes[node.name].outputs
-        if device_type(node.device) not in ("", "CPU") or not all(v is None or is_small(v.type) for v in values):
+        if device_type(node.device) not in ("", "CPU") or any(
+                v is not None and v.type.dtype not in _INTEGERS for v in values):
             raise UnsupportedError(f"its nodes are on several devices: {node.name} on {node.device}")
     return gpus.pop()
 
@@ -38,4 +40,4 @@ def is_split(device: str) -> bool:
 
 def is_small(type_: TensorType) -> bool:
     """Whether the host may as well compute a tensor: a counter, a length, a condition."""
-    return type_.dtype in _FOR_THE_HOST and type_.rank <= 1
+    return type_.dtype in _INTEGERS and type_.rank <= 1

@@ -18,7 +18,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tf_stitch.errors import BindError, StitchError
 from tf_stitch.frontend.tensorflow.dtypes import to_enum
 from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, producer_of
-from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC
+from tf_stitch.frontend.tensorflow.importer import SHAPE_ARITHMETIC, device_type
 from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
 from tf_stitch.frontend.tensorflow.node_context import NodeContext
 from tf_stitch.frontend.tensorflow.registry import Legalization
@@ -84,6 +84,9 @@ class SizedLoop(Unrollable):
         outside = next((n for n in members if n.reason is not None and n.reason is not SHAPE_ARITHMETIC), None)
         if outside is not None:
             raise BindError(f"{outside.name}: {outside.reason}")
+        checked = next((n for n in members if n.checks and device_type(n.device) == "GPU"), None)
+        if checked is not None:
+            raise BindError(f"{checked.name}: an index is decided at run time")
         if len({n.device for n in members if n.weight}) > 1:
             raise BindError("its nodes are on several devices")
         region = cut_region(imported, [n.name for n in members if n.reason is None],

@@ -11,7 +11,7 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tf_stitch.errors import BindError
 from tf_stitch.frontend.tensorflow.dtypes import of_enum, to_enum
 from tf_stitch.frontend.tensorflow.loop_shapes import ROWS, STITCH_WHILE
-from tf_stitch.graph.clustering.region_graph import RegionGraph, input_key, output_key
+from tf_stitch.graph.clustering.region_graph import CHECKED, RegionGraph, input_key, output_key
 from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, has_matmuls
 from tf_stitch.graph.graph_item import OutputType, as_shape
 from tf_stitch.graph.loops.loop_roles import LoopRoles, Stack
@@ -34,6 +34,8 @@ class HostPart:
         roles: of the body, and of the condition if that is decided here.
         inputs: tensors outside that are read in host memory; `input_types` are theirs.
         decides: the condition runs here.
+
+    Where the body has it, its output CHECKED says whether the iteration's indices are inside.
     """
 
     body: RegionGraph | None
@@ -90,6 +92,8 @@ class NativeLoop:
         if self.host is None:
             return str(self.roles)
         lines = [f"host {line}" for line in str(self.host.roles).replace(" i", " host i").splitlines()]
+        if self.host.body is not None and CHECKED in self.host.body.outputs:
+            lines.append(f"host checks body.o{self.host.body.outputs[CHECKED]}")
         numbered = str(self.roles).replace("[body.i", "[host body.i").replace("rows of i", "rows of host i")
         return "\n".join([*lines, *numbered.splitlines()])
 
@@ -140,6 +144,7 @@ def while_node(loop: NativeLoop) -> NodeDef:
     node.attr["host_roles"].list.i.extend(host.roles.encode())
     results = () if host.body is None else host.body.graph.outputs
     node.attr["host_results"].list.type.extend(to_enum(n.type.dtype) for _, n in results)
+    node.attr["host_check"].i = -1 if host.body is None else host.body.outputs.get(CHECKED, -1)
     first_count = 0 if loop.host is None else len(loop.inputs)
     rows = (role.rows if isinstance(role, Stack) else None for role in loop.roles.outputs)
     node.attr[ROWS].list.i.extend(-1 if count is None else first_count + count for count in rows)

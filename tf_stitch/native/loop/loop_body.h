@@ -29,6 +29,9 @@ class LoopBody {
   // Results of the last iteration that counts, as addresses.
   const Buffers::Pointers& latest() const { return results_.latest(); }
 
+  // Where the iteration at hand leaves its results.
+  const Buffers::Pointers& results() const { return part_.results(); }
+
   // Takes the values of an iteration. `numbers`: inputs of the body that numbers rows, which has taken its values
   // before, in host memory; perhaps of this one.
   absl::Status Point(std::int64_t iteration, const Buffers::Pointers& numbers) {

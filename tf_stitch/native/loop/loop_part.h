@@ -77,6 +77,7 @@ class LoopPart {
 
   // Where the results of the next run go: to be set before it.
   Buffers::Pointers& results() { return buffers_.outputs; }
+  const Buffers::Pointers& results() const { return buffers_.outputs; }
 
   // Points the inputs at the values of an iteration. `latest`: the body's results of the iteration before. `numbers`:
   // inputs of the body that numbers rows, in host memory; perhaps this one.

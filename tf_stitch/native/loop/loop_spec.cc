@@ -11,6 +11,7 @@ absl::Status LoopSpec::Read(tensorflow::OpKernelConstruction* c) {
   TF_RETURN_IF_ERROR(c->GetAttr("condition", &condition));
   TF_RETURN_IF_ERROR(c->GetAttr("body", &body));
   TF_RETURN_IF_ERROR(c->GetAttr("host", &host));
+  TF_RETURN_IF_ERROR(c->GetAttr("host_check", &host_check));
   TF_RETURN_IF_ERROR(c->GetAttr("split", &split));
   TF_RETURN_IF_ERROR(c->GetAttr("condition_on_host", &condition_on_host));
   Types own_types;
@@ -46,7 +47,8 @@ absl::Status LoopSpec::Read(tensorflow::OpKernelConstruction* c, const char* rol
 }
 
 bool LoopSpec::TypesAgree() const {
-  bool agree = true;
+  bool agree = host_check < 0 || (host_check < static_cast<std::int64_t>(beside.results.size()) &&
+                                  beside.results[host_check] == tensorflow::DT_BOOL);
   const auto is_number = [&](const Row& row) {
     return row.numbered_by < 0 || inputs[numbering().roles.body[row.numbered_by].input] == tensorflow::DT_INT32;
   };

@@ -20,6 +20,7 @@ struct LoopSpec {
 
   std::int64_t loop = 0, condition = 0, body = 0;  // numbers of regions
   std::int64_t host = -1;                          // -1: the host has no body
+  std::int64_t host_check = -1;  // the result of the host's body that is true where an iteration may run; -1: it may
   bool split = false;  // numbers of rows, and how many there are, are for the host to read
   bool condition_on_host = false;
   LoopSide main;

@@ -36,6 +36,7 @@ REGISTER_OP("StitchWhile")
     .Attr("body: int")
     .Attr("condition: int")
     .Attr("host: int = -1")
+    .Attr("host_check: int = -1")
     .Attr("split: bool = false")
     .Attr("condition_on_host: bool = false")
     .Attr("results: list(type) >= 0")
@@ -210,6 +211,9 @@ class StitchWhileOp final : public tensorflow::OpKernel {
     std::optional<LoopBody> host;
     if (beside != nullptr) {
       host.emplace(ctx, host_placement_, nullptr, spec_.beside.roles, *beside, spec_.beside.results, ahead_);
+      if (spec_.host_check >= 0 && !beside->outputs[spec_.host_check].empty()) {
+        return absl::InvalidArgumentError("what a loop checks is no scalar");
+      }
     }
     const Placement& deciding = spec_.condition_on_host ? host_placement_ : placement;
     const LoopRoles& decided_by = spec_.conditional().roles;
@@ -253,12 +257,15 @@ class StitchWhileOp final : public tensorflow::OpKernel {
   }
 
   // Begins an iteration. If the condition is not known yet this may fail for one that is none.
-  static absl::Status Begin(std::int64_t iteration, LoopBody* body, LoopBody* host) {
+  absl::Status Begin(std::int64_t iteration, LoopBody* body, LoopBody* host) const {
     const LoopBody& numbering = host == nullptr ? *body : *host;
     if (host != nullptr) TF_RETURN_IF_ERROR(host->Point(iteration, host->inputs()));
     TF_RETURN_IF_ERROR(body->Point(iteration, numbering.inputs()));
     TF_RETURN_IF_ERROR(body->Run());
-    return host == nullptr ? absl::OkStatus() : host->Run();
+    if (host == nullptr) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(host->Run());
+    if (spec_.host_check < 0 || *static_cast<const bool*>(host->results()[spec_.host_check])) return absl::OkStatus();
+    return absl::OutOfRangeError("an index of a loop is outside");
   }
 
   const bool on_gpu_;

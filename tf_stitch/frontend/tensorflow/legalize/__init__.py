@@ -18,6 +18,7 @@ from tf_stitch.frontend.tensorflow.legalize import (
     random,
     reductions,
     reverse,
+    sampling,
     scatters,
     shapes,
     top_k,
@@ -26,5 +27,5 @@ from tf_stitch.frontend.tensorflow.legalize import (
 )
 
 FAMILIES = (activations, barriers, batch_norm, bias, binary, constants, convolutions, dynamic_slices, indexing,
-            losses, matmuls, movement, optimizers, pooling, random, reductions, reverse, scatters, shapes, top_k,
-            unary, variables)
+            losses, matmuls, movement, optimizers, pooling, random, reductions, reverse, sampling, scatters, shapes,
+            top_k, unary, variables)

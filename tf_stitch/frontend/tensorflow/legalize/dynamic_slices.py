@@ -5,8 +5,10 @@ Each axis that is cut is looked up by position, so a begin costs an addition an 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.node_context import NodeContext
+from tf_stitch.frontend.tensorflow.node_context import Check, NodeContext
 from tf_stitch.frontend.tensorflow.registry import legalize
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.graph import Node
@@ -63,12 +65,33 @@ def xla_dynamic_update_slice(ctx: NodeContext) -> Node:
     return update if inside is None else b.select(inside, b.broadcast(update, x.type.shape), x)
 
 
-def sliced_at(b: Builder, x: Node, begins: Node, sizes: tuple[Dim, ...]) -> Node:
-    """A slice that has to lie inside: one that does not is an error (core/kernels/slice_op.cc)."""
-    for axis, (dim, size) in enumerate(zip(x.type.shape, sizes, strict=True)):
-        if size != dim:
-            x = take(b, x, axis, _after(b, element(b, begins, axis), size))
+def sliced_at(ctx: NodeContext, x: Node, fixed: Sequence[Dim | None], sizes: tuple[Dim, ...]) -> Node:
+    """A slice that begins at the node's second input, and has to lie inside: one that does not is an error
+    (core/kernels/slice_op.cc).
+
+    Args:
+        fixed: begins, as far as they are known.
+    """
+    b, begins = ctx.b, ctx.value(1)
+    for axis, (first, dim, size) in enumerate(zip(fixed, x.type.shape, sizes, strict=True)):
+        if first == 0 and size == dim:
+            continue
+        begin = element(b, begins, axis)
+        has_to_be_within(ctx, 1, begin, size, dim)
+        x = take(b, x, axis, _after(b, begin, size))
     return x
+
+
+def has_to_be_within(ctx: NodeContext, number: int, begin: Node, size: Dim, dim: Dim) -> None:
+    """Notes for GPUs, where no kernel raises, that `size` elements from `begin` on have to lie within an axis.
+
+    Args:
+        number: the node's input that `begin`, a vector of one element, comes from.
+    """
+    b, dtype = ctx.b, begin.type.dtype
+    last = b.sub(b.extent((dim,), dtype), b.extent((size,), dtype))
+    inside = b.op(K.AND, b.op(K.GREATER_EQUAL, begin, b.scalar_like(0, begin)), b.op(K.LESS_EQUAL, begin, last))
+    ctx.checks.append(Check(ctx.operands[number].tensor, b.reshape(inside, ())))
 
 
 def _after(b: Builder, begin: Node, size: Dim) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_stitch.errors import UnsupportedError
-from tf_stitch.frontend.tensorflow.legalize.dynamic_slices import element, sliced_at, take
+from tf_stitch.frontend.tensorflow.legalize.dynamic_slices import element, has_to_be_within, sliced_at, take
 from tf_stitch.frontend.tensorflow.legalize.row_indices import row_of
 from tf_stitch.frontend.tensorflow.node_context import NodeContext, is_fixed
 from tf_stitch.frontend.tensorflow.registry import legalize
@@ -18,13 +18,14 @@ from tf_stitch.ir.types import Dim, Shape
 @legalize("Slice")
 def slice_(ctx: NodeContext) -> Node:
     x, begin, asked = ctx.value(0), ctx.static(1), ctx.static(2)
-    fixed = begin.flat if begin is not None and is_fixed(begin) else [None] * x.type.rank
+    fixed = [None] * x.type.rank if begin is None else list(begin.flat)
     sizes: list[Dim] = []
     for axis, dim in enumerate(x.type.shape):
         size = None if asked is None else asked.flat[axis]
         if size == -1:
             first = fixed[axis]
-            size = None if first is None else dim - first if isinstance(dim, int) else dim if first == 0 else None
+            size = (None if not isinstance(first, int) else dim - first if isinstance(dim, int)
+                    else dim if first == 0 else None)
         inferred = ctx.output_specs[0].shape
         if size is None and inferred is not None and isinstance(inferred[axis], int):
             size = inferred[axis]
@@ -32,15 +33,8 @@ def slice_(ctx: NodeContext) -> Node:
             raise UnsupportedError("the size of the slice is decided at run time")
         sizes.append(size)
     if begin is None or not is_fixed(begin):
-        _refuse_on_gpu(ctx, "the begin of the slice")
-        return sliced_at(ctx.b, x, ctx.value(1), tuple(sizes))
+        return sliced_at(ctx, x, fixed, tuple(sizes))
     return ctx.b.slice(x, ctx.ints(1, "the begin of the slice"), [1] * x.type.rank, tuple(sizes))
-
-
-def _refuse_on_gpu(ctx: NodeContext, what: str) -> None:
-    """A kernel on a GPU cannot raise, and TensorFlow's op does where an index is outside."""
-    if ctx.on_gpu:
-        raise UnsupportedError(f"{what} is decided at run time")
 
 
 @legalize("StridedSlice")
@@ -50,9 +44,10 @@ def strided_slice(ctx: NodeContext) -> Node:
     sliced = x if plan.sizes == x.type.shape and set(plan.strides) <= {1} else ctx.b.slice(
         x, plan.begin, plan.strides, plan.sizes)
     for axis, entry in plan.read:
-        _refuse_on_gpu(ctx, "an index of the slice")
-        index = element(ctx.b, ctx.value(1), entry)
-        sliced = take(ctx.b, sliced, axis, _from_the_start(ctx.b, index, sliced.type.shape[axis]))
+        dim = sliced.type.shape[axis]
+        index = _from_the_start(ctx.b, element(ctx.b, ctx.value(1), entry), dim)
+        has_to_be_within(ctx, 1, index, 1, dim)
+        sliced = take(ctx.b, sliced, axis, index)
     return ctx.b.reshape(sliced, plan.shape)
 
 

@@ -1,9 +1,11 @@
 """Uniform random numbers of TensorFlow's counter-based generator, on GPUs: the masks of dropouts.
 
-On CPUs random ops stay: there TensorFlow's take no copies between devices, and a region gains little by them.
+On CPUs such ops stay: there TensorFlow's take no copies between devices, and a region gains little by them.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from tf_stitch.errors import UnsupportedError
 from tf_stitch.frontend.tensorflow.legalize.movement import along_axis
@@ -28,11 +30,30 @@ def key_and_counter(ctx: NodeContext) -> list[Node]:
     b, seed = ctx.b, ctx.value(0)
     if seed.type.shape != (2,):
         raise UnsupportedError(f"a seed of shape {seed.type}")
+    stream = scrambled(b, seed)
+    key, upper = (b.reshape(b.cast(half, DType.U64), (1,)) for half in (stream.key, stream.high))
+    return [key, b.concat([b.constant([0], DType.U64), upper], 0)]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Random words by position: the generator's key and the halves of its counter, scalars of int64."""
+
+    key: Node
+    low: Node
+    high: Node
+
+    def words(self, b: Builder, positions: Node) -> Node:
+        """Words of 32 bits at positions of int64."""
+        return b.op(K.RANDOM_BITS, positions, self.key, self.low, self.high)
+
+
+def scrambled(b: Builder, seed: Node) -> Stream:
+    """What a seed [2] stands for."""
     low, high = (_element(b, b.cast(seed, DType.I64), i) for i in range(2))
     words = [b.op(K.RANDOM_BITS, b.constant(i, DType.I64), b.constant(_SCRAMBLE, DType.I64), low, high)
              for i in range(4)]
-    key, upper = (b.reshape(b.cast(_int64_of(b, *words[i:i + 2]), DType.U64), (1,)) for i in (0, 2))
-    return [key, b.concat([b.constant([0], DType.U64), upper], 0)]
+    return Stream(_int64_of(b, *words[:2]), b.constant(0, DType.I64), _int64_of(b, *words[2:]))
 
 
 def _int64_of(b: Builder, low: Node, high: Node) -> Node:
@@ -50,11 +71,16 @@ def uniform(ctx: NodeContext) -> Node:
     dtype = ctx.attrs.dtype("dtype")
     if dtype not in _MANTISSA:
         raise UnsupportedError(f"{ctx.op} of {dtype.value}")
-    b, mantissa = ctx.b, _MANTISSA[dtype]
+    b = ctx.b
     key, counter = (b.cast(ctx.value(i), DType.I64) for i in (1, 2))
-    position = b.positions(ctx.known_shape(0), DType.I64)
-    word = b.op(K.RANDOM_BITS, position, _element(b, key, 0), _element(b, counter, 0), _element(b, counter, 1))
-    masked = b.op(K.AND, word, b.constant((1 << mantissa) - 1, DType.I32))
+    stream = Stream(_element(b, key, 0), _element(b, counter, 0), _element(b, counter, 1))
+    return unit_interval(b, stream.words(b, b.positions(ctx.known_shape(0), DType.I64)), dtype)
+
+
+def unit_interval(b: Builder, words: Node, dtype: DType) -> Node:
+    """Numbers in [0, 1) of words."""
+    mantissa = _MANTISSA[dtype]
+    masked = b.op(K.AND, words, b.constant((1 << mantissa) - 1, DType.I32))
     return b.mul(b.cast(masked, dtype), b.constant(2.0**-mantissa, dtype))
 
 

@@ -36,14 +36,15 @@ _I32 = np.iinfo(np.int32)
 
 @legalize("TopKV2")
 def top_k(ctx: NodeContext) -> tuple[Node, Node]:
-    """Sorted alone: without order the best stand as they stood in the heap of TensorFlow's kernel (topk_op.cc), and who
-    draws among them by position draws another one from any other order."""
+    """On a CPU sorted alone: without order the best stand as they stood in the heap of TensorFlow's kernel
+    (topk_op.cc), and who draws among them by position draws another one from any other order. Its kernels for GPUs sort
+    whatever they are told (topk_op_gpu.h)."""
     b, x, k = ctx.b, ctx.value(0), ctx.scalar(1, "k")
     if x.type.rank == 0 or x.type.dtype not in _DTYPES or not isinstance(n := x.type.shape[-1], int):
         raise UnsupportedError(f"{ctx.op} of {x.type}")
     if not 0 < k <= n < _I32.max:
         raise UnsupportedError(f"{ctx.op}: k = {k} of {n}")
-    if k > 1 and not ctx.attrs.flag("sorted"):
+    if k > 1 and not ctx.attrs.flag("sorted") and not ctx.on_gpu:
         raise UnsupportedError(f"{ctx.op} without an order: the one of TensorFlow's heap is its own")
     if k > MOST_ROUNDS:
         raise UnsupportedError(f"{ctx.op}: k = {k} is more than {MOST_ROUNDS}")
