@@ -19,7 +19,7 @@ from tests.emit.test_sources import layers
 from tests.lowering import test_clusters as clusters
 from tests.lowering import test_groups as groups
 from tests.lowering import test_prefetch as prefetched
-from tests.schedule.long_rows import chain, kept_to_the_end
+from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.cuda_on_cpu import ADVERSARIES, Adversary, Order, build, launch, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.device.spec import H200
@@ -115,7 +115,7 @@ GRAPHS: dict[str, Callable[[], TensorGraph]] = {
     "cross entropy": lambda: region("g", p.cross_entropy(x(64, 1000), B.input("labels:0", DType.I64, (64,)))),
     "gradient of a normalisation": lambda: region("g", groups.layernorm_backward(64, 400)),
     "arrays that share memory": lambda: chain(4, 10_001, 3),
-    "values kept to the end": lambda: kept_to_the_end(3, 16_001, 3)}
+    "values staged to the end": lambda: staged_to_the_end(3, 16_001, 3)}
 
 
 def for_h200(graph: TensorGraph, barriers: bool = True) -> CompiledRegion:

@@ -17,7 +17,7 @@ from tests.emit.test_attention import GRAPHS as ATTENTIONS
 from tests.emit.test_attention_gradient import STEPS
 from tests.emit.test_matmul import MAKERS as MATMULS
 from tests.emit.test_matmul import check as check_matmul
-from tests.schedule.long_rows import chain, kept_to_the_end
+from tests.schedule.long_rows import chain, staged_to_the_end
 from tests.support.stitched_matmuls import compiled_stitched, scaled_gelu
 from tf_stitch.compiler import pipeline
 from tf_stitch.device.spec import H200
@@ -98,7 +98,7 @@ def test_infinities_and_what_is_no_number(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("graph", "shares"), [
     (chain(4, 10_001, 3), True), (chain(300, 13_000, 3), True), (chain(600, 15_000, 2), True),
-    (kept_to_the_end(600, 16_001, 3), False)])
+    (staged_to_the_end(600, 16_001, 3), False)])
 def test_arrays_that_share_memory(graph: TensorGraph, shares: bool) -> None:
     """What phases hand on would not fit a block; what is alive at one time does, or all but a few values."""
     built = compiled(graph, H200, solver="greedy")
