@@ -20,7 +20,7 @@ def matmul_template(alone: bool) -> str:
         alone: no kernel with attention is beside them, which needs the same of tensor cores.
     """
     folder = resources.files("tf_stitch.emit")
-    names = (*(["attention_ptx.cu"] if alone else []), "matmul_ptx.cu", "matmul.cu")
+    names = (*(["attention_ptx.cu"] if alone else []), "matmul.cu")
     return "\n".join((folder / name).read_text() for name in names)
 
 

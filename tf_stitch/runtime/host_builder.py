@@ -21,7 +21,9 @@ from tf_stitch.runtime.load_test import check_library
 # NaN and infinities keep their meaning: no -ffast-math. Traps and errno are not observable from a kernel. Every op of
 # the user's rounds its own result: no fma but those that cpu_math.h asks for (docs/decisions/rounding.md).
 OPTIONS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
-           "-ffp-contract=off", "-fopenmp-simd", "-fvisibility=default", "-w")
+           "-ffp-contract=off", "-fopenmp-simd", "-fvisibility=default", "-w",
+           # gcc makes cos(atan(x)) and the like roots, without any fast maths, and forgets NaN.
+           *(f"-fno-builtin-{name}" for name in ("atan", "atanf", "atanh", "atanhf")))
 # Of no effect where the machine has no such registers; there kernels of exp and erf gain up to 1.8x.
 _WIDE_VECTORS = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 TIMEOUT_SECONDS = 120
