@@ -17,7 +17,7 @@ from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import live_out
 
 B = p.B
-F32, BOOL = DType.F32, DType.BOOL
+F32 = DType.F32
 Pair = tuple[Callable[[Node], Node], Callable[[Node], Node]]
 """What is made of scores, and of their gradient."""
 
@@ -83,7 +83,7 @@ def padding(like: Node) -> Pair:
 
 def masked(like: Node) -> Pair:
     """Every query sees what the mask of all heads says."""
-    seen = B.broadcast(B.input("seen", BOOL, like.type.shape[-2:]), like.type.shape)
+    seen = B.op(OpKind.GREATER, B.input("seen", DType.I32, like.type.shape[-2:]), B.constant(0, DType.I32))
     return (lambda s: B.select(seen, s, B.constant(-1e9, F32)), lambda d: B.select(seen, d, B.constant(0.0, F32)))
 
 

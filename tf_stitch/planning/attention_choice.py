@@ -19,6 +19,10 @@ from tf_stitch.planning.stitch_plan import (
     make_pattern,
 )
 
+MISSED = 1.4
+"""The three kernels of training took 1.07 to 1.4 times what is predicted for them at seven shapes, on an H100
+(docs/decisions/attention.md)."""
+
 
 def matmuls_of_attentions(graph: TensorGraph, times: PatternTimes) -> set[Node]:
     """The matmuls of a region's attentions that become a kernel each."""
@@ -69,7 +73,7 @@ def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
         apart = sum(times.exact(pattern) or 0.0 for pattern in patterns)
         copies = copies_for(trained)
         anew = _time_with(graph, trained, copies, times)
-        if anew is not None and anew < apart:
+        if anew is not None and anew * MISSED < apart:
             found += copies
     return found
 
