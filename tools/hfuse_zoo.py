@@ -92,6 +92,7 @@ def main(_: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="tf_stitch_hfuse_zoo") as folder:
         cache = new_records(Path(folder))
         rows = document["rows"] = measured(_CASES.value, cache, clock, _MEASURE.value)
+        written(out, document)
         chosen = [i for i, row in enumerate(rows) if any(found["faster"] for found in row.get("rows", ()))]
         pairs = {i: (worker(rows[i]["case"], cache, False), worker(rows[i]["case"], cache, True)) for i in chosen}
         with ThreadPoolExecutor(2 * len(chosen) or 1) as pool:
@@ -105,10 +106,14 @@ def main(_: Sequence[str]) -> None:
                 rows[i]["not_compared"] = str(error)
             for one in pairs[i]:
                 one.close()
-            write_rows(out, document)
+            written(out, document)
+    print(page(document))
+
+
+def written(out: Path, document: dict[str, Any]) -> None:
+    """Rows and page so far."""
     write_rows(out, document)
     page_of(out).write_text(page(document))
-    print(page(document))
 
 
 if __name__ == "__main__":

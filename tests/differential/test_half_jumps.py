@@ -49,3 +49,29 @@ def test_a_product_is_rounded_first(jump: str) -> None:
     for got in (run_kernel_ir(graph, on_cpu, values), run_kernel_ir(graph, on_gpu, values),
                 run_host(graph, on_cpu, values)):
         np.testing.assert_array_equal(got["o0"][finite], expected(jump)[finite])
+
+
+ROUND_TRIPS: dict[str, Callable[[Builder, Node, DType], Node]] = {
+    "at once": lambda b, x, half: b.cast(b.cast(x, half), DType.F32),
+    "of what is computed": lambda b, x, half: b.cast(b.cast(b.op(OpKind.NEG, x), half), DType.F32),
+    "moved between": lambda b, x, half: b.cast(b.broadcast(b.reshape(b.cast(x, half), (1, 999)), (3, 999)), DType.F32),
+    "before a sum": lambda b, x, half: b.sum(b.reshape(b.cast(b.cast(x, half), DType.F32), (999, 1)), [1]),
+    "to the other half": lambda b, x, half: b.cast(b.cast(x, half), DType.F16 if half is DType.BF16 else DType.BF16),
+}
+
+
+@pytest.mark.parametrize("half", [DType.F16, DType.BF16])
+@pytest.mark.parametrize("trip", ROUND_TRIPS)
+def test_a_number_that_is_cast_to_a_half_and_back_is_rounded(trip: str, half: DType) -> None:
+    """Keras rounds the bias of a layer of float8 so."""
+    b = Builder()
+    x = np.random.default_rng(0).normal(size=999).astype(np.float32)
+    result = ROUND_TRIPS[trip](b, b.input("x", DType.F32, x.shape), half)
+    graph = region("trip", [result])
+    want = x.astype(half.numpy)
+    want = (-want if trip == "of what is computed" else want).astype(result.type.dtype.numpy)
+    assert (want.astype(np.float32) != x).any()
+    on_cpu, on_gpu = compiled(graph, CPU), compiled(graph, H200)
+    for got in (run_kernel_ir(graph, on_cpu, {"x": x}), run_kernel_ir(graph, on_gpu, {"x": x}),
+                run_host(graph, on_cpu, {"x": x})):
+        np.testing.assert_array_equal(got["o0"], np.broadcast_to(want, got["o0"].shape))

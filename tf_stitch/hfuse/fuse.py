@@ -127,8 +127,8 @@ def _check_order(parts: Sequence[Part]) -> None:
     """Threads that return early wait for their kernel's barriers elsewhere than the rest of their warp does. No thread
     waits for ever if those of a warp go on independently; tests run it so. But compilers bring a warp together (BSYNC)
     where its threads left each other, before the returned ones come to a barrier, and what hardware does then is
-    written nowhere. Side by side, and as the last kernel, such kernels ended on an H100. That one with another kernel
-    behind it did not was inferred there, of tests that did not end."""
+    written nowhere. Side by side, and as the last kernel, such kernels passed on an H100. Of two with another kernel
+    behind them one did not end, and one broke the process's context; nothing brought warps together then."""
     for part in parts[:-1]:
         if part.facts.barriers and part.facts.early_return is not None:
             raise part.kernel.source.error(
@@ -360,7 +360,7 @@ def _kernel(
         mine = f"blockIdx.x < {part.shape.blocks}" if part.shape.blocks < blocks else ""
         call = f"hfuse_{i + 1}::{part.kernel.qualified}({', '.join(names[i])});"
         leave = f" hfuse_{i + 1}::hfuse_leave();" if part.facts.barriers and part.facts.early_return else ""
-        if leave and vertical:  # the next kernel's barriers are for warps that are together
+        if leave and vertical and i + 1 < len(parts):  # the next kernel's code is for warps that are together
             leave += " __syncwarp();"
         inside = f"if ({mine}) {{ {call}{leave} }}" if mine else f"{call}{leave}"
         guard = " && ".join(filter(None, guards))

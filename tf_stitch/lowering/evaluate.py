@@ -96,9 +96,9 @@ class Evaluator:
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
         args = tuple(self.value(o, aligned_index(index, o.type.dims)) for o in node.operands)
-        if not node.type.dtype.is_float or node.kind in _JUMPS:
+        if not node.type.dtype.is_float or node.kind in _JUMPS or _casts_back(node):
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
-            # be but a rounding away.
+            # be but a rounding away. Who makes a half of a number, and a number of that, wants the rounding.
             args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
         return k.Apply(node.kind, args, node.type.dtype.compute)
 
@@ -257,6 +257,17 @@ def is_vector(flat: Index, lane: Var) -> bool:
 _JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.FLOOR_DIV, OpKind.FLOOR_MOD,
                     OpKind.TRUNC_MOD, OpKind.TAN, OpKind.LGAMMA})
 """Ops that give real numbers, and very different ones for numbers that differ by a rounding: steps, and poles."""
+
+
+def _casts_back(node: Node) -> bool:
+    """Whether it takes a half to another type that was cast to the half before, and at most moved since."""
+    if node.kind is not OpKind.CAST:
+        return False
+    half = source = node.operands[0]
+    while source.category is Category.MOVEMENT and source.operands:
+        source = source.operands[0]
+    return (half.type.dtype.compute is not half.type.dtype and node.type.dtype is not half.type.dtype
+            and source.kind is OpKind.CAST)
 
 
 def aligned_index(index: MultiIndex, dims: Sequence[int]) -> MultiIndex:

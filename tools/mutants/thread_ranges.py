@@ -6,6 +6,8 @@ from tools.mutants.mutant import Mutant
 
 RANGES = "tf_stitch/kernel_ir/thread_ranges.py"
 TESTS = "tests/kernel_ir/test_thread_ranges.py"
+PARTITIONS = "tf_stitch/compiler/thread_partitions.py"
+PARTITION_TESTS = "tests/compiler/test_thread_partitions.py"
 REFUSED, PAIRS = TESTS + "::test_the_verifier_refuses", TESTS + "::test_pairs"
 
 MUTANTS = (
@@ -77,4 +79,24 @@ MUTANTS = (
            "    const int lane = thread % TFS_WARP, warp = thread / TFS_WARP;\n    int i = 0;",
            "    const int lane = thread % TFS_WARP, warp = threadIdx.x / TFS_WARP;\n    int i = 0;",
            (PAIRS,)),
+    Mutant("what is written over gets other blocks", PARTITIONS,
+           "b.shared or b.mode is Mode.UPDATE for b",
+           "b.shared for b",
+           (PARTITION_TESTS + "::test_what_is_written_over_keeps_its_blocks",)),
+    Mutant("other blocks get what a pattern no longer has", PARTITIONS,
+           "return found if {n for n, _ in found.arguments} == {n for n, _ in kernel.arguments} else None",
+           "return found",
+           (PARTITION_TESTS + "::test_what_has_inlined_matmuls_keeps_its_blocks",)),
+    Mutant("partitions take as many barriers as they want", PARTITIONS,
+           "if device.block_barriers <= len(kernels):",
+           "if device.block_barriers < 0:",
+           (PARTITION_TESTS + "::test_a_block_needs_a_barrier_for_each",)),
+    Mutant("blocks split the threads that share a row", "tf_stitch/families/family.py",
+           "if threads % schedule.mapping.row_threads:",
+           "if False:",
+           ("tests/compiler/test_block_threads.py::test_rows_stay_whole",)),
+    Mutant("records of other templates count", "tf_stitch/compiler/horizontal_fusion.py",
+           "return record if record is not None and record.kernels == self.templates(numbers) else None",
+           "return record",
+           ("tests/compiler/test_horizontal_fusion.py::test_records_of_other_kernels_are_out_of_date",)),
 )  # fmt: skip
