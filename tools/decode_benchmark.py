@@ -3,8 +3,8 @@
     python -m tools.decode_benchmark                                  GPT-2 6x768, 96 words, batch 1, float32
     python -m tools.decode_benchmark --config=medium --batch=16 --turns=5 --backends=tf,stitch
 
-Prints milliseconds of a call (medians, and the quartiles), seconds of the first call, whether texts are TensorFlow's,
-and what became of the loop.
+Prints milliseconds of a call (medians, and the quartiles; and of processors, which tell more where others are at work),
+seconds of the first call, whether texts are TensorFlow's, and what became of the loop.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ def main(_: Sequence[str]) -> None:
     for name, worker in workers.items():
         worker.ask(_WARM_UP.value if name == "stitch" else 2)
     seconds: dict[str, list[float]] = {name: [] for name in workers}
+    processor: dict[str, list[float]] = {name: [] for name in workers}
     for _ in range(_TURNS.value):
         for name, worker in workers.items():
-            seconds[name] += worker.ask(1)["seconds"]
+            answer = worker.ask(1)
+            seconds[name] += answer["seconds"]
+            processor[name] += answer["processor"]
     print(f"{_CONFIG.value}, batch {_BATCH.value}, {_SAMPLER.value}, medians of {_TURNS.value} calls in turns")
     for name, times in seconds.items():
         low, middle, high = (1e3 * x for x in statistics.quantiles(times, n=4))
         same = first[name]["texts"] == next(iter(first.values()))["texts"]
-        print(f"{name:7} {middle:9.2f} ms ({low:.2f} to {high:.2f}){'' if same else ', other texts'}", flush=True)
+        print(f"{name:7} {middle:9.2f} ms ({low:.2f} to {high:.2f}), of processors "
+              f"{1e3 * statistics.median(processor[name]):.2f}{'' if same else ', other texts'}", flush=True)
     for name, worker in workers.items():
         print(*worker.said(), sep="\n")
         if name == "stitch":

@@ -7,10 +7,7 @@ on the GPU where it has a kernel, before loops are looked at.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -19,65 +16,11 @@ from absl import app, flags
 from models.program import Model, Options
 from models.zoo import NAMES, load
 from tf_stitch.config import load_config
-from tf_stitch.frontend.tensorflow.control_flow import ENTERS, WHILES
-from tf_stitch.frontend.tensorflow.matmul_scope import Matmuls
-from tf_stitch.frontend.tensorflow.memory_types import has_gpu_kernel
-from tf_stitch.graph.controls import Controls
-from tf_stitch.graph.graph_item import GraphItem
-from tf_stitch.graph.pipeline import GraphOptions, loop_passes
-from tf_stitch.graph.state import GraphState
-from tf_stitch.pass_manager import run_passes
 from tf_stitch.plugin import graph_hook
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-
-GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
-EVERYWHERE = ("_Arg", "_Retval")
+from tools.benchmark.loop_fates import Watcher, failed, rows
 
 _NAMES = flags.DEFINE_list("names", None, "models of the zoo")
 _CONFIG = flags.DEFINE_string("config", "small", "of the models")
-
-
-@dataclass(frozen=True)
-class Loop:
-    """What became of one, in words."""
-
-    name: str
-    fate: str
-
-
-class Watcher:
-    """Looks at graphs as TensorFlow offers them, and leaves them as they are."""
-
-    def __init__(self) -> None:
-        self.loops: list[Loop] = []
-
-    def see(self, item: GraphItem) -> None:
-        nodes = item.graph_def.node
-        if item.is_tf_data or not any(node.op in ENTERS | WHILES for node in nodes):
-            return
-        types = {node.name: item.output_types(node.name) for node in nodes}
-        for node in nodes:
-            if node.op in EVERYWHERE or has_gpu_kernel(node):
-                node.device = GPU
-        everything = dict.fromkeys(("CPU", "GPU"), Matmuls.ALL)
-        config = load_config()
-        state = GraphState(item.graph_def, lambda name: types.get(name, []), item.preserved, everything,
-                           device_type="GPU")
-        options = GraphOptions.by(config, "GPU", native=True, profiles={}, controls=Controls(config))
-        self.loops += fates(run_passes(state, loop_passes(options)))
-
-
-def fates(done: GraphState) -> Iterator[Loop]:
-    for entry in done.loops:
-        ways = f"unrolled, {entry.steps} steps" if entry.steps is not None else "unrolled for each length"
-        yield Loop(entry.name, ways if entry.reason is None else f"stays: {entry.reason}")
-    for loop in done.native:
-        assert loop.host is not None
-        decided = "the host decides" if loop.host.decides else "the host waits for its condition"
-        yield Loop(loop.frame, f"one op, {decided}; {len(loop.body.members)} nodes in its body")
 
 
 def main(_: Sequence[str]) -> None:
@@ -95,15 +38,6 @@ def run(model: Model, mode: str) -> None:
     keras.backend.clear_session()
     program = model.build(Options(_CONFIG.value))
     program.train(0) if mode == "train" else program.infer(0)
-
-
-def rows(loops: Sequence[Loop]) -> list[str]:
-    """Each once: TensorFlow offers a graph again."""
-    return [f"{loop.name}: {loop.fate}" for loop in Counter(loops)] or ["no loops"]
-
-
-def failed(error: Exception) -> None:
-    raise error
 
 
 if __name__ == "__main__":

@@ -54,3 +54,24 @@ def test_zoo_program(run: Runner, tmp_path: Path) -> None:
     loops = [loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]]
     assert loops == [None, None]
     assert not done.report["fallbacks"]
+
+
+def test_seeds_that_a_variable_keeps(run: Runner) -> None:
+    """The loop is one op beside the variable, which it leaves as TensorFlow does."""
+    plain, done = (run(PROGRAMS / "seeds_in_loops.py", stitch=stitch) for stitch in ("", "1"))
+    assert plain.returncode == done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == json.loads(plain.stdout)
+    assert done.report is not None
+    assert {loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]} == {None}
+
+
+def test_an_iteration_that_fails(run: Runner) -> None:
+    """Is TensorFlow's error, and the next call runs as an op again."""
+    plain, done = (run(PROGRAMS / "slice_outside.py", stitch=stitch, **PRECISE) for stitch in ("", "1"))
+    assert plain.returncode == done.returncode == 0, done.stderr[-3000:]
+    (said, last), (wanted, values) = json.loads(done.stdout), json.loads(plain.stdout)
+    assert said == wanted != ""
+    np.testing.assert_allclose(last, values, rtol=1e-6)
+    assert done.report is not None
+    assert {loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]} == {None}
+    assert sum(fallback["count"] for fallback in done.report["fallbacks"]) == 1

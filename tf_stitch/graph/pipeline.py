@@ -66,7 +66,6 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Graph passes in order."""
     return (
         CutFeeds(),  # what the caller gives is a placeholder for all that follow
-        RestoreSums(),
         *loop_passes(options),
         RelaxConstants(),  # where no branch or loop is left
         ReadSizesFromArguments(),
@@ -77,6 +76,7 @@ def graph_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
 def loop_passes(options: GraphOptions) -> tuple[Pass[GraphState], ...]:
     """Passes over loops in order."""
     return (
+        RestoreSums(),  # a loop with a temporary variable would keep a state
         UnrollLoops(options.unroll),
         FoldLoops(options.unroll, options.fold),  # what could not be unrolled, since its length is a size
         LoopsAsOps(options.loops_as_ops, options.controls),  # what is a loop still

@@ -10,15 +10,20 @@ from tf_stitch.graph.passes.restore_sums import RestoreSums
 from tf_stitch.graph.state import GraphState
 
 
-def taken_apart() -> GraphDef:
-    """x + 2 x + 3 x, as TensorFlow makes it of an AddN."""
+def taken_apart(start_with: float | None = None) -> GraphDef:
+    """x + 2 x + 3 x, as TensorFlow makes it of an AddN.
+
+    Args:
+        start_with: a constant that the terms are added to; None: zeros.
+    """
     raw = tf.raw_ops
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [2], "x")
         terms = [tf.multiply(x, float(i), name=f"term_{i}") for i in range(1, 4)]
         with tf.control_dependencies([terms[1]]):
             variable = raw.TemporaryVariable(shape=[2], dtype=tf.float32, var_name="sum", name="sum/tmp_var")
-        zeros = raw.ZerosLike(x=terms[1], name="sum/tmp_var_zeros")
+        zeros = raw.ZerosLike(x=terms[1], name="sum/tmp_var_zeros") if start_with is None else \
+            tf.constant(start_with, shape=[2], name="sum/tmp_var_zeros")
         start = raw.Assign(ref=variable, value=zeros, name="sum/tmp_var_initializer")
         adds = [raw.AssignAdd(ref=start, value=term, name=f"sum/tmp_var_accum_{i}") for i, term in enumerate(terms)]
         with tf.control_dependencies(adds):
@@ -44,8 +49,9 @@ def restored(before: GraphDef, preserved: frozenset[str] = frozenset()) -> Graph
     return result.graph.graph_def
 
 
-def test_a_sum_comes_back() -> None:
-    before = taken_apart()
+@pytest.mark.parametrize("start_with", [None, 0.0], ids=["zeros", "folded"])
+def test_a_sum_comes_back(start_with: float | None) -> None:
+    before = taken_apart(start_with)
     after = restored(before)
     assert not [node.name for node in after.node if "tmp_var" in node.name]
     [node] = [node for node in after.node if node.op == "AddN"]
@@ -62,6 +68,7 @@ def test_what_else_is_read_stays(part: str) -> None:
 
 
 def test_variables_of_the_user_stay() -> None:
+    assert restored(more := taken_apart(1.0)) == more
     before = taken_apart()
     for node in before.node:
         if node.op == "Assign":

@@ -11,6 +11,7 @@ from tf_stitch.graph.loops.functional_loops import lower_loops
 from tf_stitch.graph.loops.loop_change import LoopChange
 from tf_stitch.graph.loops.loop_hoisting import hoist
 from tf_stitch.graph.loops.loop_rows import list_rows
+from tf_stitch.graph.loops.loop_state import carry_state
 from tf_stitch.graph.loops.native_loops import native_loops
 from tf_stitch.graph.state import GraphState
 from tf_stitch.graph.validation import STITCH_OPS
@@ -48,14 +49,16 @@ class LoopsAsOps:
         return PassResult(replace(found.state, library_on=state.library_on, loops=entries), True)
 
     def _replaced(self, state: GraphState) -> LoopChange:
-        """The graph with ops. Loops that cannot be one are there as they were: neither lowered nor with lists."""
+        """The graph with ops. Loops that cannot be one are there as they were: not lowered, no lists, no states."""
         stay: dict[str, str] = {}
         while True:
             lowered = lower_loops(state, known_function, but=stay)
             stay |= lowered.stay
-            listed = list_rows(lowered.state, but=stay)
+            carried = carry_state(lowered.state, but=stay)
+            listed = list_rows(carried.state, but=stay)
             found = native_loops(hoist(listed.state), self.controls)
-            left = {name: found.stay[name] for name in (lowered.changed.keys() | listed.changed) & found.stay.keys()}
+            other = {*lowered.changed, *carried.changed, *listed.changed}
+            left = {name: found.stay[name] for name in other & found.stay.keys()}
             if not left:
                 return replace(found, stay={**found.stay, **stay})
             stay |= left

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tensorflow import make_ndarray
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
@@ -50,7 +51,7 @@ def _restored(node: NodeDef, defs: Mapping[str, NodeDef], preserved: frozenset[s
         return
     variable, zeros = (defs[producer_of(start.input[i])] for i in range(2))
     parts = [variable, zeros, start, *adds]
-    if variable.op != "TemporaryVariable" or zeros.op != "ZerosLike" or preserved & {part.name for part in parts}:
+    if variable.op != "TemporaryVariable" or not _is_zero(zeros) or preserved & {part.name for part in parts}:
         return
     own = {part.name for part in parts}
     controls = dict.fromkeys(source for part in (node, *parts) for source in part.input
@@ -60,6 +61,11 @@ def _restored(node: NodeDef, defs: Mapping[str, NodeDef], preserved: frozenset[s
     node.attr["N"].i = len(adds)
     del node.attr["var_name"]
     yield from own
+
+
+def _is_zero(node: NodeDef) -> bool:
+    """Whether these are zeros, perhaps folded since."""
+    return node.op == "ZerosLike" or (node.op == "Const" and not make_ndarray(node.attr["value"].tensor).any())
 
 
 def _reads(nodes: list[NodeDef]) -> set[str]:

@@ -1,0 +1,20 @@
+"""The table of how loops run is made without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_row() -> None:
+    done = subprocess.run([sys.executable, "-m", "tools.loop_table", "--only=data end"], cwd=ROOT, text=True,
+                          capture_output=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    _, program, on_cpu, on_gpu, _ = (cell.strip() for cell in row.split("|"))
+    assert program == "tf.while_loop that data end"
+    assert on_cpu.startswith("one op; ")
+    assert on_gpu.startswith("one op, the host waits for its condition; ")
