@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tools.compare_commits import Checkout, Times, compare, table
+from tools.benchmark.commits import Checkout, Times, compare, table
 
 ROOT = Path(__file__).parents[2]
 
