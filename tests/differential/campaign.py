@@ -91,7 +91,7 @@ def _plain(case: Case, outcome: Outcome, aligned: bool, run: Run | None) -> Outc
             got = run(case.graph, built, case.values, aligned=aligned)
             compare(case.graph, got, *reference(case.graph, case.values), "H200")
 
-    return _guard(outcome, repr(case), go)
+    return _tried(outcome, repr(case), go)
 
 
 def _sized(rng: random.Random, outcome: Outcome, run: Run | None) -> Outcome | None:
@@ -118,10 +118,10 @@ def _sized(rng: random.Random, outcome: Outcome, run: Run | None) -> Outcome | N
                 got = run(graph, region, values, cubin=build_cuda(source, "90", cache()) if source else None)
                 compare(graph, got, *reference(graph, values), f"H200, {n}, {m}")
 
-    return _guard(outcome, repr(case), go)
+    return _tried(outcome, repr(case), go)
 
 
-def _guard(outcome: Outcome, graph: str, go: Callable[[], None]) -> Outcome:
+def _tried(outcome: Outcome, graph: str, go: Callable[[], None]) -> Outcome:
     try:
         go()
     except AssertionError as error:

@@ -29,7 +29,7 @@ from tf_stitch.pass_manager import Instrument
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.runtime.executable import BufferRef, Copy, DeviceLaunch, HostLaunch, LibraryStep
 from tf_stitch.runtime.executable_format import Space, StateMode
-from tf_stitch.runtime.host_builder import build_host
+from tf_stitch.runtime.host_builder import OPTIONS, build_host
 from tf_stitch.runtime.host_run import HostExecutable, aligned_copy, aligned_empty
 from tf_stitch.runtime.kernel_cache import KernelCache
 from tf_stitch.runtime.nvrtc_builder import build_cuda
@@ -40,6 +40,11 @@ Values = dict[str, Array]
 
 RELATIVE = {DType.F16: 1e-2, DType.BF16: 6e-2, DType.F32: 3e-5, DType.F64: 1e-11}
 """Error allowed per element, relative to itself and, an eighth of it, to the largest element of its tensor (or 1)."""
+
+
+LIGHT = tuple("-O1" if option == "-O3" else option for option in OPTIONS)
+"""For the C compiler, of many kernels whose values are the subject: it takes half the time, and loops that are marked
+for vectors become vectors all the same. Tests of single patterns and of emission build as users do."""
 
 
 @dataclass
@@ -218,11 +223,12 @@ def run_kernel_ir(graph: TensorGraph, region: CompiledRegion, values: Values, ba
     return results_by_key(graph, outs, state)
 
 
-def run_host(graph: TensorGraph, region: CompiledRegion, values: Values) -> Values:
+def run_host(graph: TensorGraph, region: CompiledRegion, values: Values, options: tuple[str, ...] = OPTIONS) -> Values:
     """Builds the C source and runs it."""
     values = add_written(graph, values)
     COUNTS.host += 1
-    outs, state = HostExecutable(region.executable, build_host(region.source, "native", cache())).run(values, values)
+    library = build_host(region.source, "native", cache(), options)
+    outs, state = HostExecutable(region.executable, library).run(values, values)
     return results_by_key(graph, outs, state)
 
 
@@ -245,19 +251,21 @@ def _garbage(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def check_all(graph: TensorGraph, values: Values | None = None, *, aligned: bool = True, solver: str = "ilp",
-              interpret_cpu: bool = False, interpret_gpu: bool = False, cuda: bool = True) -> None:
+              interpret_cpu: bool = False, interpret_gpu: bool = False, cuda: bool = True,
+              options: tuple[str, ...] = OPTIONS) -> None:
     """Every level of one graph against the float64 reference.
 
     Args:
         interpret_cpu, interpret_gpu: run the kernel IR too, and the CUDA source on a CPU; slow, for small graphs.
         cuda: compile the CUDA source.
+        options: for the C compiler.
     """
     verify_graph(graph, static=True)
     values = random_values(graph) if values is None else values
     want, allowed = reference(graph, values)
     cpu = compiled(graph, CPU, aligned, solver)
     if cpu.source:
-        compare(graph, run_host(graph, cpu, values), want, allowed, "compiled CPU code")
+        compare(graph, run_host(graph, cpu, values, options), want, allowed, "compiled CPU code")
     if interpret_cpu or not cpu.source:
         compare(graph, run_kernel_ir(graph, cpu, values), want, allowed, "CPU kernel IR")
     gpu = compiled(graph, H200, aligned, solver)

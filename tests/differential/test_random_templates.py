@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential.generator import Case, cases
-from tests.differential.runner import compare, keys_of, reference, run_host, run_kernel_ir
+from tests.differential.runner import LIGHT, compare, keys_of, reference, run_host, run_kernel_ir
 from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
 from tf_stitch.compiler.template_choice import TemplateChoice
 from tf_stitch.compiler.template_kernels import possible_kernels, templated
@@ -52,4 +52,4 @@ def test_any_template_agrees_with_the_reference(case: Case, chance: random.Rando
     compare(case.graph, run_kernel_ir(case.graph, gpu, case.values), want, allowed, "H200 kernel IR")
     cpu = compiled(case, AnyTemplate(CPU, True, random=chance))
     if cpu.source:
-        compare(case.graph, run_host(case.graph, cpu, case.values), want, allowed, "compiled CPU code")
+        compare(case.graph, run_host(case.graph, cpu, case.values, LIGHT), want, allowed, "compiled CPU code")

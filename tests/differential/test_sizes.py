@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.differential.generator import values_for
 from tests.differential.patterns import softmax
 from tests.differential.runner import (
+    LIGHT,
     Values,
     add_written,
     cache,
@@ -91,7 +92,7 @@ def test_one_library_serves_all_sizes(case: Case) -> None:
         values = add_written(graph, values_for(graph, n * 100 + m))
         new = [symbol for symbol in region.rendered if symbol not in libraries]
         if new:
-            library = build_host(region.source, "native", cache())
+            library = build_host(region.source, "native", cache(), LIGHT)
             libraries |= dict.fromkeys(new, library)
         used = sorted({libraries[symbol] for symbol in region.rendered})
         outs, state = HostExecutable(region.executable, *used).run(values, values)

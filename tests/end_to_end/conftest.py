@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.fork_server import ForkServer
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
 from tools.benchmark.machine import module_path
@@ -26,7 +27,6 @@ SMALL = PROGRAMS / "small.py"
 SCRIPTS = ROOT / "models" / "scripts"
 PRECISE = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 """Where there is a GPU: matmuls as exact as a CPU's, and memory for those who run beside."""
-
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,46 @@ def cache(tmp_path: Path, native_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """run(program, *arguments, stitch="1", **variables): stitch="" runs plain TensorFlow."""
+    """run(program, *arguments, stitch="1", **variables): stitch="" runs plain TensorFlow. A process started anew."""
 
+    def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=280, env=environment)
+        return done.returncode, done.stdout, done.stderr
+
+    return _runner(start_folder, tmp_path_factory, execute)
+
+
+@pytest.fixture(scope="session")
+def forked(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """As `run`, forked off a process that has imported TensorFlow: for programs whose results are what matters."""
+    server = ForkServer(tmp_path_factory.mktemp("server"), _environment(start_folder))
+
+    def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
+        assert server.can_run(environment)
+        returncode = server.run(command, environment, folder, timeout=280)
+        return returncode, (folder / "stdout").read_text(), (folder / "stderr").read_text()
+
+    yield _runner(start_folder, tmp_path_factory, execute)
+    server.close()
+
+
+def _environment(start_folder: Path) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # native_folder is there
+    return environment | {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
+                          "TF_STITCH_FIRST_STEP_SECONDS": "3000"}  # what runs does not depend on how busy it is
+
+
+def _runner(start_folder: Path, tmp_path_factory: pytest.TempPathFactory,
+            execute: Callable[[list[str], dict[str, str], Path], tuple[int, str, str]]) -> Runner:
     def run_program(program: Path, *arguments: object, stitch: str = "1", **variables: str) -> Run:
         folder = tmp_path_factory.mktemp("report")
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # native_folder is there
-        environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
-                        "TF_STITCH_FIRST_STEP_SECONDS": "3000"}  # what runs does not depend on how busy the machine is
+        environment = _environment(start_folder)
         if stitch:
             environment |= {"TF_STITCH": stitch, "TF_STITCH_REPORT": str(folder)}
-        command = [sys.executable, str(program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment | variables)
+        done = execute([str(program), *map(str, arguments)], environment | variables, folder)
         path = folder / "report.json"
-        report = json.loads(path.read_text()) if path.exists() else None
-        return Run(done.returncode, done.stdout, done.stderr, report)
+        return Run(*done, json.loads(path.read_text()) if path.exists() else None)
 
     return run_program
 

@@ -19,8 +19,8 @@ NORM, GRADIENT = "FusedBatchNormV3", "FusedBatchNormGradV3"
 
 
 @pytest.fixture(scope="module")
-def wanted(run: Runner) -> dict[str, list[list[float]]]:
-    done = run(PROGRAM, 1, stitch="")
+def wanted(forked: Runner) -> dict[str, list[list[float]]]:
+    done = forked(PROGRAM, 1, stitch="")
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -48,8 +48,8 @@ def stitched(done: Run) -> dict[str, int]:
                     for node in graph["nodes"]) for op in (NORM, GRADIENT)}  # fmt: skip
 
 
-def test_same_results_in_both_forms(run: Runner, wanted: dict[str, list[list[float]]]) -> None:
-    done = run(PROGRAM, WITH_THE_GUARD)
+def test_same_results_in_both_forms(forked: Runner, wanted: dict[str, list[list[float]]]) -> None:
+    done = forked(PROGRAM, WITH_THE_GUARD)
     check(done, wanted)
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     graphs = len({case for case in wanted if "gradient" in case})
@@ -61,9 +61,9 @@ def test_same_results_in_both_forms(run: Runner, wanted: dict[str, list[list[flo
 
 
 @pytest.mark.parametrize("left", [NORM, GRADIENT])
-def test_one_without_the_other(left: str, run: Runner, wanted: dict[str, list[list[float]]]) -> None:
+def test_one_without_the_other(left: str, forked: Runner, wanted: dict[str, list[list[float]]]) -> None:
     """TensorFlow's gradient reads what our norm saves, and the other way round."""
-    done = run(PROGRAM, WITH_THE_GUARD, TF_STITCH_SKIP="norm" if left == NORM else f"*{left}")
+    done = forked(PROGRAM, WITH_THE_GUARD, TF_STITCH_SKIP="norm" if left == NORM else f"*{left}")
     check(done, wanted)
     found = stitched(done)
     assert found[left] == 0

@@ -21,8 +21,8 @@ def check(run: Run) -> None:
     assert run.report["regions"]
 
 
-def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache), **PRECISE)
+def test_two_builds_serve_fifty_lengths(forked: Runner, cache: Path) -> None:
+    done = forked(MANY_LENGTHS, 200, 50, 5, TF_STITCH_CACHE=str(cache), **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -31,15 +31,15 @@ def test_two_builds_serve_fifty_lengths(run: Runner, cache: Path) -> None:
     assert max(r["executables"] for r in done.report["regions"]) == 50
 
 
-def test_matmuls_in_a_region(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region", **PRECISE)
+def test_matmuls_in_a_region(forked: Runner, cache: Path) -> None:
+    done = forked(MANY_LENGTHS, 30, 15, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE="region", **PRECISE)
     check(done)
     assert done.report is not None
     assert all(r["builds"] <= 2 for r in done.report["regions"])
 
 
-def test_builds_in_the_background(run: Runner, cache: Path) -> None:
-    done = run(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1", **PRECISE)
+def test_builds_in_the_background(forked: Runner, cache: Path) -> None:
+    done = forked(MANY_LENGTHS, 60, 3, 7, 0.05, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="1", **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -49,13 +49,13 @@ def test_builds_in_the_background(run: Runner, cache: Path) -> None:
     assert sum(r["fallbacks"] for r in done.report["regions"]) > 0
 
 
-def test_strict_accepts_builds_in_the_background(run: Runner) -> None:
-    check(run(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1", **PRECISE))
+def test_strict_accepts_builds_in_the_background(forked: Runner) -> None:
+    check(forked(MANY_LENGTHS, 6, 2, 7, 0.2, stitch="strict", TF_STITCH_ASYNC="1", **PRECISE))
 
 
 @SCOPES
-def test_two_batches_of_one_size(run: Runner, cache: Path, scope: str) -> None:
-    done = run(TWO_BATCHES, "4x4,2x2,3x3,7x7", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
+def test_two_batches_of_one_size(forked: Runner, cache: Path, scope: str) -> None:
+    done = forked(TWO_BATCHES, "4x4,2x2,3x3,7x7", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
     check(done)
     assert done.report is not None
     for region in done.report["regions"]:
@@ -65,9 +65,9 @@ def test_two_batches_of_one_size(run: Runner, cache: Path, scope: str) -> None:
 
 @SCOPES
 @pytest.mark.parametrize("pairs", ["4x4,4x1,1x4,1x1,5x5", "4x1,1x4,3x3"])
-def test_two_batches_one_of_which_is_broadcast(run: Runner, cache: Path, scope: str, pairs: str) -> None:
+def test_two_batches_one_of_which_is_broadcast(forked: Runner, cache: Path, scope: str, pairs: str) -> None:
     """Where that matters TensorFlow's ops run, said once, and what is drawn at random is of the right shape."""
-    done = run(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
+    done = forked(TWO_BATCHES, pairs, TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope, **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert float(done.stdout) < 1e-5
     assert done.report is not None

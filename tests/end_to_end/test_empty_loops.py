@@ -24,17 +24,17 @@ MODES: dict[str, tuple[list[str], dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def plain(run: Runner) -> dict[str, Any]:
-    done = run(PROGRAM, 1, stitch="", **ON_A_CPU)
+def plain(forked: Runner) -> dict[str, Any]:
+    done = forked(PROGRAM, 1, stitch="", **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     results: dict[str, Any] = json.loads(done.stdout)
     return {key: outcome for key, outcome in results.items() if not isinstance(outcome, str)}
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_tensorflow_can(mode: str, run: Runner, plain: dict[str, Any]) -> None:
+def test_what_tensorflow_can(mode: str, forked: Runner, plain: dict[str, Any]) -> None:
     arguments, environment = MODES[mode]
-    done = run(PROGRAM, 1, *arguments, **environment, **ON_A_CPU)
+    done = forked(PROGRAM, 1, *arguments, **environment, **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stderr.count("a tensor has no elements") <= 1
     assert len(plain) > 600  # what TensorFlow raises for is not asked for

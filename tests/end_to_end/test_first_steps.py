@@ -15,8 +15,8 @@ LITTLE = {"TF_STITCH_FIRST_STEP_SECONDS": "0.05"}
 
 
 @pytest.fixture(scope="module")
-def plain(run: Runner) -> list[float]:
-    done = run(PROGRAM, STEPS, 0, stitch="", **PRECISE)
+def plain(forked: Runner) -> list[float]:
+    done = forked(PROGRAM, STEPS, 0, stitch="", **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     values: list[float] = json.loads(done.stdout)
     return values
@@ -35,8 +35,8 @@ def fallback_runs(done: Run) -> int:
     return sum(region["fallbacks"] for region in done.report["regions"])
 
 
-def test_the_fallback_runs_until_the_background_has_built(run: Runner, cache: Path, plain: list[float]) -> None:
-    done = run(PROGRAM, STEPS, PAUSE, TF_STITCH_CACHE=str(cache), **LITTLE, **PRECISE)
+def test_the_fallback_runs_until_the_background_has_built(forked: Runner, cache: Path, plain: list[float]) -> None:
+    done = forked(PROGRAM, STEPS, PAUSE, TF_STITCH_CACHE=str(cache), **LITTLE, **PRECISE)
     check(done, plain)
     assert given_up(done) == [1]
     assert fallback_runs(done) > 0
@@ -49,8 +49,8 @@ def test_the_fallback_runs_until_the_background_has_built(run: Runner, cache: Pa
 @pytest.mark.parametrize("settings", [{"TF_STITCH_GUARD": "0"}, {"TF_STITCH_FUEL": "1000"}, {"stitch": "strict"},
                                       {"TF_STITCH_FIRST_STEP_SECONDS": "0"}],
                          ids=lambda settings: "_".join(settings))
-def test_these_wait(run: Runner, cache: Path, plain: list[float], settings: dict[str, str]) -> None:
-    done = run(PROGRAM, STEPS, 0, TF_STITCH_CACHE=str(cache), **(LITTLE | PRECISE | settings))
+def test_these_wait(forked: Runner, cache: Path, plain: list[float], settings: dict[str, str]) -> None:
+    done = forked(PROGRAM, STEPS, 0, TF_STITCH_CACHE=str(cache), **(LITTLE | PRECISE | settings))
     check(done, plain)
     assert given_up(done) == []
     assert fallback_runs(done) == 0

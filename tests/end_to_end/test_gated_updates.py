@@ -13,9 +13,9 @@ PROGRAM = PROGRAMS / "gated_updates.py"
 
 
 @pytest.mark.parametrize("settings", [{}, {"TF_STITCH_UNROLL": "0", "TF_STITCH_LOOP_OP": "0"}])
-def test_as_often_as_in_tensorflow(run: Runner, settings: dict[str, str]) -> None:
-    plain = run(PROGRAM, stitch="")
-    done = run(PROGRAM, TF_STITCH_GUARD="0", TF_STITCH_MIN_REGION="1", **settings)
+def test_as_often_as_in_tensorflow(forked: Runner, settings: dict[str, str]) -> None:
+    plain = forked(PROGRAM, stitch="")
+    done = forked(PROGRAM, TF_STITCH_GUARD="0", TF_STITCH_MIN_REGION="1", **settings)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
     wanted, found = json.loads(plain.stdout), json.loads(done.stdout)

@@ -27,5 +27,5 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.timeout(900)
-def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
-    check_model(case, run, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
+    check_model(case, forked, tmp_path)

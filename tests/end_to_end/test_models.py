@@ -20,8 +20,8 @@ SCRIPTS = sorted((ROOT / "models").glob("*.py"))
 
 @pytest.mark.parametrize("case", [Case(model) for model in NAMES], ids=str)
 @pytest.mark.timeout(900)
-def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
-    check_model(case, run, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
+    check_model(case, forked, tmp_path)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -13,16 +13,16 @@ from tests.support.zoo_case import MODULE, Case, check_model
 
 @pytest.mark.parametrize("case", [Case(name) for name in RECOMMENDERS], ids=str)
 @pytest.mark.timeout(600)
-def test_same_losses_and_outputs(case: Case, run: Runner, tmp_path: Path) -> None:
-    check_model(case, run, tmp_path)
+def test_same_losses_and_outputs(case: Case, forked: Runner, tmp_path: Path) -> None:
+    check_model(case, forked, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "update"), [("dcn", "AssignSubVariableOp"), ("dlrm", "ResourceScatterSub")])
 @pytest.mark.timeout(600)
-def test_a_step_is_one_region(name: str, update: str, run: Runner) -> None:
+def test_a_step_is_one_region(name: str, update: str, forked: Runner) -> None:
     """Where regions hold all matmuls, as on GPUs: look-ups, towers, gradients of tables, and the optimizer, dense or of
     the rows that occur."""
-    done = run(MODULE, module_of(name), "--steps", 2, "--mode", "train", stitch="1", TF_STITCH_SCOPE="region")
+    done = forked(MODULE, module_of(name), "--steps", 2, "--mode", "train", stitch="1", TF_STITCH_SCOPE="region")
     assert done.report is not None, done.stderr[-3000:]
     steps = [graph for graph in done.report["graphs"] if "train_step" in graph["graph"] and graph["regions"]]
     homes = {(node["op"], node["region"]) for graph in steps for node in graph["nodes"]

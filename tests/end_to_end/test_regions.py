@@ -19,8 +19,8 @@ def results(done: Run) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def runs(run: Runner) -> tuple[Run, Run]:
-    return run(PROGRAM, stitch=""), run(PROGRAM, stitch="1", TF_STITCH_SCOPE="region")
+def runs(forked: Runner) -> tuple[Run, Run]:
+    return forked(PROGRAM, stitch=""), forked(PROGRAM, stitch="1", TF_STITCH_SCOPE="region")
 
 
 @pytest.mark.parametrize("name", ["encoder", "mlp", "mixed", "loop", "lengths"])
@@ -67,10 +67,10 @@ def test_calls_take_over_what_follows_their_matmuls(runs: tuple[Run, Run]) -> No
 
 
 @pytest.mark.parametrize("wrap", ["native", "py_function"])
-def test_sizes_that_were_taken_to_be_equal_and_differ(run: Runner, wrap: str) -> None:
+def test_sizes_that_were_taken_to_be_equal_and_differ(forked: Runner, wrap: str) -> None:
     """An input that only shows a size is read by none of the nodes that run instead."""
     program = PROGRAMS / "sizes_that_differ.py"
-    plain, done = run(program, stitch=""), run(program, TF_STITCH_WRAP=wrap)
+    plain, done = forked(program, stitch=""), forked(program, TF_STITCH_WRAP=wrap)
     assert done.returncode == 0, done.stderr[-3000:]
     for got, want in zip(json.loads(done.stdout), json.loads(plain.stdout), strict=True):
         assert got == pytest.approx(want, rel=1e-5)

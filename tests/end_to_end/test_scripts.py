@@ -28,11 +28,11 @@ def test_never_mentions_tf_stitch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_same_losses(name: str, run: Runner, tmp_path: Path) -> None:
+def test_same_losses(name: str, forked: Runner, tmp_path: Path) -> None:
     losses = {}
     for stitch in ("", "1"):
         out = tmp_path / f"losses{stitch}.json"
-        done = run(SCRIPTS / f"{name}.py", "--steps", 50, *ARGUMENTS[name], "--out", out, stitch=stitch)
+        done = forked(SCRIPTS / f"{name}.py", "--steps", 50, *ARGUMENTS[name], "--out", out, stitch=stitch)
         assert done.returncode == 0, done.stderr[-3000:]
         losses[stitch] = json.loads(out.read_text())["losses"]
     for steps, tolerance in TOLERANCES:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler")
 
 
 @pytest.fixture(scope="module")
-def plain(run: Runner, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    done = run(PROGRAM, 0, stitch="", TF_STITCH_CACHE=str(tmp_path_factory.mktemp("none")))
+def plain(forked: Runner, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    done = forked(PROGRAM, 0, stitch="", TF_STITCH_CACHE=str(tmp_path_factory.mktemp("none")))
     values: list[float] = json.loads(done.stdout)
     return values
 
@@ -31,8 +31,8 @@ def kernels(done: Run) -> dict[str, dict[str, Any]]:
     return {kernel["rule"]: kernel for kernel in done.report["kernels"]}
 
 
-def test_what_one_process_tunes_the_next_one_uses(run: Runner, plain: list[float], cache: Path) -> None:
-    first = run(PROGRAM, 60, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")
+def test_what_one_process_tunes_the_next_one_uses(forked: Runner, plain: list[float], cache: Path) -> None:
+    first = forked(PROGRAM, 60, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")
     check(first, plain)
     assert first.report is not None
     assert {entry["default"] for entry in first.report["tuned"]} == {k["template"] for k in kernels(first).values()}
@@ -47,7 +47,7 @@ def test_what_one_process_tunes_the_next_one_uses(run: Runner, plain: list[float
         record["best"] = record["default"].replace("GRID-THREAD_256", "GRID-THREAD_128")
     write_verified(path, json.dumps(records).encode())
     shutil.rmtree(cache / "measured")  # the same plan again
-    second = run(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")
+    second = forked(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TUNE_SECONDS="60")
     check(second, plain)
     assert second.report is not None
     assert second.report["tuned"] == [], "both are known"
@@ -56,8 +56,8 @@ def test_what_one_process_tunes_the_next_one_uses(run: Runner, plain: list[float
     assert kernels(second)["row_reduction"]["chosen_by"] == "rule"
 
 
-def test_a_forced_template_is_used_where_it_can_be(run: Runner, plain: list[float], cache: Path) -> None:
-    done = run(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TEMPLATE="*[THREAD,GRID-THREAD_64];")
+def test_a_forced_template_is_used_where_it_can_be(forked: Runner, plain: list[float], cache: Path) -> None:
+    done = forked(PROGRAM, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_TEMPLATE="*[THREAD,GRID-THREAD_64];")
     check(done, plain)
     column, row = kernels(done)["column_reduction"], kernels(done)["row_reduction"]
     assert (column["chosen_by"], row["chosen_by"]) == ("forced", "rule")

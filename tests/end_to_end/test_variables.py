@@ -14,16 +14,16 @@ PROGRAM = PROGRAMS / "variables.py"
 
 
 @pytest.fixture(scope="module")
-def plain(run: Runner) -> dict[str, Any]:
-    done = run(PROGRAM, stitch="", **PRECISE)
+def plain(forked: Runner) -> dict[str, Any]:
+    done = forked(PROGRAM, stitch="", **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     results: dict[str, Any] = json.loads(done.stdout)
     return results
 
 
 @pytest.fixture(scope="module", params=["check", "no check"])
-def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
-    done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "check")), **PRECISE)
+def stitched(request: pytest.FixtureRequest, forked: Runner) -> Run:
+    done = forked(PROGRAM, stitch="strict", TF_STITCH_GUARD=str(int(request.param == "check")), **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.reasons() == ""
     checked = (done.report or {})["profitability"]

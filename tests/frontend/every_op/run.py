@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
-from tests.differential.runner import add_written, cache, compiled, results_by_key
+from tests.differential.runner import LIGHT, add_written, cache, compiled, results_by_key
 from tests.frontend.check import types_of_graph
 from tests.frontend.every_op.case import Array, Case
 from tests.frontend.every_op.trace import Traced, fetched, others, trace
@@ -182,7 +182,8 @@ def _run_regions(regions: Mapping[str, Sequence[tuple[Result, Node]]], given: Ma
         futures = []
         for region in static:
             built = compiled(region, CPU, solver="greedy")
-            futures.append((built, pool.submit(build_host, built.source, "native", cache()) if built.source else None))
+            building = pool.submit(build_host, built.source, "native", cache(), LIGHT) if built.source else None
+            futures.append((built, building))
         libraries = [(built, [] if future is None else [future.result()]) for built, future in futures]
 
     def run() -> None:

@@ -1,0 +1,152 @@
+"""Runs programs in processes that are forked off one which has TensorFlow and Keras imported already: that takes five
+seconds of processor time each, more than most programs need for themselves.
+
+What runs so is a process of its own, with its own environment, arguments, output and exit, but for two things: it was
+not started anew (tests of activation, of signals and of memory have to be), and what TensorFlow reads of the
+environment when it is imported is the server's (see AT_IMPORT).
+
+    python -P tests/support/fork_server.py SOCKET
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PRELOADED = ("tensorflow", "keras")
+AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
+"""Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
+START_SECONDS = 120
+
+
+class ForkServer:
+    """Starts programs. Threads may share it.
+
+    Args:
+        folder: for the socket and what the server says; ends with `close`.
+        environment: the server's.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self._path = folder / "socket"
+        with (folder / "server.log").open("w") as log:
+            self._server = subprocess.Popen([sys.executable, "-P", __file__, str(self._path)], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, env=self._environment)
+        end = time.monotonic() + START_SECONDS
+        while not self._path.exists():
+            assert self._server.poll() is None, (folder / "server.log").read_text()
+            assert time.monotonic() < end, "the fork server does not come up"
+            time.sleep(0.05)
+
+    def can_run(self, environment: Mapping[str, str]) -> bool:
+        """Whether a program would find at its start what it asks for."""
+        names = {*environment, *self._environment} - {"PYTHONPATH"}
+        return all(environment.get(name) == self._environment.get(name) for name in names if name.startswith(AT_IMPORT))
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float) -> int:
+        """The exit status of `program.py ARGUMENTS` or `-m module ARGUMENTS`, negative for a signal. What it writes
+        goes to `stdout` and `stderr` in `folder`.
+
+        Raises:
+            TimeoutError: it was ended.
+        """
+        request = {"command": list(command), "environment": dict(environment), "cwd": os.getcwd(),
+                   "start": str(_start_file(environment)), "out": str(folder / "stdout"),
+                   "err": str(folder / "stderr")}
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeout)
+            connection.connect(str(self._path))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            replies = connection.makefile()
+            pid = int(replies.readline())
+            try:
+                return int(replies.readline())
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+
+    def close(self) -> None:
+        """Ends the server; programs that run stay."""
+        self._server.terminate()
+        self._server.wait()
+
+
+def _start_file(environment: Mapping[str, str]) -> Path | str:
+    """The module that Python would run at start."""
+    files = (Path(folder, "sitecustomize.py") for folder in environment.get("PYTHONPATH", "").split(os.pathsep))
+    return next((file for file in files if file.exists()), "")
+
+
+def _serve(path: str) -> dict[str, Any]:
+    """Forks for every request; returns in the processes that are to run one, with the request."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    gc.freeze()  # programs' collections leave alone what they share with this process
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a program is its handler
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{path}.new")
+    listener.listen()
+    os.rename(f"{path}.new", path)
+    while True:
+        connection, _ = listener.accept()
+        if os.fork():
+            connection.close()
+            continue
+        listener.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        request: dict[str, Any] = json.loads(connection.makefile().readline())
+        pid = os.fork()
+        if not pid:
+            connection.close()
+            return request
+        connection.sendall(f"{pid}\n".encode())
+        connection.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+        os._exit(0)
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    """Runs the program in this process, as its main module."""
+    for name, number, flags in (("out", 1, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+                                ("err", 2, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)):
+        file = os.open(request[name], flags)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    program, *arguments = request["command"]
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    first = request["cwd"] if program == "-m" else str(Path(program).parent)
+    sys.path[:0] = [first, *filter(None, folders)]
+    if request["start"]:
+        exec(compile(Path(request["start"]).read_text(), request["start"], "exec"), {})
+    if program == "-m":
+        name, *arguments = arguments
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        program = spec.origin
+    else:
+        spec = None
+    sys.argv = [program, *arguments]
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=program, __spec__=spec, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    exec(compile(Path(program).read_bytes(), program, "exec"), main.__dict__)
+
+
+if __name__ == "__main__":
+    _become(_serve(sys.argv[1]))

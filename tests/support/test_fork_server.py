@@ -1,0 +1,62 @@
+"""What is forked off a process with TensorFlow is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fork_server import ForkServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    server = ForkServer(tmp_path_factory.mktemp("server"), os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+    yield server
+    server.close()
+
+
+def result(server: ForkServer, folder: Path, text: str, *arguments: str, timeout: float = 60, **variables: str
+           ) -> tuple[int, str, str]:
+    program = folder / "program.py"
+    program.write_text(text)
+    code = server.run([str(program), *arguments], os.environ | variables, folder, timeout)
+    return code, (folder / "stdout").read_text(), (folder / "stderr").read_text()
+
+
+def test_arguments_environment_output_and_exit(server: ForkServer, tmp_path: Path) -> None:
+    code, out, err = result(server, tmp_path, (
+        "import atexit, os, sys\n"
+        "atexit.register(lambda: print('at the end'))\n"
+        "print(__name__, sys.argv[1:], os.environ['ANSWER'], 'tensorflow' in sys.modules)\n"
+        "print('aside', file=sys.stderr)\n"
+        "sys.exit(3)\n"), "x", ANSWER="42")
+    assert (code, out, err) == (3, "__main__ ['x'] 42 True\nat the end\n", "aside\n")
+    assert "ANSWER" not in os.environ
+
+
+def test_errors_and_signals(server: ForkServer, tmp_path: Path) -> None:
+    code, _, err = result(server, tmp_path, "raise ValueError('no')")
+    assert code == 1
+    assert err.endswith("ValueError: no\n")
+    assert result(server, tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGABRT)")[0] == -signal.SIGABRT
+
+
+def test_a_module_is_run(server: ForkServer, tmp_path: Path) -> None:
+    assert server.run(["-m", "json.tool", "--help"], os.environ, tmp_path, 60) == 0
+    assert (tmp_path / "stdout").read_text().startswith("usage: python -m json.tool")
+
+
+def test_a_program_that_takes_too_long_is_ended(server: ForkServer, tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        result(server, tmp_path, "import time\ntime.sleep(100)", timeout=1)
+
+
+def test_what_is_read_when_tensorflow_is_imported_cannot_be_asked_for(server: ForkServer) -> None:
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    assert server.can_run(environment)
+    assert server.can_run(environment | {"TF_STITCH": "1", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": "/x"})
+    assert not server.can_run(environment | {"TF_ENABLE_ONEDNN_OPTS": "7"})
