@@ -20,13 +20,14 @@ from tools.benchmark.workers import BACKENDS, Worker
 _CONFIG = flags.DEFINE_string("config", "paper", "of models/decoding.py")
 _BATCH = flags.DEFINE_integer("batch", 1, "texts at once")
 _SAMPLER = flags.DEFINE_enum("sampler", "likeliest", ["likeliest", "draw"], "how words are chosen")
+_TF32 = flags.DEFINE_boolean("tf32", True, "whether matmuls on GPUs may be TF32; without it texts have to be equal")
 _BACKENDS = flags.DEFINE_list("backends", list(BACKENDS), "of tf, xla, stitch")
 _WARM_UP = flags.DEFINE_integer("warm_up", 24, "calls of tf_stitch before those that are timed: its check takes 20")
 _TURNS = flags.DEFINE_integer("turns", 15, "calls of each that are timed")
 
 
 def main(_: Sequence[str]) -> None:
-    workers = {name: Worker("decode_worker", _CONFIG.value, _BATCH.value, _SAMPLER.value, name,
+    workers = {name: Worker("decode_worker", _CONFIG.value, _BATCH.value, _SAMPLER.value, _TF32.value, name,
                             backend=BACKENDS[name]) for name in _BACKENDS.value}
     first = {}
     for worker in workers.values():
