@@ -82,7 +82,7 @@ class Checkout:
         folders = [self._folder, self._folder / "models" / "scripts"]
         variables = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
         known = (self._folder / "tf_stitch" / "config.py").read_text()
-        return variables | ({_PATIENCE: "3000"} if _PATIENCE in known else {})  # older ones refuse what they do not know
+        return variables | ({_PATIENCE: "3000"} if _PATIENCE in known else {})  # others refuse it
 
     @contextmanager
     def _cold_cache(self) -> Iterator[Path]:
