@@ -21,6 +21,8 @@ class Fake(Checkout):
     def __init__(self, folder: Path, text: str) -> None:
         self._folder, self._cache, self.text = folder, folder, text
         (folder / "native").mkdir()
+        (folder / "tf_stitch").mkdir()
+        (folder / "tf_stitch" / "config.py").touch()
         self.commands: list[tuple[str, ...]] = []
 
     def run(self, *command: str, stdin: str = "", **variables: str) -> str:

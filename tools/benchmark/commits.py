@@ -18,6 +18,8 @@ from pathlib import Path
 
 Times = dict[str, float]
 """Of one turn: what was measured, with its unit -> how long it took."""
+_PATIENCE = "TF_STITCH_FIRST_STEP_SECONDS"
+"""How long the first call waits for its kernels."""
 _BUILD = ("from pathlib import Path; from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library\n"
           "print(*(build_library(library, Path({!r})) for library in (STITCH_OP, GRAPH_HOOK)))")
 
@@ -61,8 +63,7 @@ class Checkout:
         """Of a train step in a new process."""
         with self._cold_cache() as cache, _processor_seconds() as used:
             said = self.run("-m", "tf_stitch", *self._worker(), workload, "train", "tf_stitch", stdin="0 1\n",
-                            TF_STITCH="1", TF_STITCH_CACHE=str(cache), TF_STITCH_FIRST_STEP_SECONDS="3000",
-                            **self._variables())
+                            TF_STITCH="1", TF_STITCH_CACHE=str(cache), **self._variables())
         seconds = json.loads(said.splitlines()[-1])["seconds"]
         return {f"first call, {workload} train, s": seconds, f"process of it, {workload}, processor s": used[0]}
 
@@ -79,7 +80,9 @@ class Checkout:
 
     def _variables(self) -> Mapping[str, str]:
         folders = [self._folder, self._folder / "models" / "scripts"]
-        return {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        variables = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        known = (self._folder / "tf_stitch" / "config.py").read_text()
+        return variables | ({_PATIENCE: "3000"} if _PATIENCE in known else {})  # others refuse it
 
     @contextmanager
     def _cold_cache(self) -> Iterator[Path]:
