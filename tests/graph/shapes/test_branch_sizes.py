@@ -118,3 +118,18 @@ def test_nothing_passes_where_not_even_the_rank_is_known() -> None:
 def test_a_graph_without_branches_keeps_its_types() -> None:
     graph_def, theirs = graph_of(lambda: tf.exp(arguments()[0]).set_shape([None, None]))
     assert types_between_branches(graph_def, theirs) is theirs
+
+
+def test_parts_of_a_partition_have_a_length_each() -> None:
+    def parted() -> None:
+        x = tf.compat.v1.placeholder(tf.float32, [16, 4], "x")
+        numbers = tf.compat.v1.placeholder(tf.int32, [None], "numbers")
+        for i, part in enumerate(tf.raw_ops.DynamicPartition(data=x, partitions=numbers, num_partitions=3,
+                                                             name="parts")):
+            tf.exp(part, f"exp_{i}")
+
+    types_of = types_between_branches(*graph_of(parted))
+    found = [dims(types_of, f"exp_{i}") for i in range(3)]
+    assert len({length for length, _ in found}) == 3
+    assert all(length < -1 and width == 4 for length, width in found)
+    assert [dims(types_of, "parts", i) for i in range(3)] == found

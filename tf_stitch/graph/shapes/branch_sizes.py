@@ -4,7 +4,7 @@ TensorFlow's inference gives one name, or one number, to sizes that an op needs 
 matmul in a branch that is not taken, or in a loop of no trips, then says what the sizes of the function's arguments
 are. Here each entrance (a Switch, or an Enter that all trips read) hands on what is known of its input, as Pad and
 StridedSlice do: a number, but no name. Names are given back afterwards: those from outside hold inside, and a Merge has
-those that all of its inputs have.
+those that all of its inputs have. The parts of a DynamicPartition, whose lengths have one name there, get a name each.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import canonical_tensor, produ
 from tf_stitch.frontend.tensorflow.importer import TypesOf
 
 Types: TypeAlias = list[tuple[int, tuple[int, ...] | None]]
+_PARTITION = "DynamicPartition"
 _SWITCHES = frozenset({"Switch", "_SwitchN"})
 _HANDLES = frozenset({DT_RESOURCE, tf.variant.as_datatype_enum})
 """Their shape is nothing; what they lead to is not cut."""
@@ -43,16 +44,22 @@ def types_between_branches(graph_def: GraphDef, types_of: TypesOf) -> TypesOf:
     """
     entrances = [node for node in graph_def.node
                  if node.op in _SWITCHES or (node.op in ENTERS and node.attr["is_constant"].b)]  # fmt: skip
-    if not entrances:
+    partitions = [node for node in graph_def.node if node.op == _PARTITION]
+    if not entrances and not partitions:
         return types_of
 
     @cache
     def found() -> Mapping[str, Types]:
         cut = [node for node in entrances if _can_be_cut(node, types_of)]
-        if not cut:
+        parted = [node for node in partitions if _has_rows(node, types_of)]
+        if not cut and not parted:
             return {}
         nodes = {node.name: node for node in graph_def.node}
-        return _named(nodes, cut, _inferred(_cut_graph(graph_def, cut, types_of), nodes))
+        inferred = _inferred(_cut_graph(graph_def, cut, parted, types_of), nodes)
+        for node in (*cut, *parted):
+            parts = itertools.takewhile(inferred.__contains__, (_part(node.name, i) for i in itertools.count()))
+            inferred[node.name] = [inferred[part][0] for part in parts]
+        return _named(nodes, cut, inferred)
 
     return lambda name: found().get(name) or types_of(name)
 
@@ -62,10 +69,18 @@ def _can_be_cut(entrance: NodeDef, types_of: TypesOf) -> bool:
     return bool(types) and types[0][0] not in _HANDLES and types[0][1] != ()
 
 
-def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], types_of: TypesOf) -> GraphDef:
-    """Each output of an entrance is a slice of its padded input, by the name of `_part`: for inference alone. Of that
-    nothing is known where the rank is not."""
-    graph, cut, data = GraphDef(), {entrance.name for entrance in entrances}, dict[str, str]()
+def _has_rows(partition: NodeDef, types_of: TypesOf) -> bool:
+    """Whether it parts the rows of a tensor of a known rank; what it makes of anything else has no name."""
+    rows, numbers = (types_of(producer_of(canonical_tensor(t)))[int(canonical_tensor(t).rpartition(":")[2])][1]
+                     for t in partition.input[:2])
+    return rows is not None and numbers is not None and len(numbers) == 1
+
+
+def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], partitions: Sequence[NodeDef], types_of: TypesOf
+               ) -> GraphDef:
+    """Each output of an entrance is a slice of its padded input, and of a partition rows of its input, by the name of
+    `_part`: for inference alone. Of that nothing is known where the rank is not."""
+    graph, cut, data = GraphDef(), {node.name for node in (*entrances, *partitions)}, dict[str, str]()
     graph.CopyFrom(graph_def)
     for node in list(graph.node):
         for place, text in enumerate(node.input):
@@ -76,6 +91,15 @@ def _cut_graph(graph_def: GraphDef, entrances: Sequence[NodeDef], types_of: Type
             _say_shape(graph, node)
         if node.name in cut:
             data[node.name] = node.input[0]
+    axis = _constant(graph, f"{partitions[0].name}/tfs_axis", np.array(0, np.int32)) if partitions else ""
+    for node in partitions:
+        for number in range(node.attr["num_partitions"].i):
+            part = _part(node.name, number)
+            numbers = _given(graph, f"{part}/tfs_given", tf.int32.as_datatype_enum)
+            known = _add(graph, f"{part}/tfs_rows", "EnsureShape", [numbers], T=tf.int32)
+            graph.node[-1].attr["shape"].shape.dim.add(size=-1)
+            _add(graph, part, "GatherV2", [data[node.name], known, axis], Tparams=node.attr["T"].type,
+                 Tindices=tf.int32, Taxis=tf.int32)  # fmt: skip
     for entrance in entrances:
         dtype, dims = types_of(entrance.name)[0]
         parts = [_part(entrance.name, index) for index in range(len(types_of(entrance.name)))]
@@ -159,9 +183,6 @@ def _named(nodes: Mapping[str, NodeDef], entrances: Sequence[NodeDef], inferred:
         types = inferred.get(name, [])
         return (types[int(index)][1] or ()) if int(index) < len(types) else ()
 
-    for entrance in entrances:
-        parts = itertools.takewhile(inferred.__contains__, (_part(entrance.name, i) for i in itertools.count()))
-        inferred[entrance.name] = [inferred[part][0] for part in parts]
     merges = [node for node in nodes.values() if node.op in MERGES]
     changed = True
     while changed:
