@@ -15,7 +15,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.attention import find_attentions
-from tf_stitch.planning.kept_patterns import fused, keep_patterns
+from tf_stitch.planning.limited_patterns import fused, limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 
 B, F32 = p.B, DType.F32
@@ -138,8 +138,8 @@ def test_a_plan_that_is_cut_short_transposes_again() -> None:
     """Without fuel the matmuls are library calls, which cannot read what the kernel reads."""
     graph = layer()
     plan = compiled(graph, H200).plan
-    assert len(keep_patterns(plan, 1).patterns) == 1
-    assert not any(map(fused, keep_patterns(plan, 0).patterns))
+    assert len(limit_patterns(plan, 1).patterns) == 1
+    assert not any(map(fused, limit_patterns(plan, 0).patterns))
     cut = compile_region(graph, *keys_of(graph), CompileOptions(H200, patterns=0))
     assert len(cut.calls) == 2
     assert [n.kind for k in cut.kernels for n in k.schedule.pattern.nodes].count(OpKind.TRANSPOSE) == 4

@@ -21,7 +21,7 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.text_parser import parse_graph
 from tf_stitch.planning.attention_choice import copies_for
 from tf_stitch.planning.attention_gradient import find_gradients, find_trained
-from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 from tf_stitch.planning.stitch_plan import live_out
 from tf_stitch.transforms.private_copies import PrivateCopies
@@ -148,5 +148,5 @@ def test_a_plan_is_stored_and_read_back(always: None) -> None:
 @pytest.mark.parametrize("patterns", [0, 1, 2])
 def test_a_plan_that_is_cut_short_covers_every_node(patterns: int, always: None) -> None:
     plan = compiled(SMALL.graph(), H200).plan
-    cut = keep_patterns(plan, patterns)
+    cut = limit_patterns(plan, patterns)
     assert sum(len(pattern.nodes) > 1 for pattern in cut.patterns) == patterns

@@ -14,7 +14,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning import matmul_choice
-from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.plan_groups import groups_of, plan_of
 from tf_stitch.planning.planner import PlanOptions
@@ -143,8 +143,8 @@ def test_a_plan_is_stored_and_read_back() -> None:
 
 def test_a_plan_that_is_cut_short_calls_the_library() -> None:
     plan = compiled_stitched(region("g", scaled_gelu(BF16))).plan
-    assert len(keep_patterns(plan, 1).patterns) == 1
-    assert OpKind.DOT in [pattern.nodes[0].kind for pattern in keep_patterns(plan, 0).patterns
+    assert len(limit_patterns(plan, 1).patterns) == 1
+    assert OpKind.DOT in [pattern.nodes[0].kind for pattern in limit_patterns(plan, 0).patterns
                           if len(pattern.nodes) == 1]
 
 

@@ -27,7 +27,7 @@ from tf_stitch.libraries.registry import library_of
 from tf_stitch.lowering.kernel import LoweredKernel
 from tf_stitch.pass_manager import Instrument, Pass, run_passes
 from tf_stitch.planning.attention_choice import attention_copies
-from tf_stitch.planning.kept_patterns import keep_patterns
+from tf_stitch.planning.limited_patterns import limit_patterns
 from tf_stitch.planning.measured_cost import MeasuredTimes
 from tf_stitch.planning.measured_fusions import MeasuredFusions
 from tf_stitch.planning.plan_memory import PlanMemory
@@ -182,7 +182,7 @@ def _planned_work(graph: TensorGraph, compiler: PatternCompiler, options: Compil
     if plan is None:
         plan = plan_region(graph, compiler, compiler.libraries, options.plan)
         if options.patterns is not None:
-            plan = keep_patterns(plan, options.patterns)
+            plan = limit_patterns(plan, options.patterns)
     work = _work(plan, compiler)
     for memory in lacking:
         memory.keep(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from tf_stitch.config import Fuel
-from tf_stitch.planning.kept_patterns import fused
+from tf_stitch.planning.limited_patterns import fused
 from tf_stitch.planning.stitch_plan import StitchPlan
 
 

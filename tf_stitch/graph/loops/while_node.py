@@ -57,7 +57,7 @@ class NativeLoop:
         results: names of the Exits, as the node's results come; `result_types` are theirs, of a list as one tensor.
         controls: control inputs.
         nodes: all nodes of the loop -> op.
-        original: the loop's own nodes, from tensors "tfs_i<k>:0" to `original_results`, serialized.
+        subgraph: the loop's own nodes, from tensors "tfs_i<k>:0" to `subgraph_results`, serialized.
     """
 
     name: str
@@ -72,8 +72,8 @@ class NativeLoop:
     result_types: tuple[OutputType, ...]
     controls: tuple[str, ...]
     nodes: Mapping[str, str]
-    original: bytes
-    original_results: tuple[str, ...]
+    subgraph: bytes
+    subgraph_results: tuple[str, ...]
     host: HostPart | None = None
 
     @property
@@ -115,8 +115,8 @@ class NativeLoop:
     def fallback_subgraph(self) -> FallbackSubgraph:
         """The loop as TensorFlow runs it."""
         region = self.region()
-        return FallbackSubgraph(self.original, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
-                             self.original_results, frozenset(), has_matmuls(self.body))
+        return FallbackSubgraph(self.subgraph, RegionGraph(region.graph, (), region.inputs, (), region.outputs),
+                             self.subgraph_results, frozenset(), has_matmuls(self.body))
 
 
 @dataclass(frozen=True)

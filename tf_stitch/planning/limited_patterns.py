@@ -20,17 +20,17 @@ def fused(pattern: Pattern) -> bool:
     return len(pattern.nodes) > 1
 
 
-def keep_patterns(plan: StitchPlan, count: int) -> StitchPlan:
+def limit_patterns(plan: StitchPlan, count: int) -> StitchPlan:
     """The plan with its first `count` fused patterns; the nodes of the others get a kernel or a library call each, and
     so do views that only those others could read as they lie."""
     counted = [pattern for pattern in plan.patterns if fused(pattern)]
-    kept = counted[:max(count, 0)]
+    first = counted[:max(count, 0)]
     nodes = plan.graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(plan.graph))
-    free = free_nodes(nodes, filter(None, map(attention_of, kept)), wanted)
+    free = free_nodes(nodes, filter(None, map(attention_of, first)), wanted)
     work = plannable(plan.graph, free)
     place = {node: i for i, node in enumerate(work)}
-    groups = [[place[node] for node in pattern.nodes] for pattern in kept]
+    groups = [[place[node] for node in pattern.nodes] for pattern in first]
     inside = {p for group in groups for p in group}
     groups += [[p] for p in range(len(work)) if p not in inside]
 
