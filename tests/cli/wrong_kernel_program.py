@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_stitch.emit.rendered import Rendered
 from tf_stitch.jit import region_builder
 
 RIGHT, WRONG = " * 30.0f", " * 31.0f"
@@ -33,15 +34,15 @@ def spoil() -> None:
 
     def compile_wrong(*arguments: Any) -> Any:
         compiled = compile_right(*arguments)
-        source = compiled.source
-        for kernel, symbol in zip(compiled.kernels, compiled.launches, strict=True):
-            if len(kernel.schedule.pattern.nodes) > 1:
-                begin = source.index(f"static void {symbol}_range(")
-                end = source.index(f"int {symbol}(", begin)
-                source = source[:begin] + source[begin:end].replace(RIGHT, WRONG) + source[end:]
-        return replace(compiled, source=source)
+        large = {symbol for kernel, symbol in zip(compiled.kernels, compiled.launches, strict=True)
+                 if len(kernel.schedule.pattern.nodes) > 1}
+        return replace(compiled, own=[_wrong(one) if one.symbol in large else one for one in compiled.own])
 
     region_builder.compile_region = compile_wrong
+
+
+def _wrong(kernel: Rendered) -> Rendered:
+    return replace(kernel, parts={name: text.replace(RIGHT, WRONG) for name, text in kernel.parts.items()})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from tf_stitch.config import plain_environment
+from tf_stitch.config import load_config, plain_environment
 from tf_stitch.convert import conversion, saved_model
 from tf_stitch.convert.command import INTERRUPTED, OK, REFUSED, USAGE, main
 from tf_stitch.convert.saved_model import CERTIFICATE, MANIFEST, ORIGINAL, OWN_FOLDER
@@ -181,13 +180,14 @@ def test_help_tells_every_flag_and_the_exit_codes(capsys: pytest.CaptureFixture[
         assert word in said, word
 
 
-def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path) -> None:
+def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path,
+                                                  tmp_path_factory: pytest.TempPathFactory) -> None:
     command = [sys.executable, "-m", "tf_stitch.convert", f"--input_dir={models('module')}",
                f"--output_dir={tmp_path / 'out'}"]
     for end, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
         ended = OK
         for _ in range(3):  # on a busy machine a conversion may be through before the signal comes
-            ended = _ended_by(end, command)
+            ended = _ended_by(end, command, _with_native_libraries_alone(tmp_path_factory.mktemp("cache")))
             if ended != OK:
                 break
             shutil.rmtree(tmp_path / "out")
@@ -198,10 +198,15 @@ def test_an_interrupted_conversion_leaves_nothing(models: Make, tmp_path: Path) 
         assert list(tmp_path.iterdir()) == [], end
 
 
-def _ended_by(end: signal.Signals, command: list[str]) -> int:
+def _with_native_libraries_alone(folder: Path) -> Path:
+    """A cache with which a conversion has kernels to build."""
+    shutil.copytree(load_config().cache_dir / "native", folder / "native")
+    return folder
+
+
+def _ended_by(end: signal.Signals, command: list[str], cache: Path) -> int:
     """The exit code of a conversion that gets a signal at work."""
-    cache = os.environ.get("TF_STITCH_CACHE", "")
-    with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": cache}, stderr=subprocess.PIPE,
+    with subprocess.Popen(command, env=plain_environment() | {"TF_STITCH_CACHE": str(cache)}, stderr=subprocess.PIPE,
                           text=True) as running:
         assert running.stderr is not None
         for line in running.stderr:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from models.program import signature
-from models.zoo import ASTITCH, NAMES, load
+from models.zoo import ASTITCH, DECODERS, NAMES, load
 from tests.end_to_end.conftest import ROOT, Runner
 from tests.support.zoo_case import Case, check_model
 
@@ -32,7 +32,7 @@ def test_never_mentions_tf_stitch(path: Path) -> None:
 
 def test_every_file_is_in_the_zoo() -> None:
     scripts = {path.stem for path in SCRIPTS if "__main__" in path.read_text()}
-    assert scripts == {name.replace("-", "_") for name in NAMES}
+    assert scripts == {name.replace("-", "_") for name in (*NAMES, *DECODERS)}
     assert len(NAMES) == 15
 
 
