@@ -42,6 +42,8 @@ def chosen_attentions(nodes: Sequence[Node], users: dict[Node, list[Node]], want
         wanted: live-out values of the region.
     """
     attentions, gradients = list(find_attentions(nodes, users, wanted)), list(find_gradients(nodes, users, wanted))
+    if not attentions and not gradients:
+        return
     bare, free = free_nodes(nodes), free_nodes(nodes, [*attentions, *gradients], wanted)
     for attention in attentions:
         matmuls = attention.first, attention.second
@@ -63,9 +65,10 @@ def attention_copies(graph: TensorGraph, times: PatternTimes) -> list[Copies]:
     predicted to take less time so, forward pass included."""
     nodes = graph.nodes()
     users, wanted = users_of(nodes), frozenset(live_out(graph))
-    free = free_nodes(nodes)
+    attentions = list(find_trained(nodes, users, wanted))
+    free = free_nodes(nodes) if attentions else frozenset()
     found: list[Copies] = []
-    for trained in find_trained(nodes, users, wanted):
+    for trained in attentions:
         if not all(map(is_large_matmul, trained.matmuls)):
             continue
         parts = [*([matmul] for matmul in trained.matmuls), trained.forward, trained.backward]
