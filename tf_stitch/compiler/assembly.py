@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.thread_partitions import Partition
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.rendered import Packed, Rendered, parts_of
+from tf_stitch.emit.rendered import Packed, Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.kernel_ir.nodes import Mode, Program
@@ -80,14 +80,6 @@ def _unique(work: Sequence[Work], but: Collection[int] = ()) -> tuple[list[tuple
     return [(f"stitch_{i}", program) for i, program in enumerate(numbers)], which
 
 
-def _emitted(programs: Sequence[tuple[str, Program]], launches: Sequence[Packed], device: DeviceSpec
-             ) -> tuple[str, list[Rendered]]:
-    """The source of launches, and each by itself."""
-    emission = target_of(device).emission
-    own = emission.launches(programs, launches)
-    return emission.join(parts_of(own)) if own else "", own
-
-
 def _args(buffers: BufferPlan, work: Work) -> tuple[BufferRef, ...]:
     return tuple(buffers.argument(node, mode) for node, mode in work.arguments)
 
@@ -116,8 +108,9 @@ def _on_host(buffers: BufferPlan, device: DeviceSpec) -> Assembly:
     names = tuple(programs[i][0] if programs[i][1].grid else "" for i in which.values())
     runs: dict[str, tuple[Program, ...]] = {name: (program,) for name, program in programs}
     launches = [Packed(name, (number,)) for number, (name, _) in enumerate(programs)]
-    source, own = _emitted(programs, launches, device)
-    return Assembly(steps, source, runs, names, own=own)
+    emission = target_of(device).emission
+    own = emission.launches(programs, launches)
+    return Assembly(steps, emission.source(own), runs, names, own=own)
 
 
 def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: DeviceSpec,
@@ -143,8 +136,9 @@ def _on_device(buffers: BufferPlan, groups: Sequence[Sequence[int]], device: Dev
         args = tuple(a for kernel in kernels for a in _args(buffers, kernel))
         steps.append(_device_launch(launch.name, [programs[i][1] for i in members], shared, args, steps))
     runs = {launch.name: tuple(programs[i][1] for i in launch.members) for launch in launches.values()}
-    source, own = _emitted(programs, list(launches.values()), device)
-    return Assembly(steps, source, runs, tuple(names.values()), own=own)
+    emission = target_of(device).emission
+    own = emission.launches(programs, list(launches.values()))
+    return Assembly(steps, emission.source(own), runs, tuple(names.values()), own=own)
 
 
 def _number(program: Program, programs: list[tuple[str, Program]]) -> int:
@@ -215,5 +209,4 @@ def _for_all_sizes(buffers: BufferPlan, groups: Sequence[Sequence[int]] | None, 
             steps.append(_device_launch(launch.symbol, programs, _shared(kernels), args, steps, launch.sizes))
         else:
             steps.append(HostLaunch(launch.symbol, args, launch.sizes))
-    source = target_of(device).emission.join(parts_of(rendered.values())) if rendered else ""
-    return Assembly(steps, source, runs, tuple(names.values()), rendered)
+    return Assembly(steps, target_of(device).emission.source(rendered.values()), runs, tuple(names.values()), rendered)

@@ -71,7 +71,8 @@ def timed_kernels(programs: Sequence[Program], device: DeviceSpec) -> tuple[str,
     """One source for all programs, and a kernel for each, in order. Programs have work: a grid that is not empty."""
     named = [(f"stitch_{i}", program) for i, program in enumerate(programs)]
     launches = [Packed(f"launch_{i}", (i,), launch_bound([program], device)) for i, program in enumerate(programs)]
-    return target_of(device).emission.emit(named, launches), [
+    emission = target_of(device).emission
+    return emission.source(emission.launches(named, launches)), [
         TimedKernel(launch.name, p.grid, p.threads, shared_bytes(p),
                     tuple((b.dtype.value, b.size, b.mode is not Mode.WRITE) for b in p.parameters), p.cooperative)
         for launch, p in zip(launches, programs, strict=True)]

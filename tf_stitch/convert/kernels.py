@@ -146,8 +146,7 @@ class AheadBuilder:
         rendered = {symbol: one for region in compiled.values() for symbol, one in region.rendered.items()}
         for chunk in _chunks(rendered):
             library_of |= dict.fromkeys(chunk, len(made.sources))
-            parts = {name: text for symbol in chunk for name, text in rendered[symbol].parts.items()}
-            made.sources.append(target_of(self._target.spec).emission.join(parts))
+            made.sources.append(target_of(self._target.spec).emission.source([rendered[symbol] for symbol in chunk]))
         own: dict[str, int] = {}  # of sources whose symbols are theirs alone
         for key, region in compiled.items():
             where: Mapping[str, int] = library_of

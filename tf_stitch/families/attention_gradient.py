@@ -40,7 +40,7 @@ NAME = "attention_gradient"
 WARPS, TILE = 4, 32
 """Of a block; and columns that it takes at a time."""
 MOST_HELD, OWN_REGISTERS = 176, 64
-"""Registers for results, products and rows up to which warps hold their rows; and for all else."""
+"""Registers for results, scores and rows up to which warps hold their rows; and for all else."""
 TILES, SCORE, GRADIENT, ROW_SUM = "tiles", "score", "gradient", "row_sum"
 
 
@@ -144,7 +144,7 @@ class _Lowering:
         return summand, tuple(keep)
 
     def _body(self, made: dict[str, Node]) -> tuple[k.Stmt, ...]:
-        """Statements that make scalars nodes' values at the position, of the products that they are before."""
+        """Statements that make scalars nodes' values at the position, of the scores that they are before."""
         with self._out.element(self._position, SCORE, GRADIENT, ROW_SUM) as body:
             values = {scalar: self._out.let(self._evaluator.value(node, self._place)) for scalar, node in made.items()}
             for scalar, value in values.items():
@@ -163,7 +163,7 @@ def _own_registers(shape: GradientShape) -> int:
 
 
 def _made_registers(shape: GradientShape, tile: int) -> int:
-    """For its share of results and of both products."""
+    """For its share of results and of both kinds of scores."""
     return (shape.depth + (0 if shape.result_2 is None else shape.width)) // 2 + tile
 
 

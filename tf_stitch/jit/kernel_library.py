@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from tf_stitch.atomic_file import read_verified
 from tf_stitch.device.spec import DeviceSpec
-from tf_stitch.emit.rendered import Rendered, parts_of
+from tf_stitch.emit.rendered import Rendered
 from tf_stitch.runtime.executable import DeviceLaunch, Executable, HostLaunch, encode
 from tf_stitch.runtime.host_run import HostExecutable
 from tf_stitch.runtime.kernel_cache import KernelCache
@@ -68,7 +68,7 @@ class KernelLibrary:
         target, cache = target_of(device), self._cache
 
         def build(unit: Sequence[Rendered]) -> Path:
-            return target.build(target.emission.join(parts_of(unit)), device.architecture, cache)
+            return target.build(target.emission.source(unit), device.architecture, cache)
 
         return build_units(kernels, target.emission.unit, build)
 

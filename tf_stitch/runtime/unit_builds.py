@@ -36,6 +36,7 @@ def _side_by_side(parts: Sequence[Sequence[Rendered]], build: Callable[[Sequence
         try:
             futures = [pool.submit(build, unit) for unit in parts]
         except RuntimeError:  # no more threads
+            pool.shutdown(wait=False, cancel_futures=True)
             return [build(unit) for unit in parts]
         while True:
             done, left = wait(futures, _PAUSE, FIRST_EXCEPTION)

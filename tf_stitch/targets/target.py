@@ -3,7 +3,7 @@ of it can do is a DeviceSpec's, as data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +55,9 @@ class Emission:
     join: Callable[[Mapping[str, str]], str]
     unit: int
 
-    def emit(self, programs: Sequence[tuple[str, Program]], launches: Sequence[Packed]) -> str:
-        """One translation unit of all launches."""
-        return self.join(parts_of(self.launches(programs, launches)))
+    def source(self, kernels: Collection[Rendered]) -> str:
+        """One translation unit of launches; "" without any."""
+        return self.join(parts_of(kernels)) if kernels else ""
 
 
 @dataclass(frozen=True)
