@@ -70,7 +70,7 @@ tf_stitch.exclude(fresh())(x); print(regions())
 @pytest.mark.parametrize("imports", ["import tf_stitch, os; os.environ['TF_STITCH'] = '1'; import tensorflow as tf",
                                      "import os; os.environ['TF_STITCH'] = '1'; import tensorflow as tf, tf_stitch"])
 def test_the_variable_set_in_the_program(imports: str) -> None:
-    done = run(imports + USE + "fresh()(x); print(tf_stitch.is_enabled(), regions())")
+    done = run(imports + USE + "step = fresh(); step(x); print(tf_stitch.is_enabled(), regions())")
     assert done.stdout == "True 1\n", done.stderr
 
 
