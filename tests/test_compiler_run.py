@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_builders import assert_ends
+from tests.runtime.test_host_builder import assert_ends
 from tf_stitch.compiler_run import end_compilers, run_compiler
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.differential.runner import compare, compiled, random_values, reference, region
 from tests.differential.test_cuda_on_cpu import GRAPHS, for_h200
-from tests.lowering import test_clusters as clusters
+from tests.families.row import test_cross_block_reduction as clusters
 from tests.lowering import test_groups as groups
 from tests.support.cuda_on_cpu import ADVERSARIES, run_on_cpu
 from tf_stitch.compiler.pipeline import CompiledRegion

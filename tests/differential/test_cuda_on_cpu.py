@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.compiler.test_packing import layers
 from tests.differential import patterns as p
 from tests.differential.generator import make_case
 from tests.differential.runner import Values, compare, compiled, keys_of, random_values, reference, region
 from tests.differential.sized_patterns import SIZED_PATTERNS
-from tests.emit.test_sources import layers
-from tests.lowering import test_clusters as clusters
+from tests.families.row import test_cross_block_reduction as clusters
 from tests.lowering import test_groups as groups
 from tests.lowering import test_prefetch as prefetched
 from tests.schedule.long_rows import chain, staged_to_the_end

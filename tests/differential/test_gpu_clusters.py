@@ -8,7 +8,7 @@ import pytest
 from tests.differential import patterns as p
 from tests.differential.gpu_run import run_gpu
 from tests.differential.runner import compare, compiled, random_values, reference, region
-from tests.lowering.test_clusters import CASES, clustered, layernorm, less_its_maximum, x
+from tests.families.row.test_cross_block_reduction import CASES, clustered, layernorm, less_its_maximum, x
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node

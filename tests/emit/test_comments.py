@@ -1,5 +1,5 @@
-"""A person can read a kernel: every value says which of the user's nodes it is, every phase what it is for; and none of
-that is part of what is built."""
+"""A person can read a kernel: every value says which of the user's nodes it is, every phase what it is for; none of
+that is part of what is built, and nothing in a user's graph reaches generated source unescaped."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from tests.differential.runner import compiled, region
+from tests.differential.runner import check_all, compiled, region
 from tf_stitch.compiler.compile_pattern import compile_pattern
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
-from tf_stitch.emit.comments import after, code_of
+from tf_stitch.emit.comments import after, code_of, safe_comment
 from tf_stitch.errors import SourceLoc
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -20,6 +20,9 @@ from tf_stitch.kernel_ir.text_format import format_program
 from tf_stitch.lowering.rebind import rebind, structure
 
 TARGETS = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.target)
+HOSTILE = ['quote"quote', "single'", "new\nline;#error x", "*/ #error y /*", "back\\",
+           "line\\\n#error z", "trigraph??/\n#error",
+           "ünïcode-日本語-\u2028\u2029\x85", "tab\tnul\x00", "a" * 5000, "//", "%s%n", "\r#error r", "\U0001F600"]
 
 
 def named(name: str) -> Builder:
@@ -88,3 +91,20 @@ def test_code_is_what_is_left_without_comments() -> None:
     assert line == "x = 1;  // a//b_"
     assert code_of(f"// head\n{line}\n    // phase 1\ny = 2;") == "x = 1;\ny = 2;"
     assert after("x = 1;", "") == "x = 1;"
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_compile_for_both_targets(name: str) -> None:
+    b = Builder(SourceLoc(name, name))
+    x = b.input(name, DType.F32, (4, 8))
+    check_all(region(name, [b.exp(x), b.sum(x, [0])], {name: b.mul(b.variable(name + "v", DType.F32, (4, 8)), x)}))
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_comment_is_one_plain_line(name: str) -> None:
+    text = safe_comment(name)
+    assert len(text.splitlines()) <= 1
+    assert text.isascii()
+    assert "*/" not in text
+    assert not text.endswith(("\\", "??/"))
+    assert len(text) <= 200

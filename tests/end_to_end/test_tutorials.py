@@ -14,7 +14,7 @@ import pytest
 from tests.end_to_end.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-QUICK = {"first_op": ["tests/frontend/test_every_op.py", "-k", "has_a_case and ApproximateEqual"]}
+QUICK = {"first_op": ["tests/differential/test_every_op.py", "-k", "has_a_case and ApproximateEqual"]}
 """In the place of the tests that a page makes: first_op has cases for a test that is there, and which takes minutes."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NEW_FILE = re.compile(r"(?:#|//) ([\w/.]+)\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.test_plans import GRAPHS
 from tests.planning.dags import random_graph
-from tests.planning.test_goldens import GRAPHS
 from tf_stitch.errors import TypeRuleError
 from tf_stitch.ir.text_format import format_graph
 from tf_stitch.ir.text_parser import parse_graph

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from tensorflow.python.framework import config as determinism
 
 from tests.native.conftest import COPY, INPUT, OUTPUT, VARIABLE, Regions, executable, launch
 from tf_stitch.graph.fallback.fallback_function import PARALLEL, WRITTEN
+from tf_stitch.native.build import SOURCE_DIR
 
 KERNELS = """
 #include <time.h>
@@ -38,8 +41,13 @@ KEPT = 45
 """Calls after which a check has kept kernels that are not slower: one series was timed."""
 DECIDED = 150
 """Calls after which a check has decided: six series."""
-
 Symbols = Callable[[str], int]
+WANTED = """\
+a few calls: 0 live, then 0
+not decided: 2 live, then 0
+decided: 0 live, then 0
+one event to be had: 1 live, then 0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -423,3 +431,13 @@ def test_calls_that_wait_for_their_nodes_do_not_wait_for_each_other(regions: Reg
     wanted = [float(matmuls(tf.constant(float(i)))) for i in range(32)]
     for _ in range(5):
         np.testing.assert_allclose(run(tf.constant(0.0)), wanted, rtol=1e-5)
+
+
+def test_events_go_with_a_check_that_has_not_decided(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    sources = [Path(__file__).with_name("profitability_events_program.cc"), SOURCE_DIR / "op/profitability_check.cc"]
+    headers = (SOURCE_DIR, tf.sysconfig.get_include())
+    subprocess.run(["g++", "-std=c++17", "-O0", "-w", *(f"-I{folder}" for folder in headers), *map(str, sources),
+                    "-o", str(program), "-pthread"], check=True)  # fmt: skip
+    said = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+    assert said.splitlines() == WANTED.splitlines()

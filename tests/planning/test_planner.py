@@ -1,23 +1,43 @@
-"""What a plan has to be, on random graphs."""
+"""What a plan has to be: on random graphs, of single parts with made-up times, of large regions planned by estimates,
+of unrolled loops; and what planning takes, in counts that no machine changes."""
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.differential.runner import keys_of, region
-from tests.planning.dags import random_graph
-from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tests.differential.runner import compare, keys_of, random_values, reference, region, run_host
+from tests.planning.dags import MadeUpTimes, is_convex, part_of, random_graph, random_nodes
+from tests.planning.test_ilp_solver import best_by_brute_force
+from tf_stitch.compiler.pattern_compiler import PatternCompiler
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region, passes
 from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.graph import Node
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.ir.op_kinds import OpKind as K
 from tf_stitch.ir.text_format import structural_key
-from tf_stitch.planning.dependence import dependencies
-from tf_stitch.planning.planner import PlanOptions
-from tf_stitch.planning.stitch_plan import StitchPlan, plannable
+from tf_stitch.libraries.registry import LIBRARIES
+from tf_stitch.lowering.kernel import LoweredKernel
+from tf_stitch.pass_manager import run_passes
+from tf_stitch.planning.candidates import GrowthOptions, candidates
+from tf_stitch.planning.dependence import Edge, dependencies, order_groups
+from tf_stitch.planning.greedy_solver import solve_greedily
+from tf_stitch.planning.part import Part, bits
+from tf_stitch.planning.planner import FEW, PlanOptions, plan_part, plan_region
+from tf_stitch.planning.selection import Selection
+from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
+from tools.benchmark.planning_graphs import recurrence
 
 SEEDS = range(24)
+FAST_MODE = CompileOptions(CPU, PlanOptions(careful=0))
+B, F32 = Builder(), DType.F32
 
 
 def compiled(seed: int, device: DeviceSpec, solver: str) -> CompiledRegion:
@@ -104,3 +124,163 @@ def test_constants_and_single_elements_belong_to_no_pattern() -> None:
     plan = compile_region(graph, *keys_of(graph), CompileOptions(CPU)).plan
     assert [[n.kind.value for n in p.nodes] for p in plan.patterns] == [["mul"]]
     assert {n.kind.value for n in plan.free} == {"constant", "mul"}
+
+
+def check(graph: TensorGraph) -> CompiledRegion:
+    values = random_values(graph)
+    want, allowed = reference(graph, values)
+    result = compile_region(graph, *keys_of(graph), FAST_MODE)
+    if result.source:
+        compare(graph, run_host(graph, result, values), want, allowed, "compiled CPU code")
+    return result
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_by_estimates_is_right(seed: int) -> None:
+    report = check(random_graph(seed)).plan.solver
+    assert report is None or not report.exact
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pattern_that_is_no_kernel_is_split(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PatternCompiler.compile
+
+    def compile_alone(self: PatternCompiler, pattern: Pattern) -> LoweredKernel:
+        if len(pattern.nodes) > 1:
+            raise ScheduleError("no kernel after all")
+        return real(self, pattern)
+
+    monkeypatch.setattr(PatternCompiler, "compile", compile_alone)
+    result = check(random_graph(seed))
+    assert {len(p.nodes) for p in result.plan.patterns} <= {1}
+
+
+def lstm(steps: int, rows: int, units: int) -> TensorGraph:
+    """Outputs of all steps of a layer."""
+    x = B.input("x:0", F32, (steps, rows, units))
+    kernel, recurrent = (B.variable(name, F32, (units, 4 * units)) for name in ("kernel", "recurrent"))
+    h, c = (B.input(f"{name}:0", F32, (rows, units)) for name in "hc")
+    outputs: list[Node] = []
+    for t in range(steps):
+        now = B.reshape(B.slice(x, (t, 0, 0), (1, 1, 1), (1, rows, units)), (rows, units))
+        z = B.add(B.dot(now, kernel), B.dot(h, recurrent))
+        i, f, g, o = (B.slice(z, (0, n * units), (1, 1), (rows, units)) for n in range(4))
+        c = B.add(B.mul(B.op(K.SIGMOID, f), c), B.mul(B.op(K.SIGMOID, i), B.op(K.TANH, g)))
+        h = B.mul(B.op(K.SIGMOID, o), B.op(K.TANH, c))
+        outputs.append(h)
+    return region("lstm", [B.concat(outputs, 0)])
+
+
+def planned(steps: int, rows: int, units: int, **options: int) -> CompiledRegion:
+    graph = lstm(steps, rows, units)
+    return compile_region(graph, *keys_of(graph), CompileOptions(H200, PlanOptions(**options)))
+
+
+def planned_with_care(made: CompiledRegion) -> bool:
+    assert made.plan.solver is not None
+    return made.plan.solver.exact
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+def test_a_step_is_a_matmul_and_a_kernel(rows: int) -> None:
+    """Matmuls of one row are sums, and all of them wait for each other: windows of one part of the plan."""
+    steps = 24
+    made = planned(steps, rows, 64)
+    assert len(made.kernels) + len(made.calls) <= 2 * steps + 4
+    assert planned_with_care(made)
+
+
+def test_a_region_of_many_equal_parts_is_planned_with_care() -> None:
+    """Of 24 steps, which are planned once."""
+    assert planned_with_care(planned(24, 64, 256, careful=100))
+    assert not planned_with_care(planned(24, 64, 256, careful=10))
+
+
+def control_edges(rng: random.Random, count: int) -> tuple[Edge, ...]:
+    """Some, along the order of the nodes."""
+    pairs = (sorted(rng.sample(range(count), 2)) for _ in range(rng.randint(0, 3)))
+    return tuple((a, b) for a, b in pairs)
+
+
+def random_part(rng: random.Random, count: int) -> Part:
+    return part_of(random_nodes(rng, count), MadeUpTimes(rng.choice((0.7, 1.0, 1.5))), control_edges(rng, count))
+
+
+@given(st.randoms(use_true_random=False))
+def test_groups_are_disjoint_convex_and_acyclic_through_control_edges(rng: random.Random) -> None:
+    count = rng.randint(2, 40)
+    part = random_part(rng, count)
+    plan = plan_part(part, PlanOptions())
+    owner = {p: g for g, group in enumerate(plan.groups) for p in group}
+    assert sorted(p for group in plan.groups for p in group) == list(range(count))
+    assert all(is_convex(part, sum(1 << p for p in group)) for group in plan.groups)
+    graph = nx.DiGraph((owner[a], owner[b]) for a, b in part.edges if owner[a] != owner[b])
+    assert nx.is_directed_acyclic_graph(graph)
+    assert all(len(group) == 1 or part.is_exact(sum(1 << p for p in group)) for group in plan.groups)
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_plan_is_the_best_of_its_candidates(seed: int) -> None:
+    part, twin = (random_part(same, same.randint(2, 12)) for same in (random.Random(seed), random.Random(seed)))
+    report = plan_part(part, PlanOptions()).report
+    assert report.status == "optimal"
+    assert report.objective_us >= report.greedy_us - 1e-9
+    twin.calibrate(PlanOptions().singles)
+    masks = candidates(twin, GrowthOptions())  # exact times, which `part` has by now, would lead to others
+    if len(masks) <= 12:
+        problem = Selection(tuple(frozenset(bits(m)) for m in masks), tuple(part.gain(m) or 0 for m in masks),
+                            len(part.nodes), tuple(part.edges))
+        problem = replace(problem, least_saved=problem.saved(solve_greedily(problem).chosen))
+        assert report.objective_us == pytest.approx(best_by_brute_force(problem))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_part_has_the_same_plan(seed: int) -> None:
+    plans = [plan_part(random_part(random.Random(seed), 30), PlanOptions()) for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_few_patterns_are_timed_exactly() -> None:
+    times = MadeUpTimes()
+    part = part_of(random_nodes(random.Random(1), 160), times)
+    report = plan_part(part, PlanOptions()).report
+    assert report.candidates > FEW
+    assert times.exact_calls < report.candidates / 2 + 16
+
+
+def test_wishes_are_kept_unless_the_data_contradict() -> None:
+    needs: list[tuple[int, ...]] = [(), (0,), (), ()]
+    assert order_groups([[0], [1], [2], [3]], needs, [(3, 2), (1, 0)]) == [0, 1, 3, 2]
+    with pytest.raises(ValueError, match="need each other"):
+        order_groups([[0, 2], [1]], [(), (0,), (1,)], [])
+
+
+class Counted(PatternCompiler):
+    """Counts nodes of patterns that are timed exactly, once for each time that one is asked for."""
+
+    nodes_timed = 0
+
+    def exact(self, pattern: Pattern) -> float | None:
+        self.nodes_timed += len(pattern.nodes)
+        return super().exact(pattern)
+
+
+def timed_per_node(nodes: int, options: PlanOptions) -> float:
+    graph = run_passes(recurrence(nodes), passes(CPU), None)
+    times = Counted(CPU, True)
+    plan = plan_region(graph, times, LIBRARIES, options)
+    return times.nodes_timed / len(plannable(graph, plan.free))
+
+
+@pytest.fixture(scope="module")
+def freely() -> float:
+    return timed_per_node(600, PlanOptions())
+
+
+def test_few_patterns_are_timed_for_each_node(freely: float) -> None:
+    assert 1 < freely < 15, "43 where every rung of merging's ladder was tried"
+
+
+def test_a_region_has_so_many_timings_and_no_more(freely: float) -> None:
+    little = timed_per_node(600, replace(PlanOptions(), nodes_timed=1))
+    assert little < freely / 2

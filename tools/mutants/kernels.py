@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.mutants.mutant import Mutant
 
 PATTERNS = "tests/differential/test_patterns.py"
-EVERY_OP = "tests/emit/test_every_op.py"
+EVERY_OP = "tests/differential/test_elementwise.py"
 ON_CPU = "tests/differential/test_cuda_on_cpu.py"
 KINDS = ON_CPU + "::test_kernels_for_an_h200"
 MEETING = ON_CPU + "::test_blocks_that_meet_at_grid_barriers"
@@ -114,19 +114,19 @@ MUTANTS = (
     Mutant("loads may come before an earlier kernel has ended", "tf_stitch/emit/cuda.py",
            "calls.append((f\"tfs_read_late({', '.join(names)});\",",
            "calls.append((\"\",",
-           ("tests/emit/test_sources.py",)),
+           ("tests/emit/test_cuda.py",)),
     Mutant("kernels do not wait for those before them", "tf_stitch/emit/cuda.py",
            "  yield \"  tfs_begin();\"",
            "  yield \"\"",
-           ("tests/emit/test_sources.py",)),
+           ("tests/emit/test_cuda.py",)),
     Mutant("indices beyond 32 bits have 32 bits", "tf_stitch/emit/cuda.py",
            "return largest >= 1 << 31 or",
            "return largest >= 1 << 34 or",
-           ("tests/emit/test_sources.py",)),
+           ("tests/emit/test_cuda.py",)),
     Mutant("scratch memory is nobody else's", "tf_stitch/emit/cuda.py",
            "if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) or buffer.shared",
            "if buffer.mode is k.Mode.UPDATE or buffer.shared",
-           ("tests/emit/test_sources.py",)),
+           ("tests/emit/test_cuda.py",)),
     # Both languages.
     Mutant("greater is greater or equal", "tf_stitch/emit/c_family.py",
            "OpKind.GREATER: \"({0} > {1})\"",
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant("an updated buffer is nobody else's", "tf_stitch/emit/cpu.py",
            "restrict = \"\" if b.mode is k.Mode.UPDATE or b.shared",
            "restrict = \"\" if b.shared",
-           ("tests/emit/test_sources.py",)),
+           ("tests/emit/test_cuda.py",)),
     Mutant("Philox runs nine rounds in kernels", "tf_stitch/emit/random_bits.h",
            "round < 10",
            "round < 9",
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant("a part that is all -inf gives NaN", "tf_stitch/families/row/cross_block_reduction.py",
            "self._out.emit(k.Assign(name, shift))",
            "self._out.emit(k.Assign(name, k.Local(own, dtype)))",
-           ("tests/lowering/test_groups.py", "tests/lowering/test_clusters.py")),
+           ("tests/lowering/test_groups.py", "tests/families/row/test_cross_block_reduction.py")),
     Mutant("sums of parts are not made comparable", "tf_stitch/families/row/cross_block_reduction.py",
            "k.Apply(OpKind.MUL, (sums, factor(theirs)), dtype)",
            "sums",
@@ -357,7 +357,7 @@ MUTANTS = (
     Mutant("kernels whose blocks wait share a launch", "tf_stitch/compiler/packing.py",
            " or kernel.program.alone",
            "",
-           ("tests/lowering/test_clusters.py", "tests/emit/test_sources.py", ON_CPU)),
+           ("tests/families/row/test_cross_block_reduction.py", "tests/emit/test_cuda.py", ON_CPU)),
     # kernel_ir
     Mutant("arrays alive in one stretch share memory", "tf_stitch/kernel_ir/array_memory.py",
            "return self.first <= other.last and other.first <= self.last",

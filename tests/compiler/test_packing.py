@@ -1,0 +1,46 @@
+"""Small kernels that do not depend on each other share a launch."""
+
+from __future__ import annotations
+
+from tests.differential.runner import compiled, region
+from tf_stitch.device.spec import H200
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.symbolic_dims import size
+from tf_stitch.runtime.executable import DeviceLaunch
+
+B = Builder()
+
+
+def layers(count: int) -> list[object]:
+    out = []
+    for i in range(count):
+        x = B.input(f"x{i}:0", DType.F32, (64, 256))
+        e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
+        out.append(B.div(e, B.sum(e, [1], True)))
+    return out
+
+
+def test_independent_kernels_share_a_launch() -> None:
+    launches = compiled(region("layers", layers(24)), H200).executable.steps  # type: ignore[arg-type]
+    assert len(launches) == 1
+    assert isinstance(launches[0], DeviceLaunch)
+    assert len(launches[0].args) == 48
+
+
+def test_large_kernels_stand_alone() -> None:
+    def launches(rows: int) -> int:
+        inputs = [B.input(f"x{i}:0", DType.F32, (rows, 256)) for i in range(4)]
+        return len(compiled(region("exps", [B.exp(x) for x in inputs]), H200).executable.steps)
+
+    assert launches(64) == 1
+    assert launches(1 << 12) == 4
+    assert len({launches(size("n", rows)) for rows in (4, 64, 1 << 12)}) == 1, "all sizes have the same launches"
+    assert launches(64 * size("n", 1) * size("m", 1)) == 4
+
+
+def test_packs_end_where_kernel_parameters_end() -> None:
+    steps = compiled(region("layers", layers(300)), H200).executable.steps  # type: ignore[arg-type]
+    assert len(steps) == 2
+    assert all(isinstance(s, DeviceLaunch) and len(s.args) * 8 <= 4096 for s in steps)

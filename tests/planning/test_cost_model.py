@@ -1,0 +1,92 @@
+"""Predicted and measured times as the planner sees them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.differential import patterns as p
+from tests.differential.runner import compiled, keys_of, region
+from tf_stitch.compiler.compile_pattern import compile_pattern
+from tf_stitch.compiler.pipeline import CompiledRegion, CompileOptions, compile_region
+from tf_stitch.device.spec import CPU, H200, DeviceSpec
+from tf_stitch.errors import ScheduleError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.graph import Node, TensorGraph
+from tf_stitch.kernel_ir.nodes import AsyncCopy, LoadVector, Program
+from tf_stitch.kernel_ir.walk import rewritten
+from tf_stitch.planning.cost_model import ModelCost, predict, predict_us
+from tf_stitch.planning.measured_cost import MeasuredTimes
+from tf_stitch.planning.stitch_plan import Pattern
+
+B, F32 = p.B, DType.F32
+DEVICES = pytest.mark.parametrize("device", [CPU, H200], ids=lambda d: d.name)
+
+
+def x(*shape: int, name: str = "x") -> Node:
+    return B.input(f"{name}:0", F32, shape)
+
+
+def program(device: DeviceSpec, *outputs: Node) -> Program:
+    return compiled(region("cost", list(outputs)), device).kernels[0].program
+
+
+@DEVICES
+@given(exponent=st.integers(4, 22))
+def test_more_elements_take_no_less_time(device: DeviceSpec, exponent: int) -> None:
+    small, large = (program(device, B.exp(x(n))) for n in (1 << exponent, 4 << exponent))
+    assert 0 < predict_us(small, device) <= predict_us(large, device) * 1.01  # curves are measured
+
+
+@DEVICES
+def test_one_kernel_beats_two_over_the_same_elements(device: DeviceSpec) -> None:
+    whole = program(device, B.exp(B.add(x(1 << 20), x(1 << 20, name="y"))))
+    parts = [program(device, B.add(x(1 << 20), x(1 << 20, name="y"))), program(device, B.exp(x(1 << 20)))]
+    assert predict_us(whole, device) < sum(predict_us(part, device) for part in parts)
+
+
+@DEVICES
+def test_a_large_footprint_leaves_memory_cold(device: DeviceSpec) -> None:
+    one = program(device, B.exp(x(1 << 16)))
+    assert predict(one, device, 1 << 30).memory >= predict(one, device).memory
+    assert predict(one, CPU if not device.simt else device, 0).nbytes == 2 * 4 << 16
+
+
+def test_what_is_fetched_ahead_hides_the_rest() -> None:
+    graph = region("g", p.layernorm_backward(x(1 << 16, 1024), x(1 << 16, 1024, name="dy"), x(1024, name="gamma"),
+                                             x(1 << 16, 1, name="mean"), x(1 << 16, 1, name="rstd")))
+    (ahead,) = (kernel.program for kernel in compiled(graph, H200).kernels if kernel.schedule.ahead)
+    waiting = replace(ahead, body=rewritten(ahead.body, lambda s: (
+        LoadVector(s.array, s.at, s.buffer, s.index, s.width) if isinstance(s, AsyncCopy) else s)))
+    assert predict_us(ahead, H200) < predict_us(waiting, H200)
+
+
+def test_the_best_gpu_kernels_are_near_the_bandwidth() -> None:
+    prediction = predict(program(H200, p.softmax(x(131072, 1024))), H200)
+    floor = prediction.nbytes / H200.profile.bandwidth[-1][1] / 1e3
+    assert floor < prediction.us < 1.4 * floor
+
+
+def test_a_slower_device_is_predicted_slower() -> None:
+    one = program(H200, p.softmax(x(4096, 1024)))
+    slow = replace(H200.profile, bandwidth=tuple((n, rate / 10) for n, rate in H200.profile.bandwidth))
+    assert predict_us(one, replace(H200, profile=slow)) > 2 * predict_us(one, H200)
+
+
+def model(device: DeviceSpec) -> ModelCost:
+    return ModelCost(lambda pattern: compile_pattern(pattern, device).program, device)
+
+
+def planned(graph: TensorGraph, times: MeasuredTimes | None = None) -> CompiledRegion:
+    return compile_region(graph, *keys_of(graph), CompileOptions(CPU, measured=times))
+
+
+def test_a_pattern_that_no_rule_takes_has_no_time() -> None:
+    plan = planned(region("two", [B.sum(x(8, 16), [1]), B.exp(x(3, 5, name="y"))])).plan
+    nodes = tuple(n for pattern in plan.patterns for n in pattern.nodes)
+    assert model(CPU)(Pattern(nodes, nodes, plan.free)) is None
+    with pytest.raises(ScheduleError):
+        compile_pattern(Pattern(nodes, nodes, plan.free), CPU)

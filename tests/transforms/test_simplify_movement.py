@@ -1,0 +1,42 @@
+"""Movement that cancels goes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.differential.runner import random_values, region
+from tests.transforms.kinds import kinds
+from tf_stitch.ir.builder import Builder
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.interpreter import interpret
+from tf_stitch.transforms.simplify_movement import SimplifyMovement
+
+B, F32 = Builder(), DType.F32
+X = B.input("x:0", F32, (4, 6))
+
+
+def test_movement_that_cancels() -> None:
+    p = SimplifyMovement()
+    assert kinds(p, B.reshape(B.reshape(X, (24,)), (4, 6))) == []
+    assert kinds(p, B.reshape(B.reshape(X, (24,)), (3, 8))) == ["reshape"]
+    assert kinds(p, B.transpose(B.transpose(X, (1, 0)), (1, 0))) == []
+    assert kinds(p, B.broadcast(B.broadcast(X, (2, 4, 6)), (3, 2, 4, 6))) == ["broadcast"]
+    row = B.broadcast(B.input("r:0", F32, (6,)), (4, 6))
+    assert kinds(p, B.add(X, row)) == ["add"]
+
+
+def test_transposes_in_sequence_are_one() -> None:
+    """Permutations that are not their own inverses, nor each other's."""
+    x = B.input("x:0", F32, (2, 3, 4))
+    graph = region("g", [B.transpose(B.transpose(x, (1, 2, 0)), (0, 2, 1))])
+    result = SimplifyMovement().run(graph).graph
+    assert [n.kind.value for n in result.nodes()] == ["input", "transpose"]
+    values = random_values(graph)
+    np.testing.assert_array_equal(interpret(result, values)["o0"], interpret(graph, values)["o0"])
+
+
+def test_movement_that_stays() -> None:
+    p = SimplifyMovement()
+    assert kinds(p, B.transpose(X, (1, 0))) == ["transpose"]
+    row, column = B.input("r:0", F32, (1, 6)), B.input("c:0", F32, (4, 1))
+    assert kinds(p, B.add(B.broadcast(row, (2, 4, 6)), column)) == ["broadcast", "add"], "nothing else gives the shape"
