@@ -21,12 +21,11 @@ from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
-from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.by_type import ByType
-from tf_stitch.kernel_ir.checked_memory import CheckedMemory, Elements, Writers
+from tf_stitch.kernel_ir.checked_memory import Elements, Writers
 from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
 from tf_stitch.kernel_ir.instantiate import instantiate
-from tf_stitch.kernel_ir.matmul import MatmulOperand, tile_of
+from tf_stitch.kernel_ir.interpreted_tiles import TileStatements, tile_rules
 from tf_stitch.kernel_ir.verifier import parts_of_blocks
 
 _COMBINE = {OpKind.SUM: np.add, OpKind.PROD: np.multiply, OpKind.MAX: np.maximum, OpKind.MIN: np.minimum,
@@ -97,19 +96,17 @@ def _by_each_thread(block: _Block, stmt: k.Stmt, active: list[int]) -> None:
 
 _per_thread: ByType[None] = ByType("the interpreter")
 """What a thread does by itself: (block, stmt, thread)."""
-_together: ByType[None] = ByType("the interpreter", otherwise=_by_each_thread)
+_together: ByType[None] = ByType("the interpreter", tile_rules, _by_each_thread)
 """What the threads of a block do in a statement: (block, stmt, active threads)."""
 
 
-class _Block(CheckedMemory):
+class _Block(TileStatements):
     """One block of one phase."""
 
     def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: Writers,
                  scratch: dict[tuple[str, int], int | None], group: int) -> None:
         super().__init__(program, buffers, block, writers, scratch, group)
         self.program = program
-        self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
-        self.indices: list[dict[str, int]] = [{k.BLOCK: block, k.THREAD: t} for t in range(self.threads)]
         self.under_way: list[list[Elements]] = [[] for _ in range(self.threads)]  # of each copy, by thread
         self.before: _Block | None = None  # the same block of the grid, in its turn before
         self.cluster: Sequence[_Block] = ()
@@ -122,17 +119,17 @@ class _Block(CheckedMemory):
     def run(self, part: Sequence[k.Stmt]) -> None:
         """Statements up to the next group barrier; what was declared before is still there."""
         with np.errstate(all="ignore"):
-            self._run(part, list(range(self.threads)))
+            self.run_body(part, list(range(self.threads)))
 
-    def _run(self, body: Sequence[k.Stmt], active: list[int]) -> None:
+    def run_body(self, body: Sequence[k.Stmt], active: list[int]) -> None:
         for stmt in body:
             _together.of(stmt)(self, stmt, active)
 
     @_together(k.If)
     def _if(self, stmt: k.If, active: list[int]) -> None:
         taken = [t for t in active if self._value(stmt.condition, t)]
-        self._run(stmt.body, taken)
-        self._run(stmt.orelse, [t for t in active if t not in taken])
+        self.run_body(stmt.body, taken)
+        self.run_body(stmt.orelse, [t for t in active if t not in taken])
 
     @_together(k.Barrier)
     def _barrier(self, stmt: k.Barrier, active: list[int]) -> None:
@@ -141,122 +138,13 @@ class _Block(CheckedMemory):
             raise VerifyError(f"a barrier is reached by {len(active)} of {waiting} threads")
         self.epoch += 1
 
-    @_together(k.Attention)
-    def _attention(self, stmt: k.Attention, active: list[int]) -> None:
-        """The block's queries, by the first thread."""
-        shape, rows = stmt.shape, stmt.tiling.rows
-        matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
-        outer, head = divmod(matrix, shape.heads)
-
-        q = self._matrix(stmt.q, shape.q, outer, head, shape.queries, shape.depth)
-        keys = self._matrix(stmt.k, shape.k, outer, head, shape.keys, shape.depth)
-        v = self._matrix(stmt.v, shape.v, outer, head, shape.keys, shape.width)
-        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
-            scores = keys @ q[query]
-            for key in range(shape.keys):
-                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, query, key), strict=True)
-                self.scalars[0][stmt.score] = scores[key]
-                self._run(stmt.body, [0])
-                scores[key] = self.scalars[0][stmt.score]
-            weights = np.exp(scores - scores.max())
-            self.scalars[0] |= {stmt.most: scores.max(), stmt.total: weights.sum()}
-            self._run(stmt.keep, [0])
-            weighed = weights / weights.sum()
-            for key in range(shape.keys if stmt.weigh else 0):
-                self.indices[0][stmt.key.name] = key
-                self.scalars[0][stmt.weight] = weighed[key]
-                self._run(stmt.weigh, [0])
-                weighed[key] = self.scalars[0][stmt.weight]
-            self._store_row(stmt.out, shape.out, (outer, head, query), weighed @ v)
-
-    @_together(k.AttentionQueryGradient, k.AttentionKeyGradient)
-    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, active: list[int]) -> None:
-        """The block's rows, by the first thread."""
-        shape, rows = stmt.shape, stmt.tiling.rows
-        matrix, part = divmod(self.block, stmt.tiling.parts(shape.rows))
-        outer, head = divmod(matrix, shape.heads)
-        own = self._matrix(stmt.own, shape.own, outer, head, shape.rows, shape.depth)
-        own_2 = self._matrix(stmt.own_2, shape.own_2, outer, head, shape.rows, shape.width)
-        other = self._matrix(stmt.other, shape.other, outer, head, shape.columns, shape.depth)
-        other_2 = self._matrix(stmt.other_2, shape.other_2, outer, head, shape.columns, shape.width)
-        for row in range(part * rows, min((part + 1) * rows, shape.rows)):
-
-            def element(body: tuple[k.Stmt, ...], column: int, row: int = row) -> tuple[Any, Any]:
-                at = (row, column) if isinstance(stmt, k.AttentionQueryGradient) else (column, row)
-                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, *at), strict=True)
-                self.scalars[0] |= {stmt.score: own[row] @ other[column], stmt.gradient: own_2[row] @ other_2[column]}
-                self._run(body, [0])
-                return self.scalars[0][stmt.score], self.scalars[0][stmt.gradient]
-
-            if isinstance(stmt, k.AttentionQueryGradient):
-                self.scalars[0][stmt.row_sum] = sum(element(stmt.summand, column)[1] for column in range(shape.columns))
-                self._run(stmt.keep, [0])
-            pairs = [element(stmt.body, column) for column in range(shape.columns)]
-            weights, gradients = (np.asarray(values) for values in zip(*pairs, strict=True))
-            self._store_row(stmt.result, shape.result, (outer, head, row), gradients @ other)
-            if isinstance(stmt, k.AttentionKeyGradient):
-                assert shape.result_2 is not None
-                self._store_row(stmt.result_2, shape.result_2, (outer, head, row), weights @ other_2)
-
-    def _matrix(self, name: str, place: Rows, outer: int, head: int, count: int, columns: int) -> NDArray[Any]:
-        first = place.offset + outer * place.outer + head * place.head
-        at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
-        return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
-
-    def _store_row(self, name: str, place: Rows, at: tuple[int, int, int], values: NDArray[Any]) -> None:
-        outer, head, row = at
-        first = place.offset + outer * place.outer + head * place.head + row * place.row
-        for column, value in enumerate(values):
-            self._store(name, first + column, value)
-
-    @_together(k.Matmul)
-    def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
-        """The block's tile, by the first thread."""
-        shape, tiling = stmt.shape, stmt.tiling
-        matrix, rows, columns = tile_of(self.block, shape, tiling)
-
-        def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
-                    ) -> NDArray[Any]:
-            """[rows or columns of the tile, terms]."""
-            length = shape.k if its.along_terms else lines.stop
-            chunks = range(0 if its.along_terms else lines.start // its.vector, length // its.vector)
-            found = [[value for chunk in chunks
-                      for value in self._vector_of(name, its, place, stmt.values, body, (matrix, line, chunk))]
-                     for line in (lines if its.along_terms else range(shape.k))]
-            return np.asarray(found) if its.along_terms else np.asarray(found).T
-
-        a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
-        b = operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, columns)
-        product = a.astype(np.float32) @ b.astype(np.float32).T
-        for row in rows:
-            for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
-                first = chunk * shape.vector - columns.start
-                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.vector)
-                self.arrays[0][stmt.results] = dict(enumerate(product[row - rows.start, first:first + shape.vector]))
-                self._run(stmt.finish, [0])
-
-    def _vector_of(self, name: str, its: MatmulOperand, place: Sequence[Var], values: str, body: Sequence[k.Stmt],
-                   at: tuple[int, int, int]) -> list[Any]:
-        """Neighbours of an operand's line, as shared memory holds them."""
-        if its.place is not None:
-            matrix, line, chunk = at
-            first = its.place.offset + matrix * its.place.matrix + line * its.place.line + chunk * its.vector
-            return [self._load(name, first + i) for i in range(its.vector)]
-        self._bind(place, at, values, its.vector)
-        self._run(body, [0])
-        return [self.arrays[0][values][i] for i in range(its.vector)]
-
-    def _bind(self, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
-        self.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
-        self.arrays[0][array], self.sizes[array] = {}, size
-
     @_together(k.For)
     def _for(self, stmt: k.For, active: list[int]) -> None:
         for i in range(stmt.var.extent):
             for t in active:
                 self.indices[t][stmt.var.name] = i
             running = active if stmt.limit is None else [t for t in active if i < self._index(stmt.limit, t)]
-            self._run(stmt.body, running)
+            self.run_body(stmt.body, running)
 
     @_together(k.Array)
     def _array(self, stmt: k.Array, active: list[int]) -> None:

@@ -1,0 +1,144 @@
+"""Statements about whole tiles as the interpreter runs them: attention, its gradients, and matmuls, by the first thread
+of a block."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.attention import Rows
+from tf_stitch.kernel_ir.by_type import ByType
+from tf_stitch.kernel_ir.checked_memory import CheckedMemory, Writers
+from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.matmul import MatmulOperand, tile_of
+
+tile_rules: ByType[None] = ByType("the interpreter of tiles")
+"""What a block does in them: (block, stmt, active threads)."""
+
+
+class TileStatements(CheckedMemory):
+    """One block of one phase, with the values of its threads."""
+
+    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: Writers,
+                 scratch: dict[tuple[str, int], int | None], group: int) -> None:
+        super().__init__(program, buffers, block, writers, scratch, group)
+        self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
+        self.indices: list[dict[str, int]] = [{k.BLOCK: block, k.THREAD: t} for t in range(self.threads)]
+
+    @abstractmethod
+    def run_body(self, body: Sequence[k.Stmt], active: list[int]) -> None:
+        """Runs the statements of an element, or of a row, by these threads."""
+
+    @tile_rules(k.Attention)
+    def _attention(self, stmt: k.Attention, active: list[int]) -> None:
+        """The block's queries, by the first thread."""
+        shape, rows = stmt.shape, stmt.tiling.rows
+        matrix, part = divmod(self.block, stmt.tiling.parts(shape.queries))
+        outer, head = divmod(matrix, shape.heads)
+
+        q = self._matrix(stmt.q, shape.q, outer, head, shape.queries, shape.depth)
+        keys = self._matrix(stmt.k, shape.k, outer, head, shape.keys, shape.depth)
+        v = self._matrix(stmt.v, shape.v, outer, head, shape.keys, shape.width)
+        for query in range(part * rows, min((part + 1) * rows, shape.queries)):
+            scores = keys @ q[query]
+            for key in range(shape.keys):
+                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, query, key), strict=True)
+                self.scalars[0][stmt.score] = scores[key]
+                self.run_body(stmt.body, [0])
+                scores[key] = self.scalars[0][stmt.score]
+            weights = np.exp(scores - scores.max())
+            self.scalars[0] |= {stmt.most: scores.max(), stmt.total: weights.sum()}
+            self.run_body(stmt.keep, [0])
+            weighed = weights / weights.sum()
+            for key in range(shape.keys if stmt.weigh else 0):
+                self.indices[0][stmt.key.name] = key
+                self.scalars[0][stmt.weight] = weighed[key]
+                self.run_body(stmt.weigh, [0])
+                weighed[key] = self.scalars[0][stmt.weight]
+            self._store_row(stmt.out, shape.out, (outer, head, query), weighed @ v)
+
+    @tile_rules(k.AttentionQueryGradient, k.AttentionKeyGradient)
+    def _attention_gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, active: list[int]) -> None:
+        """The block's rows, by the first thread."""
+        shape, rows = stmt.shape, stmt.tiling.rows
+        matrix, part = divmod(self.block, stmt.tiling.parts(shape.rows))
+        outer, head = divmod(matrix, shape.heads)
+        own = self._matrix(stmt.own, shape.own, outer, head, shape.rows, shape.depth)
+        own_2 = self._matrix(stmt.own_2, shape.own_2, outer, head, shape.rows, shape.width)
+        other = self._matrix(stmt.other, shape.other, outer, head, shape.columns, shape.depth)
+        other_2 = self._matrix(stmt.other_2, shape.other_2, outer, head, shape.columns, shape.width)
+        for row in range(part * rows, min((part + 1) * rows, shape.rows)):
+
+            def element(body: tuple[k.Stmt, ...], column: int, row: int = row) -> tuple[Any, Any]:
+                at = (row, column) if isinstance(stmt, k.AttentionQueryGradient) else (column, row)
+                self.indices[0] |= zip((x.name for x in stmt.position), (outer, head, *at), strict=True)
+                self.scalars[0] |= {stmt.score: own[row] @ other[column], stmt.gradient: own_2[row] @ other_2[column]}
+                self.run_body(body, [0])
+                return self.scalars[0][stmt.score], self.scalars[0][stmt.gradient]
+
+            if isinstance(stmt, k.AttentionQueryGradient):
+                self.scalars[0][stmt.row_sum] = sum(element(stmt.summand, column)[1] for column in range(shape.columns))
+                self.run_body(stmt.keep, [0])
+            pairs = [element(stmt.body, column) for column in range(shape.columns)]
+            weights, gradients = (np.asarray(values) for values in zip(*pairs, strict=True))
+            self._store_row(stmt.result, shape.result, (outer, head, row), gradients @ other)
+            if isinstance(stmt, k.AttentionKeyGradient):
+                assert shape.result_2 is not None
+                self._store_row(stmt.result_2, shape.result_2, (outer, head, row), weights @ other_2)
+
+    def _matrix(self, name: str, place: Rows, outer: int, head: int, count: int, columns: int) -> NDArray[Any]:
+        first = place.offset + outer * place.outer + head * place.head
+        at = first + place.row * np.arange(count)[:, None] + np.arange(columns)
+        return np.asarray([[self._load(name, int(i)) for i in row] for row in at])
+
+    def _store_row(self, name: str, place: Rows, at: tuple[int, int, int], values: NDArray[Any]) -> None:
+        outer, head, row = at
+        first = place.offset + outer * place.outer + head * place.head + row * place.row
+        for column, value in enumerate(values):
+            self._store(name, first + column, value)
+
+    @tile_rules(k.Matmul)
+    def _matmul(self, stmt: k.Matmul, active: list[int]) -> None:
+        """The block's tile, by the first thread."""
+        shape, tiling = stmt.shape, stmt.tiling
+        matrix, rows, columns = tile_of(self.block, shape, tiling)
+
+        def operand(name: str, its: MatmulOperand, place: Sequence[Var], body: Sequence[k.Stmt], lines: range
+                    ) -> NDArray[Any]:
+            """[rows or columns of the tile, terms]."""
+            length = shape.k if its.along_terms else lines.stop
+            chunks = range(0 if its.along_terms else lines.start // its.vector, length // its.vector)
+            found = [[value for chunk in chunks
+                      for value in self._vector_of(name, its, place, stmt.values, body, (matrix, line, chunk))]
+                     for line in (lines if its.along_terms else range(shape.k))]
+            return np.asarray(found) if its.along_terms else np.asarray(found).T
+
+        a = operand(stmt.a, shape.a, stmt.a_place, stmt.load_a, rows)
+        b = operand(stmt.b, shape.b, stmt.b_place, stmt.load_b, columns)
+        product = a.astype(np.float32) @ b.astype(np.float32).T
+        for row in rows:
+            for chunk in range(columns.start // shape.vector, columns.stop // shape.vector):
+                first = chunk * shape.vector - columns.start
+                self._bind(stmt.place, (matrix, row, chunk), stmt.results, shape.vector)
+                self.arrays[0][stmt.results] = dict(enumerate(product[row - rows.start, first:first + shape.vector]))
+                self.run_body(stmt.finish, [0])
+
+    def _vector_of(self, name: str, its: MatmulOperand, place: Sequence[Var], values: str, body: Sequence[k.Stmt],
+                   at: tuple[int, int, int]) -> list[Any]:
+        """Neighbours of an operand's line, as shared memory holds them."""
+        if its.place is not None:
+            matrix, line, chunk = at
+            first = its.place.offset + matrix * its.place.matrix + line * its.place.line + chunk * its.vector
+            return [self._load(name, first + i) for i in range(its.vector)]
+        self._bind(place, at, values, its.vector)
+        self.run_body(body, [0])
+        return [self.arrays[0][values][i] for i in range(its.vector)]
+
+    def _bind(self, place: Sequence[Var], at: Sequence[int], array: str, size: int) -> None:
+        self.indices[0] |= {variable.name: value for variable, value in zip(place, at, strict=True)}
+        self.arrays[0][array], self.sizes[array] = {}, size
