@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "targets": {"ir", "libraries", "pass_manager", "transforms", "device", "planning.stitch_plan", "schedule.reuse",
                 "schedule.shared_rows", "families", "kernel_ir", "emit", "runtime"},
     "compiler": {"ir", "pass_manager", "transforms", "device", "libraries", "planning", "schedule", "kernel_ir",
-                 "lowering", "families", "emit.rendered", "emit.cuda", "runtime", "targets"},
+                 "lowering", "families", "emit.rendered", "emit.cuda_kernel", "runtime", "targets"},
     "native": {"libraries.registry", "runtime.cache_key", "runtime.executable_format", "runtime.kernel_cache",
                "runtime.load_test", "runtime.words"},
     "graph": {"ir", "frontend", "planning", "transforms", "runtime.host_builder", "report.entries", "pass_manager"},

@@ -11,9 +11,9 @@ from typing import get_args
 import pytest
 
 from tf_stitch.emit.cpu import _Cpu
-from tf_stitch.emit.cuda import _Cuda
+from tf_stitch.emit.cuda_kernel import CudaKernel
 from tf_stitch.errors import VerifyError
-from tf_stitch.kernel_ir import interpreter, text_format, work
+from tf_stitch.kernel_ir import count_work, interpreter, text_format
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.by_type import ByType
 
@@ -58,11 +58,11 @@ def test_ladders_are_counted() -> None:
 @pytest.mark.parametrize("kind", get_args(k.Stmt), ids=lambda kind: kind.__name__)
 def test_every_statement_has_its_rules(kind: type) -> None:
     stmt = object.__new__(kind)
-    assert work._rules.of(stmt)
+    assert count_work._rules.of(stmt)
     assert has(text_format._LINES, stmt, text_format._LINE)
     at_the_top = kind in (k.GridLoop, k.ThreadRange, k.GridBarrier, k.GroupBarrier, k.ClusterStarted, k.ClusterBarrier)
     assert at_the_top or has(interpreter._together, stmt, interpreter._per_thread)
-    assert kind is k.Prefetch or _Cuda.rules.of(stmt)
+    assert kind is k.Prefetch or CudaKernel.rules.of(stmt)
     assert kind in GPU_ALONE or _Cpu.rules.of(stmt)
 
 

@@ -10,11 +10,11 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import place_arrays
+from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.interpreter import interpret_program
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import arrays
-from tf_stitch.kernel_ir.work import count_work
 
 BLOCKS, CLUSTER, THREADS = 8, 4, 4
 F32 = DType.F32

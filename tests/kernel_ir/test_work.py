@@ -11,9 +11,10 @@ from tf_stitch.families.mixed import MIXED
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node
 from tf_stitch.ir.op_kinds import OpKind as K
+from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes, moved_once
 from tf_stitch.kernel_ir.nodes import Program
-from tf_stitch.kernel_ir.work import Work, count_work
+from tf_stitch.kernel_ir.work import Work
 
 B, F32 = p.B, DType.F32
 

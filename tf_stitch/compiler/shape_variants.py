@@ -15,7 +15,7 @@ from tf_stitch.compiler.compile_pattern import first_schedule
 from tf_stitch.compiler.packing import pack
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import CompileOptions
-from tf_stitch.emit.cuda import needs_wide_indices
+from tf_stitch.emit.cuda_kernel import needs_wide_indices
 from tf_stitch.emit.rendered import Rendered
 from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.graph import Node

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_stitch.kernel_ir import nodes as k
-from tf_stitch.kernel_ir.work import Work, count_work
+from tf_stitch.kernel_ir.count_work import count_work
+from tf_stitch.kernel_ir.work import Work
 
 
 def moved_bytes(program: k.Program, work: Work) -> int:

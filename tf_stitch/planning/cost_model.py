@@ -18,11 +18,12 @@ from tf_stitch.errors import ScheduleError
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir.cost import INLINE_CYCLES
+from tf_stitch.kernel_ir.count_work import count_work
 from tf_stitch.kernel_ir.moved_bytes import moved_bytes
 from tf_stitch.kernel_ir.nodes import GridBarrier, GridLoop, GroupBarrier, Program
 from tf_stitch.kernel_ir.occupancy import BASE_REGISTERS, blocks_that_fit
 from tf_stitch.kernel_ir.verifier import buffers_touched
-from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work, count_work
+from tf_stitch.kernel_ir.work import SECTOR_BYTES, Op, Work
 from tf_stitch.planning.stitch_plan import Pattern
 
 TimeOf: TypeAlias = Callable[[Pattern], float | None]

@@ -1,0 +1,307 @@
+"""CUDA C++ of one program: a device function, which launches call (emit/cuda.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tf_stitch.emit.attention import (
+    GRADIENT_TEMPLATE,
+    TEMPLATE,
+    attention_constants,
+    gradient_constants,
+)
+from tf_stitch.emit.c_family import CFamily, Lines
+from tf_stitch.emit.comments import after
+from tf_stitch.emit.matmul import TEMPLATE as MATMUL
+from tf_stitch.emit.matmul import matmul_constants
+from tf_stitch.errors import VerifyError
+from tf_stitch.ir.dtypes import DType
+from tf_stitch.ir.op_attrs import Combine
+from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.symbolic_dims import Atom
+from tf_stitch.kernel_ir import nodes as k
+from tf_stitch.kernel_ir.by_type import ByType
+from tf_stitch.kernel_ir.cost import shared_bytes
+from tf_stitch.kernel_ir.index import Var, reach
+from tf_stitch.kernel_ir.walk import indices, statements
+
+COUNTER_WORDS = 16
+"""Between the counters of group barriers: each in a cache line of its own."""
+
+ATOMICS = "tfs_atomic_"
+"""What names of functions in atomics.cu begin with."""
+
+_REDUCE = {OpKind.SUM: "tfs_sum", OpKind.PROD: "tfs_prod", OpKind.MAX: "tfs_maximum", OpKind.MIN: "tfs_minimum",
+           OpKind.ANY: "tfs_any", OpKind.ALL: "tfs_all"}
+
+
+_FAST_EXP = "  const auto& tfs_expf = tfs_exp_fast;"
+"""In elements of gradients of attention."""
+
+_HALF = {DType.F16: "half", DType.BF16: "bfloat16"}
+
+
+def needs_wide_indices(largest: int, threads: int) -> bool:
+    """Whether indices have 64 bits: none is larger than that, in so many threads, with up to 16 elements each."""
+    return largest >= 1 << 31 or threads * 16 >= 1 << 31
+
+
+def pointer_to(buffer: k.Buffer) -> str:
+    const = "const " if buffer.mode is k.Mode.READ else ""
+    return f"{const}{CudaKernel.storage[buffer.dtype]}* "
+
+
+def _alone(buffer: k.Buffer) -> str:
+    """A pointer through which alone its memory is reached. Within a launch: see tfs_read_late for its parameters."""
+    restrict = "" if buffer.mode in (k.Mode.UPDATE, k.Mode.SCRATCH) or buffer.shared else "__restrict__ "
+    return pointer_to(buffer) + restrict
+
+
+class CudaKernel(CFamily):
+    rules = ByType("CUDA", CFamily.rules)
+
+    def __init__(self, program: k.Program, sizes: Mapping[Atom, str] | None = None) -> None:
+        super().__init__(program)
+        self.sizes.update(sizes or {})
+        largest, blocks = max((b.size for b in program.buffers), default=0), max(p.grid for p in program.phases())
+        largest = max(largest, *(reach(index) for stmt in statements(program.body) for index in indices(stmt)), 0)
+        self.index_type = "int64_t" if needs_wide_indices(largest, blocks * program.threads) else "int"
+        self._group = 1
+
+    def function(self, name: str) -> Lines:
+        p = self.program
+        body = list(self.block(p.body))
+        self.size(p.grid)  # the launch needs it
+        sizes = list(self.sizes.values())
+        params = ", ".join(["long long block_", *(f"{_alone(b)}{b.name}" for b in p.parameters),
+                            *(f"long long {n}_" for n in sizes)])
+        params += ", unsigned int* barrier" if p.cooperative else ""
+        yield f"static __device__ __forceinline__ void {name}({params}) {{"
+        yield f"  const {self.index_type} {'first_' if p.looped else ''}block = ({self.index_type})block_;"
+        yield from (f"  const {self.index_type} {n} = ({self.index_type}){n}_;" for n in sizes)
+        if not p.partitioned:
+            yield from self._own_thread("threadIdx.x")
+        for line in self.constants("static __device__ const"):
+            yield "  " + line
+        if shared_bytes(p):
+            yield "  extern __shared__ __align__(16) unsigned char tfs_shared[];"
+        yield from body
+        yield f"  (void){'first_' if p.looped else ''}block;{'' if p.partitioned else ' (void)thread; (void)turn;'}"
+        yield "}"
+
+    def _own_thread(self, number: str) -> Lines:
+        yield f"  const int thread = {number};"
+        yield "  int turn = 0;  // which of two places in shared memory tfs_all_reduce takes next"
+
+    def for_loop(self, stmt: k.For) -> Lines:
+        name = stmt.var.name
+        if stmt.loop is k.Loop.UNROLL:
+            yield "#pragma unroll"
+        elif stmt.loop is k.Loop.SERIAL:
+            yield f"#pragma unroll {stmt.together}"
+        limit = "" if stmt.limit is None else f" && {name} < {self.index(stmt.limit)}"
+        yield f"for ({self.index_type} {name} = 0; {name} < {self.size(stmt.var.extent)}{limit}; ++{name}) {{"
+        yield from self.block(stmt.body)
+        yield "}"
+
+    @rules(k.GridLoop)
+    def _grid_loop(self, stmt: k.GridLoop) -> Lines:
+        t = self.index_type
+        self._group = stmt.group
+        yield f"for ({t} next = first_block; next < {self.size(stmt.blocks)}; next += gridDim.x) {{"
+        yield f"  const {t} block = {f'{stmt.blocks - 1} - next' if stmt.backwards else 'next'};"
+        yield from self.block(stmt.body)
+        yield "  (void)block;"
+        yield "}"
+
+    @rules(k.ThreadRange)
+    def _thread_range(self, stmt: k.ThreadRange) -> Lines:
+        from_first = f"threadIdx.x >= {stmt.first} && " if stmt.first else ""
+        yield f"if ({from_first}threadIdx.x < {stmt.first + stmt.threads} && block < {stmt.blocks}) {{"
+        yield from self._own_thread(f"threadIdx.x - {stmt.first}")
+        yield from self.block(stmt.body)
+        yield "  (void)thread; (void)turn;"
+        yield "}"
+
+    def array(self, stmt: k.Array) -> Lines:
+        ctype = self.types[stmt.dtype.compute]
+        if stmt.offset is not None:
+            yield after(f"{ctype}* {stmt.name} = ({ctype}*)(tfs_shared + {stmt.offset});", self.note(stmt.note))
+        else:
+            space = "__shared__ " if stmt.space is k.Space.SHARED else ""
+            yield after(f"{space}{ctype} {stmt.name}[{stmt.size}];", self.note(stmt.note))
+        if stmt.init is not None:
+            if stmt.space is k.Space.SHARED:
+                raise VerifyError("a shared array is filled by its threads, not at its declaration")
+            yield "#pragma unroll"
+            first = self.literal(stmt.init, stmt.dtype.compute)
+            yield f"for (int i = 0; i < {stmt.size}; ++i) {stmt.name}[i] = {first};"
+
+    @rules(k.AllReduce)
+    def _all_reduce(self, stmt: k.AllReduce) -> Lines:
+        kinds = ", ".join(_REDUCE[kind] for _, kind in stmt.members)
+        yield (f"tfs_all_reduce<{self._barrier_type(stmt.barrier)}, {stmt.width}, {kinds}>(thread, turn, "
+               f"{', '.join(name for name, _ in stmt.members)});")
+
+    @rules(k.ArgAllReduce)
+    def _arg_all_reduce(self, stmt: k.ArgAllReduce) -> Lines:
+        largest = "true" if stmt.kind is OpKind.ARGMAX else "false"
+        yield (f"tfs_arg_all_reduce<{self._barrier_type(stmt.barrier)}, {largest}, {stmt.width}>(thread, {stmt.best}, "
+               f"{stmt.at});")
+
+    @rules(k.Barrier)
+    def _barrier(self, stmt: k.Barrier) -> Lines:
+        whole = stmt.barrier == k.WHOLE_BLOCK
+        yield "__syncthreads();" if whole else f"{self._barrier_type(stmt.barrier)}::wait();"
+
+    def _barrier_type(self, barrier: k.BlockBarrier) -> str:
+        whole = barrier == k.WHOLE_BLOCK
+        return "tfs_all_threads" if whole else f"tfs_thread_range<{barrier.id}, {barrier.threads}>"
+
+    @rules(k.GridBarrier)
+    def _grid_barrier(self, stmt: k.GridBarrier) -> Lines:
+        yield "tfs_grid_barrier(barrier, gridDim.x, blockIdx.x == 0);"
+
+    @rules(k.GroupBarrier)
+    def _group_barrier(self, stmt: k.GroupBarrier) -> Lines:
+        n = self._group  # each group has a counter
+        yield f"tfs_grid_barrier(barrier + blockIdx.x / {n} * {COUNTER_WORDS}, {n}, blockIdx.x % {n} == 0);"
+
+    @rules(k.Send)
+    def _send(self, stmt: k.Send) -> Lines:
+        yield (f"tfs_send({stmt.array} + ({self.index(stmt.index)}), {self.index(stmt.block)}, "
+               f"{self.expr(stmt.value)});")
+
+    @rules(k.ClusterStarted)
+    def _cluster_started(self, stmt: k.ClusterStarted) -> Lines:
+        yield "tfs_cluster_started();"
+
+    @rules(k.ClusterBarrier)
+    def _cluster_barrier(self, stmt: k.ClusterBarrier) -> Lines:
+        yield "tfs_cluster_barrier();"
+
+    @rules(k.AsyncCopy)
+    def _async_copy(self, stmt: k.AsyncCopy) -> Lines:
+        inside = "true" if stmt.inside is None else self.expr(stmt.inside)
+        yield (f"tfs_async_copy({stmt.array} + ({self.index(stmt.at)}), "
+               f"{stmt.buffer} + ({self.index(stmt.index)}), {inside});")
+
+    @rules(k.AwaitAsyncCopies)
+    def _await_async_copies(self, stmt: k.AwaitAsyncCopies) -> Lines:
+        yield f"tfs_await_async_copies<{stmt.pending}>();"
+
+    @rules(k.LoadFence)
+    def _load_fence(self, stmt: k.LoadFence) -> Lines:
+        yield f"tfs_load_fence({', '.join(stmt.names)});"
+
+    @rules(k.Fail)
+    def _fail(self, stmt: k.Fail) -> Lines:
+        """A GPU kernel cannot fail: TensorFlow's do not either."""
+        return iter(())
+
+    @rules(k.Accumulate)
+    def _accumulate(self, stmt: k.Accumulate) -> Lines:
+        target, value = f"{stmt.buffer}[{self.index(stmt.index)}]", self.expr(stmt.value)
+        if stmt.combine is Combine.SET:  # the last thread's, whichever that is, as in TensorFlow
+            yield f"{target} = {self.to_storage(value, self.dtype_of[stmt.buffer])};"
+        elif half := _HALF.get(self.dtype_of[stmt.buffer]):
+            yield f"{ATOMICS}{half}<{_REDUCE[OpKind(stmt.combine.value)]}>(&{target}, {value});"
+        else:
+            yield f"{ATOMICS}{stmt.combine.value}(&{target}, {value});"
+
+    @rules(k.Attention)
+    def _attention(self, stmt: k.Attention) -> Lines:
+        barrier = self._barrier_type(stmt.barrier)
+        yield "{"
+        yield from (f"  {line}" for line in attention_constants("Constants", stmt.shape, stmt.tiling, barrier))
+        yield from self._closure("score_of", [f"float {stmt.score}"], stmt.position, stmt.body, stmt.score)
+        yield from self._closure("weigh", [f"float {stmt.weight}"], stmt.position, stmt.weigh, stmt.weight)
+        yield from self._closure("keep", [f"float {stmt.most}", f"float {stmt.total}"], stmt.position[:3], stmt.keep)
+        shape = stmt.shape
+        pointers = [f"{name} + {rows.offset}" for name, rows in
+                    ((stmt.q, shape.q), (stmt.k, shape.k), (stmt.v, shape.v), (stmt.out, shape.out))]
+        arguments = ["thread", "(int)block", *pointers, f"(uint32_t*){stmt.tiles}", "score_of", "weigh", "keep"]
+        yield f"  {TEMPLATE}<Constants>().run({', '.join(arguments)});"
+        yield "}"
+
+    @rules(k.AttentionQueryGradient)
+    def _attention_query_gradient(self, stmt: k.AttentionQueryGradient) -> Lines:
+        row_sum = f"float {stmt.row_sum}"
+        yield from ("{", _FAST_EXP)
+        yield from self._closure("summand", [f"float {stmt.score}", f"float {stmt.gradient}"], stmt.position,
+                                 stmt.summand, stmt.gradient)
+        yield from self._closure("keep", [row_sum], stmt.position[:3], stmt.keep)
+        yield from self._gradient(stmt, row_sum, f"{stmt.result} + {stmt.shape.result.offset}")
+
+    @rules(k.AttentionKeyGradient)
+    def _attention_key_gradient(self, stmt: k.AttentionKeyGradient) -> Lines:
+        assert stmt.shape.result_2 is not None
+        yield from ("{", _FAST_EXP, "  const int summand = 0, keep = 0;")
+        yield from self._gradient(stmt, "float", f"{stmt.result_2} + {stmt.shape.result_2.offset}")
+
+    def _gradient(self, stmt: k.AttentionQueryGradient | k.AttentionKeyGradient, row_sum: str, result_2: str) -> Lines:
+        barrier, shape = self._barrier_type(stmt.barrier), stmt.shape
+        yield from (f"  {line}" for line in gradient_constants("Constants", shape, stmt.tiling, barrier))
+        yield from self._closure("element", [f"float& {stmt.score}", f"float& {stmt.gradient}", row_sum], stmt.position,
+                                 stmt.body)
+        pointers = [f"{name} + {rows.offset}" for name, rows in
+                    ((stmt.own, shape.own), (stmt.own_2, shape.own_2), (stmt.other, shape.other),
+                     (stmt.other_2, shape.other_2), (stmt.result, shape.result))]
+        arguments = ["thread", "(int)block", *pointers, result_2, f"(uint32_t*){stmt.tiles}", "summand", "keep",
+                     "element"]
+        yield f"  {GRADIENT_TEMPLATE}<Constants>().run({', '.join(arguments)});"
+        yield "}"
+
+    def _closure(self, name: str, scalars: Sequence[str], position: Sequence[Var], body: Sequence[k.Stmt],
+                 result: str = "") -> Lines:
+        """A function of an element, or of a row, that a template calls."""
+        parameters = ", ".join((*scalars, *(f"{self.index_type} {v.name}" for v in position)))
+        yield f"  const auto {name} = [&]({parameters}) {{"
+        yield from (f"  {line}" for line in self.block(body))
+        if result:
+            yield f"    return {result};"
+        yield "  };"
+
+    @rules(k.Matmul)
+    def _matmul(self, stmt: k.Matmul) -> Lines:
+        shape = stmt.shape
+        yield "{"
+        constants = matmul_constants("Constants", shape, stmt.tiling, self._barrier_type(stmt.barrier))
+        yield from (f"  {line}" for line in constants)
+        arguments = []
+        for buffer, operand in ((stmt.a, shape.a), (stmt.b, shape.b)):
+            arguments.append("nullptr" if operand.place is None else f"{buffer} + {operand.place.offset}")
+        for name, operand, place, body in (("load_a", shape.a, stmt.a_place, stmt.load_a),
+                                           ("load_b", shape.b, stmt.b_place, stmt.load_b)):
+            if operand.place is None:
+                yield from self._element_function(name, stmt.values, operand.vector, place, body)
+        yield from self._element_function("finish", stmt.results, shape.vector, stmt.place, stmt.finish)
+        loads = [name if operand.place is None else "0" for name, operand in (("load_a", shape.a), ("load_b", shape.b))]
+        given = ["thread", "(int)block", *arguments, f"(uint32_t*){stmt.tiles}", *loads, "finish"]
+        yield f"  {MATMUL}<Constants>::run({', '.join(given)});"
+        yield "}"
+
+    def _element_function(self, name: str, array: str, size: int, place: Sequence[Var], body: Sequence[k.Stmt]
+                          ) -> Lines:
+        position = ", ".join(f"{self.index_type} {v.name}" for v in place)
+        yield f"  const auto {name} = [&](float (&{array})[{size}], {position}) {{"
+        yield from (f"  {line}" for line in self.block(body))
+        yield "  };"
+
+    @rules(k.LoadVector)
+    def _load_vector(self, stmt: k.LoadVector) -> Lines:
+        dtype = self.dtype_of[stmt.buffer]
+        vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
+        yield f"{{ const {vector} t = *(const {vector}*)({stmt.buffer} + ({self.index(stmt.index)}));"
+        yield "#pragma unroll"
+        value = self.from_storage("t.v[i]", dtype)
+        yield f"  for (int i = 0; i < {stmt.width}; ++i) {stmt.array}[{self.index(stmt.at)} + i] = {value}; }}"
+
+    @rules(k.StoreVector)
+    def _store_vector(self, stmt: k.StoreVector) -> Lines:
+        dtype = self.dtype_of[stmt.buffer]
+        vector = f"tfs_vector<{self.storage[dtype]}, {stmt.width}>"
+        yield f"{{ {vector} t;"
+        yield "#pragma unroll"
+        yield f"  for (int i = 0; i < {stmt.width}; ++i) t.v[i] = {self.to_storage(f'{stmt.array}[i]', dtype)};"
+        yield f"  *({vector}*)({stmt.buffer} + ({self.index(stmt.index)})) = t; }}"
