@@ -12,7 +12,7 @@ from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.planning.attention_choice import copies_for
-from tf_stitch.planning.attention_gradient import find_trained
+from tf_stitch.planning.find_attention_gradients import find_trained
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import live_out
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from tf_stitch.ir.copies import Copies, with_copies
 from tf_stitch.ir.graph import Node, TensorGraph, users_of
 from tf_stitch.planning.attention import find_attentions
-from tf_stitch.planning.attention_gradient import TrainedAttention, find_gradients, find_trained
+from tf_stitch.planning.attention_gradient import TrainedAttention
+from tf_stitch.planning.find_attention_gradients import find_gradients, find_trained
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.stitch_plan import (
     AttentionKernel,

@@ -15,7 +15,8 @@ from tf_stitch.ir.symbolic_dims import SymbolicDim
 from tf_stitch.libraries.call import Library
 from tf_stitch.libraries.registry import library_of
 from tf_stitch.planning.attention import Attention, attention_to, memory_of, reads_rows, views_of
-from tf_stitch.planning.attention_gradient import AttentionGradient, gradient_to
+from tf_stitch.planning.attention_gradient import AttentionGradient
+from tf_stitch.planning.find_attention_gradients import gradient_to
 from tf_stitch.planning.stitched_matmul import as_stitched_matmul
 
 _INLINE_SOURCES = (OpKind.CONSTANT, OpKind.EXTENT, OpKind.IOTA)
