@@ -66,7 +66,7 @@ MUTANTS = (
            "return aligned and column == 1 and",
            "return column == 1 and",
            ("tests/emit/test_attention.py::test_rows_that_no_vector_can_read_are_copied_first",)),
-    Mutant("scores that somebody else reads are computed anew", "tf_stitch/planning/attention_gradient.py",
+    Mutant("scores that somebody else reads are computed anew", "tf_stitch/planning/find_attention_gradients.py",
            "if node in wanted or not users[node] or len(inside) > 2 * MOST_NODES:",
            "if len(inside) > 2 * MOST_NODES:",
            ("tests/planning/test_attention_gradient.py",)),
