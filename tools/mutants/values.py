@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.mutants.mutant import Mutant
 
 PATTERNS = "tests/differential/test_patterns.py"
-PASSES = "tests/transforms/test_transforms.py"
+PASSES = "tests/transforms"
 
 MUTANTS = (
     # ir
