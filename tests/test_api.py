@@ -44,7 +44,8 @@ STITCHED_OPS = ("print(sorted({op for region in tf_stitch.last_report()['regions
 def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # fmt: skip
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT), **variables}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT), "TF_STITCH_FIRST_STEP_SECONDS": "3000",
+                    **variables}  # what is built in the first step does not depend on how busy it is
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, env=environment)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -74,6 +75,12 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(p): p for p in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
+def tree_of(path: Path) -> ast.AST:
+    """Parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
 def imports(tree: ast.AST) -> Iterator[str]:
     """Full names of imported modules; `from a import b` gives both a and a.b."""
     for node in ast.walk(tree):
@@ -98,7 +105,7 @@ def test_imports_point_downwards(module: str) -> None:
     if part in TOP or module in ("__init__", ""):
         return
     assert part in ALLOWED, f"tf_stitch.{part} is new: say in ALLOWED (and docs/architecture.md) what it may import"
-    for name in imports(ast.parse(MODULES[module].read_text())):
+    for name in imports(tree_of(MODULES[module])):
         if not name.startswith("tf_stitch."):
             continue
         target = name.removeprefix("tf_stitch.")
@@ -115,7 +122,7 @@ def import_graph(package: Path) -> nx.DiGraph[str]:
                for p in sorted(package.rglob("*.py"))}
     graph: nx.DiGraph[str] = nx.DiGraph()
     for module, path in modules.items():
-        for name in imports(ast.parse(path.read_text())):  # of a module, or of something in one
+        for name in imports(tree_of(path)):  # of a module, or of something in one
             imported = name if name in modules else name.rpartition(".")[0]
             if imported in modules:
                 graph.add_edge(module, imported)
@@ -138,14 +145,14 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", sorted(ALLOWED))
 def test_what_is_allowed_is_needed(part: str) -> None:
     imported = {name.removeprefix("tf_stitch.") for module, path in MODULES.items() if part_of(module) == part
-                for name in imports(ast.parse(path.read_text()))}
+                for name in imports(tree_of(path))}
     unused = {entry for entry in ALLOWED[part] if not any(covers(entry, name) for name in imported)}
     assert not unused, f"{part} imports nothing of {sorted(unused)}: take it out of ALLOWED (and docs/architecture.md)"
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_foreign_packages_stop_at_their_door(module: str) -> None:
-    for name in imports(ast.parse(MODULES[module].read_text())):
+    for name in imports(tree_of(MODULES[module])):
         owners, place = FOREIGN.get(name.split(".")[0], ((module,), ""))
         assert any(covers(owner, module) for owner in owners), f"{module} imports {name}: that belongs in {place}"
 
@@ -154,7 +161,7 @@ def test_foreign_packages_stop_at_their_door(module: str) -> None:
 def test_only_config_reads_the_environment(module: str) -> None:
     if module in ENVIRONMENT or module == "plugin.autoload":  # it looks before the package is imported
         return
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in ast.walk(tree_of(MODULES[module])):
         reads = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv") and \
             isinstance(node.value, ast.Name) and node.value.id == "os"
         assert not reads, f"{module}:{getattr(node, 'lineno', 0)} reads the environment: add a field to StitchConfig"

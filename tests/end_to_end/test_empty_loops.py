@@ -14,13 +14,12 @@ PROGRAM = PROGRAMS / "empty_loops.py"
 ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 MODES: dict[str, tuple[list[str], dict[str, str]]] = {
     "as ops": ([], {}),
-    "split": (["split"], {"TF_STITCH_MIN_REGION": "1"}),
     "unrolled or folded": ([], {"TF_STITCH_UNROLL": "1"}),
     "left alone": ([], {"TF_STITCH_UNROLL": "0", "TF_STITCH_LOOP_OP": "0", "TF_STITCH_MIN_REGION": "1"}),
-    "strict": (["split"], {"TF_STITCH": "strict", "TF_STITCH_MIN_REGION": "1"}),
+    "split, strict": (["split"], {"TF_STITCH": "strict", "TF_STITCH_MIN_REGION": "1"}),
     "in Python": ([], {"TF_STITCH_WRAP": "py_function", "TF_STITCH_MIN_REGION": "1"}),
 }
-"""What becomes of loops: the program's arguments, and the environment."""
+"""What becomes of loops: the program's arguments, and the environment. Split loops run where nothing may fall back."""
 
 
 @pytest.fixture(scope="module")
