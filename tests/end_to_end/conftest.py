@@ -128,9 +128,9 @@ def _runner(start_folder: Path, tmp_path_factory: pytest.TempPathFactory,
 
 
 @pytest.fixture(scope="session")
-def expected(run: Runner) -> list[float]:
+def expected(forked: Runner) -> list[float]:
     """What small.py prints in plain TensorFlow."""
-    done = run(SMALL, stitch="")
+    done = forked(SMALL, stitch="")
     assert done.returncode == 0, done.stderr[-3000:]
     values: list[float] = json.loads(done.stdout)
     return values

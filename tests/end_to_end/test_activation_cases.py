@@ -35,9 +35,9 @@ def same(plain: Arrays, stitched: Arrays, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(run: Runner, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
+def both(run: Runner, forked: Runner, tmp_path_factory: pytest.TempPathFactory) -> tuple[Arrays, Arrays, Run]:
     folder = tmp_path_factory.mktemp("cases")
-    plain, _ = results_of(run, "activation_cases", folder, "")
+    plain, _ = results_of(forked, "activation_cases", folder, "")
     stitched, done = results_of(run, "activation_cases", folder, "1")
     return plain, stitched, done
 
@@ -92,9 +92,9 @@ def test_legacy_keras(run: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variables", [{"TF_STITCH_WRAP": "py_function"}, {"TF_STITCH_PLANNER": "greedy"}])
 def test_other_settings(
-    run: Runner, tmp_path: Path, both: tuple[Arrays, Arrays, Run], variables: dict[str, str]
+    forked: Runner, tmp_path: Path, both: tuple[Arrays, Arrays, Run], variables: dict[str, str]
 ) -> None:
-    stitched, done = results_of(run, "activation_cases", tmp_path, "1", **variables)
+    stitched, done = results_of(forked, "activation_cases", tmp_path, "1", **variables)
     for case in _cases():
         same(both[0], stitched, f"{case}.")
     assert done.report is not None

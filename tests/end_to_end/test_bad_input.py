@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import PROGRAMS, SMALL, Runner, check
-from tf_stitch.native.build import GRAPH_HOOK, build_library
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
 
 GIGABYTES_NEEDED = 12
 
@@ -46,45 +47,62 @@ def test_value_that_is_not_allowed(run: Runner) -> None:
     assert "ilp, greedy" in done.stderr
 
 
-def test_no_compiler_at_all(run: Runner, expected: list[float], tmp_path: Path) -> None:
-    done = run(SMALL, TF_STITCH_CACHE=str(tmp_path / "empty"), PATH=tools(tmp_path / "bin", "uname"))
+def test_no_compiler_at_all(forked: Runner, expected: list[float], tmp_path: Path) -> None:
+    done = forked(SMALL, TF_STITCH_CACHE=str(tmp_path / "empty"), PATH=tools(tmp_path / "bin", "uname"))
     check(done, expected)
     assert "no C++ compiler" in done.said()
 
 
-def test_no_compiler_for_kernels(run: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
-    done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=tools(tmp_path / "bin", "uname"))
+def test_no_compiler_for_kernels(forked: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache), PATH=tools(tmp_path / "bin", "uname"))
     check(done, expected)
     assert "no C compiler" in done.said()
     assert "no C compiler" in done.reasons()
 
 
-def test_compiler_that_fails(run: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
+def test_compiler_that_fails(forked: Runner, expected: list[float], cache: Path, tmp_path: Path) -> None:
     path = tools(tmp_path / "bin", "g++", "sh", "echo")
     broken = tmp_path / "bin" / "gcc"
     broken.write_text("#!/bin/sh\necho out of luck >&2\nexit 1\n")
     broken.chmod(0o755)
-    done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=path)
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache), PATH=path)
     check(done, expected)
     assert "out of luck" in done.reasons()
     assert done.report is not None
     assert sum(region["fallbacks"] for region in done.report["regions"]) > 0
-    strict = run(SMALL, stitch="strict", TF_STITCH_CACHE=str(cache), PATH=path)
+    strict = forked(SMALL, stitch="strict", TF_STITCH_CACHE=str(cache), PATH=path)
     assert strict.returncode != 0
     assert "out of luck" in strict.stderr
 
 
-def test_cache_that_cannot_be_written(run: Runner, expected: list[float], tmp_path: Path) -> None:
+def copying_compiler(folder: Path) -> str:
+    """A PATH whose g++ compiles nothing, and links the native libraries by copying those that are built."""
+    compiler = folder / "bin" / "g++"
+    compiler.parent.mkdir()
+    built = {library.name: build_library(library, load_config().cache_dir) for library in (STITCH_OP, GRAPH_HOOK)}
+    copies = "\n".join(f'*"-o "*/{name}" "*) exec cp {path} "$out";;' for name, path in built.items())
+    compiler.write_text(f"""#!/bin/sh
+for word; do case "$before" in -o) out=$word;; esac; before=$word; done
+case "$*" in
+{copies}
+esac
+: > "$out"
+""")
+    compiler.chmod(0o755)
+    return f"{compiler.parent}:{os.environ['PATH']}"
+
+
+def test_cache_that_cannot_be_written(forked: Runner, expected: list[float], tmp_path: Path) -> None:
     # A file where the folder should be: permissions do not stop root.
     (tmp_path / "file").write_text("")
-    done = run(SMALL, TF_STITCH_CACHE=str(tmp_path / "file" / "cache"))
+    done = forked(SMALL, TF_STITCH_CACHE=str(tmp_path / "file" / "cache"), PATH=copying_compiler(tmp_path))
     check(done, expected)
     assert "temporary folder" in done.said()
     assert done.stitched("train") > 0
 
 
-def test_corrupt_kernels_are_built_anew(run: Runner, expected: list[float], cache: Path) -> None:
-    check(run(SMALL, TF_STITCH_CACHE=str(cache)), expected)
+def test_corrupt_kernels_are_built_anew(forked: Runner, expected: list[float], cache: Path) -> None:
+    check(forked(SMALL, TF_STITCH_CACHE=str(cache)), expected)
     kernels, plans = list((cache / "kernels").glob("*.so")), list((cache / "plans").iterdir())
     assert kernels
     assert plans
@@ -92,24 +110,24 @@ def test_corrupt_kernels_are_built_anew(run: Runner, expected: list[float], cach
         kernel.write_bytes(b"\x7fELF" + kernel.read_bytes()[:100])
     for plan in plans:
         plan.write_bytes(plan.read_bytes()[:-64] + b"\xff" * 64)
-    done = run(SMALL, TF_STITCH_CACHE=str(cache))
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache))
     check(done, expected)
     assert done.reasons() == ""
     assert done.report is not None
     for name, entries in (("kernels", kernels), ("plans", plans)):
         assert done.report["caches"][name] == {"hits": 0, "misses": len(entries), "corrupt": len(entries)}
-    healed = run(SMALL, TF_STITCH_CACHE=str(cache))
+    healed = forked(SMALL, TF_STITCH_CACHE=str(cache))
     assert healed.report is not None
     assert healed.report["caches"]["kernels"] == {"hits": len(kernels), "misses": 0, "corrupt": 0}
 
 
 @pytest.mark.parametrize("what", ["truncated", "digest"])
-def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path, what: str) -> None:
+def test_corrupt_native_library(forked: Runner, expected: list[float], cache: Path, what: str) -> None:
     """The hook, of one file, is built again in the test, the op would take minutes."""
     hook = build_library(GRAPH_HOOK, cache)
     whole = hook.read_bytes()
     hook.write_bytes(whole[:len(whole) // 2] if what == "truncated" else whole[:-64] + b"\xff" * 64)
-    done = run(SMALL, TF_STITCH_CACHE=str(cache))
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache))
     check(done, expected)
     assert "built graph_hook" in done.said()
     assert done.report is not None
@@ -117,9 +135,9 @@ def test_corrupt_native_library(run: Runner, expected: list[float], cache: Path,
     assert hook.read_bytes() == whole
 
 
-def test_report_folder_that_cannot_be_written(run: Runner, expected: list[float], tmp_path: Path) -> None:
+def test_report_folder_that_cannot_be_written(forked: Runner, expected: list[float], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run(SMALL, TF_STITCH_REPORT=str(tmp_path / "file" / "report"))
+    done = forked(SMALL, TF_STITCH_REPORT=str(tmp_path / "file" / "report"))
     check(done, expected)
     assert "no report" in done.said()
 
@@ -132,9 +150,9 @@ def _gigabytes_free() -> float:
 
 
 @pytest.mark.skipif(_gigabytes_free() < GIGABYTES_NEEDED, reason=f"needs {GIGABYTES_NEEDED} GB of free memory")
-def test_more_elements_than_31_bits_count(run: Runner) -> None:
+def test_more_elements_than_31_bits_count(forked: Runner) -> None:
     program = PROGRAMS / "two_gigabytes.py"
-    plain, stitched = run(program, stitch=""), run(program)
+    plain, stitched = forked(program, stitch=""), forked(program)
     assert plain.returncode == 0, plain.stderr[-3000:]
     assert stitched.returncode == 0, stitched.stderr[-3000:]
     assert json.loads(stitched.stdout) == json.loads(plain.stdout)

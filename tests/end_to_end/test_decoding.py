@@ -22,27 +22,34 @@ def tokens(text: str) -> Any:
     return found
 
 
+@pytest.fixture(scope="module", params=[1, 3])
+def plain(request: pytest.FixtureRequest, forked: Runner) -> tuple[int, Any]:
+    """A batch, and TensorFlow's tokens."""
+    done = forked(PROGRAM, request.param, stitch="")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return request.param, tokens(done.stdout)
+
+
 @pytest.mark.parametrize("environment", [{}, {"TF_STITCH_LOOP_OP": "0"}, {"TF_STITCH_WRAP": "py_function"}],
                          ids=["loop as an op", "loop left alone", "in Python"])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_tokens(batch: int, environment: dict[str, str], run: Runner) -> None:
-    plain = run(PROGRAM, batch, stitch="")
-    assert plain.returncode == 0, plain.stderr[-3000:]
-    done = run(PROGRAM, batch, **environment)
+def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Runner) -> None:
+    batch, wanted = plain
+    done = forked(PROGRAM, batch, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert tokens(done.stdout) == tokens(plain.stdout)
+    assert tokens(done.stdout) == wanted
     if not environment:
         greedy = next(graph for graph in done.report["graphs"] if graph["regions"])
         assert not greedy["left_out"]
         assert [loop["reason"] for loop in greedy["loops"]] == [None]
 
+
 @pytest.mark.timeout(600)
-def test_zoo_program(run: Runner, tmp_path: Path) -> None:
+def test_zoo_program(forked: Runner, tmp_path: Path) -> None:
     """A model of Keras: its loops, of likely words and of drawn ones, are one op each, and its texts TensorFlow's."""
     texts = {}
     for stitch in ("", "1"):
         out = tmp_path / f"texts{stitch}.npz"
-        done = run(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch,
+        done = forked(MODULE, module_of("decoding"), "--mode", "infer", "--steps", 4, "--out", out, stitch=stitch,
                    **PRECISE)
         assert done.returncode == 0, done.stderr[-3000:]
         texts[stitch] = np.load(out)
@@ -56,18 +63,18 @@ def test_zoo_program(run: Runner, tmp_path: Path) -> None:
     assert not done.report["fallbacks"]
 
 
-def test_seeds_that_a_variable_keeps(run: Runner) -> None:
+def test_seeds_that_a_variable_keeps(forked: Runner) -> None:
     """The loop is one op beside the variable, which it leaves as TensorFlow does."""
-    plain, done = (run(PROGRAMS / "seeds_in_loops.py", stitch=stitch) for stitch in ("", "1"))
+    plain, done = (forked(PROGRAMS / "seeds_in_loops.py", stitch=stitch) for stitch in ("", "1"))
     assert plain.returncode == done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == json.loads(plain.stdout)
     assert done.report is not None
     assert {loop["reason"] for graph in done.report["graphs"] for loop in graph["loops"]} == {None}
 
 
-def test_an_iteration_that_fails(run: Runner) -> None:
+def test_an_iteration_that_fails(forked: Runner) -> None:
     """Is TensorFlow's error, and the next call runs as an op again."""
-    plain, done = (run(PROGRAMS / "slice_outside.py", stitch=stitch, **PRECISE) for stitch in ("", "1"))
+    plain, done = (forked(PROGRAMS / "slice_outside.py", stitch=stitch, **PRECISE) for stitch in ("", "1"))
     assert plain.returncode == done.returncode == 0, done.stderr[-3000:]
     (said, last), (wanted, values) = json.loads(done.stdout), json.loads(plain.stdout)
     assert said == wanted != ""

@@ -14,11 +14,11 @@ KINDS = ("alone", "nested", "beside_others", "updated", "gathered")
 
 
 @pytest.fixture(scope="module")
-def messages(run: Runner) -> dict[str, dict[str, str]]:
+def messages(forked: Runner) -> dict[str, dict[str, str]]:
     """By TF_STITCH, then by kind."""
     found = {}
     for stitch in ("", "1"):
-        done = run(PROGRAM, stitch=stitch)
+        done = forked(PROGRAM, stitch=stitch)
         assert done.returncode == 0, done.stderr[-3000:]
         found[stitch] = json.loads(done.stdout.splitlines()[-1])
         if stitch:

@@ -12,8 +12,8 @@ from tf_stitch.cli.explain.why import answers
 
 
 @pytest.fixture(scope="module")
-def train_step(run: Runner) -> Graph:
-    done = run(SCRIPTS / "digits_encoder.py", "--steps", 2, "--batch", 32)
+def train_step(forked: Runner) -> Graph:
+    done = forked(SCRIPTS / "digits_encoder.py", "--steps", 2, "--batch", 32)
     assert done.report is not None, done.stderr[-3000:]
     return max(graphs(done.report), key=lambda graph: len(graph.ops))
 

@@ -10,8 +10,8 @@ from tests.end_to_end.conftest import PROGRAMS, Runner
 
 
 @pytest.mark.parametrize("unroll", ["0", "1"])
-def test_results_are_tensorflows_wherever_the_rewriting_stops(run: Runner, unroll: str) -> None:
-    done = run(PROGRAMS / "fails_open.py", stitch="1", TF_STITCH_UNROLL=unroll)
+def test_results_are_tensorflows_wherever_the_rewriting_stops(forked: Runner, unroll: str) -> None:
+    done = forked(PROGRAMS / "fails_open.py", stitch="1", TF_STITCH_UNROLL=unroll)
     assert done.returncode == 0, done.stderr[-3000:]
     stages = json.loads(done.stdout.splitlines()[-1])
     assert len(stages) > 10

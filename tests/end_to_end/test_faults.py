@@ -52,9 +52,9 @@ def test_fork_after_import(run: Runner) -> None:
     assert stitched.stitched("step") > 0, "the parent's report, not a child's"
 
 
-def test_two_processes_with_one_cold_cache(run: Runner, expected: list[float], cache: Path) -> None:
+def test_two_processes_with_one_cold_cache(forked: Runner, expected: list[float], cache: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
-        for done in pool.map(lambda _: run(SMALL, TF_STITCH_CACHE=str(cache)), range(2)):
+        for done in pool.map(lambda _: forked(SMALL, TF_STITCH_CACHE=str(cache)), range(2)):
             check(done, expected)
             assert done.reasons() == ""
             assert done.stitched("train") > 0
@@ -62,8 +62,8 @@ def test_two_processes_with_one_cold_cache(run: Runner, expected: list[float], c
 
 
 @pytest.mark.parametrize("scope", ["auto", "region"])
-def test_many_threads_while_regions_are_built(run: Runner, cache: Path, scope: str) -> None:
-    done = run(PROGRAMS / "many_threads.py", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
+def test_many_threads_while_regions_are_built(forked: Runner, cache: Path, scope: str) -> None:
+    done = forked(PROGRAMS / "many_threads.py", TF_STITCH_CACHE=str(cache), TF_STITCH_SCOPE=scope)
     assert done.returncode == 0, done.stderr[-3000:]
     assert float(done.stdout) < 1e-5
     assert done.reasons() == ""
@@ -72,11 +72,11 @@ def test_many_threads_while_regions_are_built(run: Runner, cache: Path, scope: s
     assert all(region["builds"] <= 2 for region in done.report["regions"])
 
 
-def test_a_process_that_is_killed_while_it_builds(run: Runner, expected: list[float], cache: Path,
+def test_a_process_that_is_killed_while_it_builds(forked: Runner, expected: list[float], cache: Path,
                                                   compiler: Compiler) -> None:
-    killed = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $PPID; exit 1"))
+    killed = forked(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $PPID; exit 1"))
     assert killed.returncode == -9
-    done = run(SMALL, TF_STITCH_CACHE=str(cache))
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache))
     check(done, expected)
     assert done.reasons() == ""
 
@@ -101,11 +101,11 @@ def test_a_full_disk(run: Runner, expected: list[float], cache: Path) -> None:
     assert not [path for path in (cache / "kernels").iterdir() if path.suffix == ".so"]
 
 
-def test_the_compiler_is_killed_once(run: Runner, cache: Path, tmp_path: Path, compiler: Compiler) -> None:
+def test_the_compiler_is_killed_once(forked: Runner, cache: Path, tmp_path: Path, compiler: Compiler) -> None:
     program, first = PROGRAMS / "goes_on.py", tmp_path / "was_here"
     path = compiler(f"[ -e {first} ] || {{ touch {first}; kill -9 $$; }}")
-    done = run(program, TF_STITCH_CACHE=str(cache), PATH=path)
-    check(done, json.loads(run(program, stitch="").stdout))
+    done = forked(program, TF_STITCH_CACHE=str(cache), PATH=path)
+    check(done, json.loads(forked(program, stitch="").stdout))
     assert "it is tried again" in done.stderr
     assert done.report is not None
     [region] = done.report["regions"]
@@ -113,8 +113,8 @@ def test_the_compiler_is_killed_once(run: Runner, cache: Path, tmp_path: Path, c
     assert region["runs"] > 0
 
 
-def test_the_compiler_is_killed(run: Runner, expected: list[float], cache: Path, compiler: Compiler) -> None:
-    done = run(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $$"))
+def test_the_compiler_is_killed(forked: Runner, expected: list[float], cache: Path, compiler: Compiler) -> None:
+    done = forked(SMALL, TF_STITCH_CACHE=str(cache), PATH=compiler("kill -9 $$"))
     check(done, expected)
     assert done.report is not None
     assert sum(region["fallbacks"] for region in done.report["regions"]) > 0

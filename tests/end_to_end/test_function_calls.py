@@ -16,8 +16,8 @@ PROGRAM = PROGRAMS / "function_calls.py"
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_a_region_alone_runs_in_the_callers_thread(run: Runner, short: bool) -> None:
-    plain = json.loads(run(PROGRAM, stitch="").stdout)
+def test_a_region_alone_runs_in_the_callers_thread(run: Runner, forked: Runner, short: bool) -> None:
+    plain = json.loads(forked(PROGRAM, stitch="").stdout)
     done = run(PROGRAM, stitch="strict", TF_STITCH_GUARD="0", TF_STITCH_CALLS=str(int(short)))
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.report is not None

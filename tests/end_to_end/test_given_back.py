@@ -26,11 +26,11 @@ def measured(done: Run) -> dict[str, Any]:
     return values
 
 
-def test_a_folded_region_does_not_end_its_graph(run: Runner, cache: Path) -> None:
+def test_a_folded_region_does_not_end_its_graph(forked: Runner, cache: Path) -> None:
     """The kernels with which TensorFlow folds constants are gone before the graph's own are made."""
     program = PROGRAMS / "folded_region.py"
-    plain = run(program, stitch="")
-    done = run(program, TF_STITCH_CACHE=str(cache))
+    plain = forked(program, stitch="")
+    done = forked(program, TF_STITCH_CACHE=str(cache))
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == pytest.approx(json.loads(plain.stdout), rel=1e-5)
     assert done.reasons() == ""
@@ -52,16 +52,16 @@ def test_functions_that_are_dropped_leave_nothing(run: Runner, cache: Path) -> N
     assert stitched["resident"] <= plain["resident"] + PAGES
 
 
-def test_models_that_are_dropped_leave_nothing(run: Runner) -> None:
-    done = run(MODELS, 1, 2)
+def test_models_that_are_dropped_leave_nothing(forked: Runner) -> None:
+    done = forked(MODELS, 1, 2)
     assert done.report is not None
     assert len(done.report["regions"]) >= 6
     assert measured(done)["regions"] == 0
 
 
-def test_kernels_that_are_made_again_have_regions(run: Runner) -> None:
+def test_kernels_that_are_made_again_have_regions(forked: Runner) -> None:
     """TensorFlow makes none of a graph whose regions have ended: it offers the graph anew."""
-    done = run(AGAIN)
+    done = forked(AGAIN)
     assert done.report is not None
     assert done.report["fallbacks"] == []
     found = measured(done)

@@ -17,17 +17,17 @@ ON_A_CPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @pytest.fixture(scope="module")
-def plain(run: Runner) -> dict[str, Any]:
-    done = run(PROGRAM, 1, stitch="", **ON_A_CPU)
+def plain(forked: Runner) -> dict[str, Any]:
+    done = forked(PROGRAM, 1, stitch="", **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     results: dict[str, Any] = json.loads(done.stdout)
     return results
 
 
 @pytest.fixture(scope="module", params=["check", "no check", "split"])
-def stitched(request: pytest.FixtureRequest, run: Runner) -> Run:
+def stitched(request: pytest.FixtureRequest, forked: Runner) -> Run:
     check = request.param == "check"  # with it each loop runs as itself, too, from the 20th call on
-    done = run(PROGRAM, 30 if check else 2, request.param, TF_STITCH_GUARD=str(int(check)), **ON_A_CPU)
+    done = forked(PROGRAM, 30 if check else 2, request.param, TF_STITCH_GUARD=str(int(check)), **ON_A_CPU)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -67,11 +67,11 @@ def test_what_fell_back(stitched: Run) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU")
 @pytest.mark.parametrize("check", ["0", "1"])
-def test_on_a_gpu(run: Runner, check: str) -> None:
+def test_on_a_gpu(forked: Runner, check: str) -> None:
     """All of them, split; with the profitability check as TensorFlow's nodes, too."""
-    plain = run(PROGRAM, 1, stitch="", **PRECISE)
+    plain = forked(PROGRAM, 1, stitch="", **PRECISE)
     assert plain.returncode == 0, plain.stderr[-3000:]
-    done = run(PROGRAM, 30 if check == "1" else 6, TF_STITCH_GUARD=check, TF_STITCH_UNROLL="0", **PRECISE)
+    done = forked(PROGRAM, 30 if check == "1" else 6, TF_STITCH_GUARD=check, TF_STITCH_UNROLL="0", **PRECISE)
     assert done.returncode == 0, done.stderr[-3000:]
     check_results(done, json.loads(plain.stdout))
     test_they_ran_as_ops(done)

@@ -26,8 +26,8 @@ def settled(done: Run) -> list[tuple[int, str]]:
     return [(entry["region"], entry["chosen"]) for entry in done.report["profitability"]]
 
 
-def test_the_form_changes_once_and_then_never(run: Runner, cache: Path) -> None:
-    first = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_VERBOSE="1")
+def test_the_form_changes_once_and_then_never(forked: Runner, cache: Path) -> None:
+    first = forked(SAME_CALL, 6, TF_STITCH_CACHE=str(cache), TF_STITCH_VERBOSE="1")
     assert first.report is not None
     [entry] = first.report["profitability"]
     assert not entry["recalled"]
@@ -40,7 +40,7 @@ def test_the_form_changes_once_and_then_never(run: Runner, cache: Path) -> None:
     assert region["shadow_runs"] in (series[-1:] if gave_way else series)
     assert region["runs"] + region["preferred_fallback_runs"] == result(first)["calls"]
 
-    second = run(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))
+    second = forked(SAME_CALL, 2, TF_STITCH_CACHE=str(cache))
     assert second.report is not None
     [recalled] = second.report["profitability"]
     assert recalled == entry | {"recalled": True}
@@ -48,11 +48,11 @@ def test_the_form_changes_once_and_then_never(run: Runner, cache: Path) -> None:
     assert second.report["regions"][0]["shadow_runs"] == 0
 
 
-def test_a_damaged_verdict_is_measured_anew(run: Runner, cache: Path) -> None:
-    assert settled(run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache)))
+def test_a_damaged_verdict_is_measured_anew(forked: Runner, cache: Path) -> None:
+    assert settled(forked(SAME_CALL, 6, TF_STITCH_CACHE=str(cache)))
     [verdict] = (cache / "verdicts").iterdir()
     verdict.write_bytes(b"\xff{")
-    second = run(SAME_CALL, 6, TF_STITCH_CACHE=str(cache))
+    second = forked(SAME_CALL, 6, TF_STITCH_CACHE=str(cache))
     assert second.report is not None
     [entry] = second.report["profitability"]
     assert not entry["recalled"]
@@ -60,23 +60,23 @@ def test_a_damaged_verdict_is_measured_anew(run: Runner, cache: Path) -> None:
     assert json.loads(verdict.read_text())["prefers_fallback"] == (entry["chosen"] == "fallback")
 
 
-def test_a_warm_cache_makes_programs_repeatable(run: Runner, cache: Path) -> None:
-    cold = run(TRAIN, 20 * STEPS, TF_STITCH_CACHE=str(cache))
+def test_a_warm_cache_makes_programs_repeatable(forked: Runner, cache: Path) -> None:
+    cold = forked(TRAIN, 20 * STEPS, TF_STITCH_CACHE=str(cache))
     assert settled(cold)
-    warm = [run(TRAIN, STEPS, TF_STITCH_CACHE=str(cache)) for _ in range(2)]
+    warm = [forked(TRAIN, STEPS, TF_STITCH_CACHE=str(cache)) for _ in range(2)]
     assert settled(warm[0]) == settled(warm[1])
     assert result(warm[0]) == result(warm[1])
 
 
 @pytest.mark.parametrize(("arguments", "check"), [((), "0"), (("deterministic",), "1")])
-def test_programs_that_measure_nothing_are_repeatable(run: Runner, tmp_path: Path, native_folder: Path,
+def test_programs_that_measure_nothing_are_repeatable(forked: Runner, tmp_path: Path, native_folder: Path,
                                                       arguments: tuple[str, ...], check: str) -> None:
     results = []
     for name in ("a", "b"):
         cache = tmp_path / name
         cache.mkdir()
         (cache / "native").symlink_to(native_folder)
-        done = run(TRAIN, STEPS, *arguments, TF_STITCH_CACHE=str(cache), TF_STITCH_GUARD=check)
+        done = forked(TRAIN, STEPS, *arguments, TF_STITCH_CACHE=str(cache), TF_STITCH_GUARD=check)
         assert settled(done) == []
         results.append(result(done))
     assert results[0] == results[1]

@@ -71,7 +71,7 @@ def test_a_forced_template_is_used_where_it_can_be(forked: Runner, plain: list[f
     assert f"template (by forced): {column['template']}" in texts
 
 
-def test_a_wrong_template_ends_the_program(run: Runner) -> None:
-    done = run(PROGRAM, 0, TF_STITCH_TEMPLATE="*[GRID")
+def test_a_wrong_template_ends_the_program(forked: Runner) -> None:
+    done = forked(PROGRAM, 0, TF_STITCH_TEMPLATE="*[GRID")
     assert done.returncode != 0
     assert "TF_STITCH_TEMPLATE: template '*[GRID': its end, where ']' should be" in done.stderr
