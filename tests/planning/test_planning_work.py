@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from dataclasses import replace
 
 import pytest
 
 from tf_stitch.compiler.pattern_compiler import PatternCompiler
 from tf_stitch.compiler.pipeline import passes
-from tf_stitch.device.spec import CPU
+from tf_stitch.device.spec import CPU, H200
 from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.planner import PlanOptions, plan_region
 from tf_stitch.planning.stitch_plan import Pattern, plannable
-from tools.benchmark.planning_graphs import recurrence
+from tools.benchmark.planning_graphs import GENERATORS, recurrence
+from tools.planning_benchmark import MadeUpTimes
 
 
 class Counted(PatternCompiler):
@@ -45,3 +48,12 @@ def test_few_patterns_are_timed_for_each_node(freely: float) -> None:
 def test_a_region_has_so_many_timings_and_no_more(freely: float) -> None:
     little = timed_per_node(600, replace(PlanOptions(), nodes_timed=1))
     assert little < freely / 2
+
+
+@pytest.mark.parametrize(("kind", "most"), [("transformer", 320), ("updates", 280)])
+def test_a_node_takes_few_calls_of_functions(kind: str, most: int) -> None:
+    graph = run_passes(GENERATORS[kind](2000), passes(H200), None)
+    with cProfile.Profile() as profile:
+        plan = plan_region(graph, MadeUpTimes(), LIBRARIES, PlanOptions())
+    calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    assert calls < most * len(plannable(graph, plan.free)), "404 and 330 where every node asked every library"
