@@ -82,6 +82,15 @@ def test_a_half_is_one_before_its_tangent() -> None:
     np.testing.assert_array_equal(run_host(graph, compiled(graph, CPU), values)["o0"], want)
 
 
+def test_a_half_is_one_before_it_is_an_exponent() -> None:
+    """6140 / 2047 is no integer, and as a half it is 3."""
+    x, y, z = (B.input(f"{name}:0", DType.F16, ()) for name in "xyz")
+    graph = region("power", [B.op(OpKind.POW, x, B.div(y, z))])
+    values = {"x:0": np.float16(-2), "y:0": np.float16(6140), "z:0": np.float16(2047)}
+    assert np.float16(values["y:0"] / values["z:0"]) == 3
+    np.testing.assert_array_equal(run_host(graph, compiled(graph, CPU), values)["o0"], np.float16(-8))
+
+
 @pytest.mark.parametrize("source", [DType.F32, DType.F64])
 @pytest.mark.parametrize("target", INTEGERS)
 def test_a_gpu_converts_as_its_instruction_does(source: DType, target: DType) -> None:

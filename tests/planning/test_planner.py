@@ -3,6 +3,8 @@ of unrolled loops; and what planning takes, in counts that no machine changes.""
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 import random
 from dataclasses import replace
 
@@ -33,7 +35,8 @@ from tf_stitch.planning.part import Part, bits
 from tf_stitch.planning.planner import FEW, PlanOptions, plan_part, plan_region
 from tf_stitch.planning.selection import Selection
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
-from tools.benchmark.planning_graphs import recurrence
+from tools import planning_benchmark
+from tools.benchmark.planning_graphs import GENERATORS, recurrence
 
 SEEDS = range(24)
 FAST_MODE = CompileOptions(CPU, PlanOptions(careful=0))
@@ -284,3 +287,12 @@ def test_few_patterns_are_timed_for_each_node(freely: float) -> None:
 def test_a_region_has_so_many_timings_and_no_more(freely: float) -> None:
     little = timed_per_node(600, replace(PlanOptions(), nodes_timed=1))
     assert little < freely / 2
+
+
+@pytest.mark.parametrize(("kind", "most"), [("transformer", 320), ("updates", 280)])
+def test_a_node_takes_few_calls_of_functions(kind: str, most: int) -> None:
+    graph = run_passes(GENERATORS[kind](2000), passes(H200), None)
+    with cProfile.Profile() as profile:
+        plan = plan_region(graph, planning_benchmark.MadeUpTimes(), LIBRARIES, PlanOptions())
+    calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    assert calls < most * len(plannable(graph, plan.free)), "404 and 330 where every node asked every library"

@@ -30,6 +30,17 @@ class Fake(Checkout):
         return self.text
 
 
+def test_a_checkout_gets_no_module_of_another(tmp_path: Path) -> None:
+    native = tmp_path / "old" / "tf_stitch" / "native"
+    native.mkdir(parents=True)
+    (native / "build.py").write_text("GRAPH_HOOK = STITCH_OP = None\ndef build_library(*_): return None\n")
+    checkout = Checkout(tmp_path / "old", tmp_path / "cache")
+    assert checkout.run("-c", "import numpy, tf_stitch.native.build as b; print(b.__file__)").strip() == str(
+        native / "build.py")
+    with pytest.raises(RuntimeError, match=r"No module named .tf_stitch\.plugin"):
+        checkout.run("-c", "import tf_stitch.plugin.autoload")
+
+
 def test_both_run_in_turns_and_who_is_first_changes() -> None:
     turns: list[str] = []
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_stitch.ir.graph import Node
+from tf_stitch.ir.op_kinds import CALLED
 from tf_stitch.libraries.call import Library, LibraryCall
 from tf_stitch.libraries.cudnn import CUDNN
 from tf_stitch.libraries.gemm import GEMM
@@ -18,7 +19,9 @@ LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN)
 
 
 def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:
-    """The first of these libraries that can compute a node; None if kernels alone can."""
+    """The first of these libraries that can compute a node; None if kernels alone can: what is not CALLED."""
+    if root.category not in CALLED:
+        return None
     return next((library for library in libraries if library.is_root(root)), None)
 
 

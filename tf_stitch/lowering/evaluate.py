@@ -96,7 +96,8 @@ class Evaluator:
 
     def _elementwise(self, node: Node, index: MultiIndex) -> k.Expr:
         args = tuple(self.value(o, aligned_index(index, o.type.dims)) for o in node.operands)
-        if not node.type.dtype.is_float or node.kind in _JUMPS or _casts_back(node):
+        jumps = node.kind in _JUMPS or (node.kind is OpKind.POW and not isinstance(args[1], k.Literal))
+        if not node.type.dtype.is_float or jumps or _casts_back(node):
             # A half is computed in float32, but from it the next integer, or infinity, or what it is compared with may
             # be but a rounding away. Who makes a half of a number, and a number of that, wants the rounding.
             args = tuple(_rounded(arg, o.type.dtype) for arg, o in zip(args, node.operands, strict=True))
@@ -256,7 +257,8 @@ def is_vector(flat: Index, lane: Var) -> bool:
 
 _JUMPS = frozenset({OpKind.SIGN, OpKind.FLOOR, OpKind.CEIL, OpKind.RINT, OpKind.FLOOR_DIV, OpKind.FLOOR_MOD,
                     OpKind.TRUNC_MOD, OpKind.TAN, OpKind.LGAMMA})
-"""Ops that give real numbers, and very different ones for numbers that differ by a rounding: steps, and poles."""
+"""Ops that give real numbers, and very different ones for numbers that differ by a rounding: steps, and poles. So do
+powers of negative numbers: with exponents that are no integers they are NaN."""
 
 
 def _casts_back(node: Node) -> bool:

@@ -324,12 +324,15 @@ def _closed(first: Node, last: Node, softmax: _Softmax, users: Mapping[Node, Seq
             new = set(users[node]) - inside
         inside |= new
         fresh += new
-    return _ordered(last, inside, {}) if last in inside else None
+    if last not in inside:
+        return None
+    order: dict[Node, None] = {}
+    _put_in_order(last, inside, order)
+    return list(order)
 
 
-def _ordered(node: Node, inside: Collection[Node], order: dict[Node, None]) -> list[Node]:
+def _put_in_order(node: Node, inside: Collection[Node], order: dict[Node, None]) -> None:
     for operand in node.operands:
         if operand in inside and operand not in order:
-            _ordered(operand, inside, order)
+            _put_in_order(operand, inside, order)
     order[node] = None
-    return list(order)

@@ -42,6 +42,7 @@ class Epilogues:
         self._groups = [frozenset(group) for group in groups]
         self._home = {p: g for g, group in enumerate(groups) for p in group}
         self._position = {n: p for p, n in enumerate(work)}
+        self._matmuls = frozenset(p for p, node in enumerate(work) if needs_library(node, facts.libraries))
         self._users: list[list[int]] = [[] for _ in work]
         for user, before in enumerate(needs):
             for p in before:
@@ -59,7 +60,7 @@ class Epilogues:
     def _offers(self) -> dict[int, dict[int, list[Positions]]]:
         """For each kernel and each matmul whose call could take nodes from it: which, from few to many."""
         offers: dict[int, dict[int, list[Positions]]] = {}
-        for matmul in range(len(self._work)):
+        for matmul in sorted(self._matmuls):
             for taken in self._takes(matmul) if self._is_call(matmul) else ():
                 homes = {self._home[p] for p in taken}
                 if len(homes) == 1:
@@ -101,14 +102,10 @@ class Epilogues:
 
     def _is_call(self, matmul: int) -> bool:
         """Whether a node is a matmul that is no part of an attention."""
-        matmuls = [p for p in self._groups[self._home[matmul]] if self._needs_library(p)]
-        return matmuls == [matmul]
-
-    def _needs_library(self, position: int) -> bool:
-        return needs_library(self._work[position], self._facts.libraries)
+        return self._groups[self._home[matmul]] & self._matmuls == {matmul}
 
     def _is_kernel(self, group: int) -> bool:
-        return not any(self._needs_library(p) for p in self._groups[group])
+        return self._matmuls.isdisjoint(self._groups[group])
 
     def _is_early_kernel(self, group: int) -> bool:
         """Whether a group is a kernel that waits for no other."""

@@ -119,8 +119,8 @@ def _around(matmul: Node, users: Users, wanted: Collection[Node]) -> _Around | N
 
 
 def _factors_of(node: Node) -> dict[Node, bool] | None:
-    """The matmuls that a value is made of element by element, and whether each has its last two axes exchanged; None
-    if it is a matmul itself, or too much."""
+    """The one or two matmuls that a value is made of element by element, and whether each has its last two axes
+    exchanged; None if it is a matmul itself, or made of more."""
     if node.kind is OpKind.DOT or node.type.rank < 2:
         return None
     found: dict[Node, bool] = {}
@@ -128,7 +128,7 @@ def _factors_of(node: Node) -> dict[Node, bool] | None:
     while stack:
         one, exchanged = stack.pop()
         if one.kind is OpKind.DOT:
-            if found.setdefault(one, exchanged) is not exchanged:
+            if found.setdefault(one, exchanged) is not exchanged or len(found) > 2:
                 return None
             continue
         swaps = exchanges_last(one)

@@ -87,13 +87,16 @@ def _cheap_elements(nodes: Sequence[Node], inside: Collection[Node], users: dict
     """
     reads: dict[Node, dict[Node, int]] = {}  # cycles of what an element is made of; of what lies in memory none
     for node in nodes:
-        movable = node.category is Category.ELEMENTWISE or node.kind in (OpKind.RESHAPE, OpKind.BROADCAST)
+        if node in inside or not (node.category is Category.ELEMENTWISE
+                                  or node.kind in (OpKind.RESHAPE, OpKind.BROADCAST)):
+            continue
         parts = {node: node.info.cost}
         for operand in node.operands:
             parts |= reads.get(operand, {operand: 0})
-        loads = sum(not cycles and o.kind not in _INLINE_SOURCES for o, cycles in parts.items())
-        if movable and node not in inside and sum(parts.values()) <= MOST_CYCLES and loads <= MOST_LOADS:
-            reads[node] = parts
+        if sum(parts.values()) <= MOST_CYCLES:
+            loads = sum(not cycles and o.kind not in _INLINE_SOURCES for o, cycles in parts.items())
+            if loads <= MOST_LOADS:
+                reads[node] = parts
     found: set[Node] = set()
     for node in reversed(nodes):
         if node in reads and users[node] and all(
@@ -361,6 +364,8 @@ def live_out(graph: TensorGraph) -> list[Node]:
     reads that kernels would compute by the way, such as a constant."""
     ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
     nodes = graph.nodes()
-    free = free_nodes(nodes)
-    read = (view_of(operand) for node in nodes if node.category in CALLED for operand in node.operands)
-    return list(dict.fromkeys([*ends, *(node for node in read if node in free and node.kind is not OpKind.TRANSPOSE)]))
+    read = [view_of(operand) for node in nodes if node.category in CALLED for operand in node.operands]
+    by_the_way = [node for node in read if node.kind in _INLINE_SOURCES
+                  or (node.type.numel == 1 and node.kind is not OpKind.TRANSPOSE)]
+    free = free_nodes(nodes) if by_the_way else ()
+    return list(dict.fromkeys([*ends, *(node for node in by_the_way if node in free)]))

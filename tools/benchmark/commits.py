@@ -11,7 +11,9 @@ import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,16 +29,19 @@ _BUILD = ("from pathlib import Path; from tf_stitch.native.build import GRAPH_HO
 class Checkout:
     """The package and its tools in a folder.
 
+    It has an environment of its own: an editable installation would lend a checkout the modules that it lacks.
+
     Args:
-        cache: gets `native`, the libraries of all checkouts.
+        cache: gets `native`, the libraries of all checkouts, and the environment.
     """
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self._folder, self._cache = folder.resolve(), cache
+        self._python = make_environment(cache / "environment")
         self.run("-c", _BUILD.format(str(cache)))
 
     def run(self, *command: str, stdin: str = "", **variables: str) -> str:
-        """What the Python of this process prints, with the checkout's modules.
+        """What a Python with the packages of this process' prints, with the checkout's modules.
 
         Raises:
             RuntimeError: it fails; the message is the end of what it says.
@@ -44,7 +49,7 @@ class Checkout:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
         environment |= {"PYTHONPATH": str(self._folder), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
                         "TF_STITCH_CACHE": str(self._cache), **variables}
-        done = subprocess.run([sys.executable, *command], cwd=self._folder, env=environment, text=True, input=stdin,
+        done = subprocess.run([self._python, *command], cwd=self._folder, env=environment, text=True, input=stdin,
                               capture_output=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{self._folder}: {' '.join(command)}: {done.stderr[-2000:]}")
@@ -89,6 +94,15 @@ class Checkout:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(self._cache / "native", Path(folder, "native"))
             yield Path(folder)
+
+
+def make_environment(folder: Path) -> Path:
+    """The Python of a new virtual environment with the packages of this one, but for what .pth files do."""
+    venv.create(folder, symlinks=True)
+    places = {name: sysconfig.get_path("purelib", vars={"base": str(base), "platbase": str(base)})
+              for name, base in (("there", folder), ("here", sys.prefix))}
+    Path(places["there"], "packages.pth").write_text(places["here"] + "\n")
+    return folder / "bin" / "python"
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from typing import Any
 from models.zoo import NAMES, load
 
 SEED = 1
+BATCH_SEED = 0
+"""With nmt's random weights two beams of the 48 that seeds 0 to 11 draw (of 1 and 11) are near-ties: TensorFlow's own
+words are others when weights change by 1e-5. Those of this seed are none."""
 SAMPLES = "samples.npz"
 
 
@@ -63,7 +66,7 @@ def zoo(name: str, folder: Path) -> None:
     keras.utils.set_random_seed(SEED)
     model = load(name)
     config = model.configs["medium"]
-    batch = model.data(config, np.random.default_rng(SEED)).infer[0]
+    batch = model.data(config, np.random.default_rng(BATCH_SEED)).infer[0]
     network: Any = model.network(config)
     specs = {key: tf.TensorSpec(value.shape, value.dtype, name=key) for key, value in batch.items()}
     call = tf.function(lambda **inputs: network.infer(inputs), autograph=False)
