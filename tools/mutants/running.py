@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant("a profitability check that has decided keeps its events", "tf_stitch/native/op/profitability_check.cc",
            "  DestroyEvents();\n  state_.store(form",
            "  state_.store(form",
-           ("tests/native/test_profitability_check.py",)),
+           ("tests/native/test_profitability_check.py::test_events_go_with_a_check_that_has_not_decided",)),
     Mutant("a matmul of unaligned matrices asks for aligned ones", "tf_stitch/native/cuda/cublas_lt.cc",
            "return (unaligned_ >> argument & 1) == 0 ? kCallAlignment",
            "return (unaligned_ >> argument & 1) <= 1 ? kCallAlignment",
