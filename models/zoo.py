@@ -10,7 +10,7 @@ ASTITCH = ("crnn", "asr", "bert", "transformer", "dien")
 FUSION_STITCHING = ("nmt", "multi-interests", "rokid", "aiwriter", "logistic", "word2vec", "bi-rnn", "dyn-rnn",
                     "perceptron", "var-encoder")  # fmt: skip
 NAMES = ASTITCH + FUSION_STITCHING
-RECOMMENDERS = ("dlrm", "dcn", "two-tower")
+RECOMMENDERS = ("dlrm", "dcn", "two-tower", "deepfm", "sasrec")
 DECODERS = ("decoding",)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.end_to_end.conftest import PROGRAMS, Runner
 
 PROGRAM = PROGRAMS / "error_messages.py"
-KINDS = ("alone", "nested", "beside_others", "updated", "gathered")
+KINDS = ("alone", "nested", "beside_others", "updated", "gathered", "scattered")
 
 
 @pytest.fixture(scope="module")

@@ -91,12 +91,17 @@ def _scatters() -> Iterator[Case]:
         yield Case("ScatterNd", {**at, "updates": _f(2), "shape": _fixed([2, 3])}, label=f"{index}")
         yield Case("TensorScatterUpdate", {"tensor": _f(2, 3), **at, "updates": _f(2)}, label=f"{index}")
         yield Case("GatherNd", {"params": _f(2, 3), **at}, label=f"{index}")
+        yield Case("ResourceScatterNdAdd", {"ref": Variable(_f(2, 3)), **at, "updates": _f(2)}, label=f"{index}")
+        yield Case("ResourceGatherNd", {"resource": Variable(_f(2, 3)), **at}, {"dtype": np.float32}, f"{index}")
     for index in ([[3]], [[-1]]):
         at = {"indices": _i(*index)}
         yield Case("TensorScatterAdd", {"tensor": _f(3, 2), **at, "updates": _f(1, 2)}, label=f"{index}")
         for op in ("ResourceScatterAdd", "ResourceScatterUpdate"):
             yield Case(op, {"resource": Variable(_f(3, 2)), **at, "updates": _f(1, 1, 2)}, label=f"{index}")
         yield Case("GatherV2", {"params": _f(1, 3, 2), **at, "axis": _fixed(1)}, {"batch_dims": 1}, f"{index}, a batch")
+        for shape, batch in (((3, 2), 0), ((1, 3, 2), 1)):
+            yield Case("ResourceGather", {"resource": Variable(_f(*shape)), **at},
+                       {"batch_dims": batch, "dtype": np.float32}, f"{index}, {batch} batches")
     yield Case("TensorScatterAdd", {"tensor": _f(3, 2), "indices": _i([1]), "updates": _f(1, 3)}, label="wider",
                unknown="all")
 

@@ -15,6 +15,8 @@ _SEGMENTS = ("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", 
 _TO_TENSOR = ("TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate")
 _TO_VARIABLE = ("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "ResourceScatterMax",
                 "ResourceScatterMin", "ResourceScatterUpdate")
+_TO_VARIABLE_BY_SEVERAL = ("ResourceScatterNdAdd", "ResourceScatterNdSub", "ResourceScatterNdMax",
+                           "ResourceScatterNdMin", "ResourceScatterNdUpdate")
 
 
 def scatters() -> Iterator[Case]:
@@ -30,12 +32,19 @@ def scatters() -> Iterator[Case]:
     for dtype in kernel_types("GatherNd", "Tparams"):
         for label, indices, shape in _indices():
             yield Case("GatherNd", {"params": ramp(shape, dtype), "indices": indices}, label=f"{dtype.value} {label}")
+    yield from _from_variable()
     for op in _TO_TENSOR:
         for dtype in kernel_types(op, "T"):
             yield from _to_tensor(op, dtype)
     for op in _TO_VARIABLE:
         for dtype in kernel_types(op, "dtype"):
             yield from _to_variable(op, dtype)
+    for op in _TO_VARIABLE_BY_SEVERAL:
+        for dtype in kernel_types(op, "T"):
+            for label, indices, shape in _indices():
+                updates = ramp((*indices.shape[:-1], *shape[indices.shape[-1]:]), dtype, 5)
+                yield Case(op, {"ref": Variable(ramp(shape, dtype)), "indices": indices, "updates": updates},
+                           label=f"{dtype.value} {label}")
 
 
 def _segments(op: str, dtype: DType) -> Iterator[Case]:
@@ -70,6 +79,18 @@ def _to_tensor(op: str, dtype: DType) -> Iterator[Case]:
         every = np.arange(x.size, dtype=np.int32)
         yield Case(op, {"tensor": np.repeat(x, x.size), "indices": np.arange(x.size * x.size, dtype=np.int32)[:, None],
                         "updates": np.tile(x, x.size)}, label=f"{dtype.value} grid {every.size}")
+
+
+def _from_variable() -> Iterator[Case]:
+    for dtype in kernel_types("ResourceGather", "dtype"):
+        for batch, shape, ids, index in (
+                (0, (4, 3), [[3, 0], [1, 3]], np.int32), (0, (5,), [4], np.int64), (0, (4, 3), [], np.int32),
+                (1, (2, 3, 2), [[2], [0]], np.int64)):  # fmt: skip
+            yield Case("ResourceGather", {"resource": Variable(ramp(shape, dtype)), "indices": np.array(ids, index)},
+                       {"batch_dims": batch, "dtype": dtype.value}, f"{dtype.value} {batch} {ids}")
+        for label, indices, shape in _indices():
+            yield Case("ResourceGatherNd", {"resource": Variable(ramp(shape, dtype)), "indices": indices},
+                       {"dtype": dtype.value}, f"{dtype.value} {label}")
 
 
 def _to_variable(op: str, dtype: DType) -> Iterator[Case]:

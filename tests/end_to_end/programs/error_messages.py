@@ -48,6 +48,16 @@ def updated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(added(x, y) * TOTAL)
 
 
+TABLE = tf.Variable(tf.ones([6, 4]))
+
+
+@tf.function(input_signature=[MATRIX, tf.TensorSpec([None], tf.int32)])
+def scattered(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    """The kernel overwrites the variable."""
+    TABLE.scatter_sub(tf.IndexedSlices(tf.tanh(x) * 0.5, i))
+    return tf.reduce_sum(tf.exp(x) * 2.0)
+
+
 def message(function: object, *arguments: tf.Tensor) -> str:
     try:
         function(*arguments)
@@ -67,4 +77,6 @@ for name in ("alone", "nested", "beside_others", "updated"):
     found[name] = message(function, x, bad)
 gathered(x, tf.constant([1, 2]))
 found["gathered"] = message(gathered, x, tf.constant([1, 22]))
+scattered(x, tf.constant([1, 2, 1]))
+found["scattered"] = message(scattered, x, tf.constant([1, 2, -7]))
 print(json.dumps(found))

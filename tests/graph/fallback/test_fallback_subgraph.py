@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from tests.frontend.check import trace
 from tf_stitch.graph.clustering.region_graph import RegionGraph, cut_region
-from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, fallback_subgraph
+from tf_stitch.graph.fallback.fallback_subgraph import FallbackSubgraph, _can_recompute, fallback_subgraph
 
 
 def fallback_of(op: str, step: Callable[..., Any], *specs: tf.TensorSpec) -> tuple[RegionGraph, FallbackSubgraph]:
@@ -115,3 +116,24 @@ def test_no_shape_is_computed_of_a_variable_that_the_region_updates() -> None:
     [got], state = fallback.run([values[name.partition(":")[0]] for name in region.inputs], [np.ones(5, "f4")], [0])
     np.testing.assert_allclose(got, values["gradient"].reshape(3, 5) + np.exp(values["x"])[:, None], rtol=1e-6)
     np.testing.assert_array_equal(state[0], np.zeros(5, "f4"))
+
+
+def test_what_is_written_are_variables_alone() -> None:
+    """An update reads more than the handle; copies are made of what it names."""
+    table = tf.Variable(np.ones((5, 2), np.float32))
+
+    def step(rows: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
+        with tf.name_scope("region"):
+            tf.raw_ops.ResourceScatterAdd(resource=table.handle, indices=rows, updates=updates)
+            return tf.exp(table.read_value())
+
+    region, fallback = fallback_of("Exp", step, tf.TensorSpec([3], tf.int32), tf.TensorSpec([3, 2], tf.float32))
+    assert len(region.inputs) == 2
+    assert list(fallback.function("fallback").attr["_tf_stitch_written"].list.i) == [2]
+
+
+@pytest.mark.parametrize(("op", "again"), [("GatherV2", True), ("ResourceGather", False), ("ReadVariableOp", False),
+                                          ("ResourceScatterAdd", False)])
+def test_what_reads_or_updates_variables_is_not_computed_again(op: str, again: bool) -> None:
+    """Its variable may have another value by then."""
+    assert _can_recompute(NodeDef(name="node", op=op)) is again

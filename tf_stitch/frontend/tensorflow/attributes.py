@@ -84,6 +84,16 @@ class NodeAttrs:
         proto = self._value(name).shape
         return None if proto.unknown_rank else tuple(d.size for d in proto.dim)
 
+    def variable_shape(self) -> tuple[int, ...] | None:
+        """Of the variable that the node's only output is the handle of, as a VarHandleOp or a function's argument says;
+        None if it is not known whole."""
+        if self.node.op == "VarHandleOp":
+            dims = self.shape("shape")
+        else:  # process_function_library_runtime.cc
+            protos = list(self.node.attr["_handle_shapes"].list.shape) if "_handle_shapes" in self.node.attr else []
+            dims = tuple(d.size for d in protos[0].dim) if len(protos) == 1 and not protos[0].unknown_rank else None
+        return dims if dims is not None and all(d >= 0 for d in dims) else None
+
     def tensor(self, name: str) -> Any:
         """The TensorProto."""
         return self._value(name).tensor

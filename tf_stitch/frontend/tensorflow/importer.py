@@ -153,10 +153,8 @@ class _Importer:
             known = self._variable_shapes.get(handle)
             if known is None or (shape is not None and _unknown_dims(shape) < _unknown_dims(known)):
                 self._variable_shapes[handle] = shape
-        if node.op == "VarHandleOp":
-            shape = NodeAttrs(node).shape("shape")
-            if shape is not None and all(isinstance(d, int) and d >= 0 for d in shape):
-                self._variable_shapes[f"{node.name}:0"] = shape
+        if node.op in ("VarHandleOp", "_Arg") and (whole := NodeAttrs(node).variable_shape()) is not None:
+            self._variable_shapes[f"{node.name}:0"] = whole
 
     def _import(self, node: Any) -> ImportedNode:
         inputs = tuple(canonical_tensor(i) for i in node.input if not i.startswith("^"))

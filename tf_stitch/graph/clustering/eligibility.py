@@ -54,8 +54,8 @@ class Eligibility:
             return "has no result"
         if any(v is None for v in node.outputs) and node.name in self._fetched:
             return "has a result that the IR has no value for, and somebody asks for it"
-        if node.writes and not self._allow_state:
-            return "updates a variable, which regions that run in Python cannot"
+        if (node.writes or node.reads) and not self._allow_state:
+            return "reads or updates a variable, which regions that run in Python cannot"
         if self._is_empty(node):
             return "a tensor here has no elements, which would keep its whole region from being built"
         if self._imported.data_sizes and self._sized_by_data(node):

@@ -73,8 +73,9 @@ class FallbackSubgraph:
         read = {t.removeprefix("^").partition(":")[0] for node in nodes.node for t in node.input}
         update_early(sorted(nodes.node, key=lambda node: place.get(node.name, -1)), one_by_one=not self._parallel)
         must_run = [m for m in self._members if m not in read]
-        handles = {t for node in nodes.node if writes_variables(node) for t in node.input}
-        written = [place for place, argument in enumerate(arguments) if f"{argument}:0" in handles]
+        given = {t for node in nodes.node if writes_variables(node) for t in node.input}  # handles, indices, updates
+        written = [place for place, (argument, enum) in enumerate(arguments.items())
+                   if enum == tf.resource.as_datatype_enum and f"{argument}:0" in given]
         return function_def(name, nodes, arguments, outputs, must_run, self._parallel, written)
 
     def run(self, inputs: Sequence[NDArray[Any]], variables: Sequence[NDArray[Any]],
@@ -291,6 +292,6 @@ def _reads(imported: ImportedGraph, region: RegionGraph) -> list[tuple[str, str]
 
 
 def _can_recompute(node: NodeDef) -> bool:
-    if "Variable" in node.op or node.op.startswith(("ResourceApply", "ResourceScatter")):
+    if "Variable" in node.op or node.op.startswith("Resource"):
         return False
     return node.op == "Const" or node.op in SHAPE_OPS or node.op in STATIC_RULES or node.op in LEGALIZATIONS

@@ -61,13 +61,15 @@ class FallbackForm {
   }
 
   // What becomes of a call whose kernels ended with `status`. `can_fall_back`: nothing that a second attempt reads was
-  // overwritten, and it may do better.
+  // overwritten, and it may do better. Where something was, a kernel that met a value of the user's (an index of no row)
+  // has the nodes say what is wrong, on copies.
   absl::Status AfterKernels(const RegionCall& call, const Slot& slot, const ProfitabilityCheck::Turn& turn,
                             const absl::Status& status, bool can_fall_back) {
     slot.check.End(call.placement.stream, turn, status.ok());
     if (status.ok()) call.runtime->runs.fetch_add(1, std::memory_order_relaxed);
-    if (status.ok() || !can_fall_back) return status;
-    return Fallback(call, std::string(status.message()));
+    if (status.ok()) return status;
+    if (can_fall_back) return Fallback(call, std::string(status.message()));
+    return absl::IsInvalidArgument(status) ? ErrorOfNodes(call, status) : status;
   }
 
   // `reason`: why the kernels cannot run; "": they are not built yet.
@@ -113,13 +115,31 @@ class FallbackForm {
   absl::Status WithItsNode(const RegionCall& call, const std::shared_ptr<const FallbackSubgraph>& nodes,
                            const absl::Status& error) {
     if (NamesNode(error) || absl::IsCancelled(error)) return error;
-    std::vector<tensorflow::Tensor> inputs, outputs;
+    std::vector<tensorflow::Tensor> inputs;
     if (!UnseenInputs(call, *nodes, &inputs).ok()) return error;
-    bool ran = false;
-    const absl::Status again = naming_.Run(call.ctx, inputs, nodes, &outputs, &ran);
-    naming_.Release();
+    const absl::Status again = Named(call, inputs, nodes);
     const bool same = again.code() == error.code() && absl::StartsWith(again.message(), error.message());
     return same && NamesNode(again) ? again : error;
+  }
+
+  // What the nodes say to the values at which a kernel ended with `error`; that itself, where they say nothing.
+  absl::Status ErrorOfNodes(const RegionCall& call, const absl::Status& error) {
+    call.variables->Unlock();
+    const std::shared_ptr<const FallbackSubgraph> nodes = call.runtime->Fallback("", &FallbackSubgraph::Parse);
+    std::vector<tensorflow::Tensor> inputs;
+    if (nodes == nullptr || !UnseenInputs(call, *nodes, &inputs).ok()) return error;
+    const absl::Status said = Named(call, inputs, nodes);
+    return absl::IsInvalidArgument(said) ? said : error;
+  }
+
+  // An unseen run whose errors name their nodes.
+  absl::Status Named(const RegionCall& call, const std::vector<tensorflow::Tensor>& inputs,
+                     const std::shared_ptr<const FallbackSubgraph>& nodes) {
+    std::vector<tensorflow::Tensor> outputs;
+    bool ran = false;
+    const absl::Status status = naming_.Run(call.ctx, inputs, nodes, &outputs, &ran);
+    naming_.Release();
+    return status;
   }
 
   void KeepKernels(const RegionCall& call, const Slot& slot, const absl::Status& why) {

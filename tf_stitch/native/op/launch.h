@@ -66,6 +66,7 @@ class Launcher {
     if (!launch.sizes.empty()) arguments.push_back(const_cast<std::int64_t*>(launch.sizes.data()));
     const int code = launch.kernel(&env_, arguments.data());
     if (code == 0) return absl::OkStatus();
+    if (code == 1) return absl::InvalidArgumentError("tf_stitch: an index is out of range");  // kernel IR's Fail
     return absl::InternalError(absl::StrCat("tf_stitch: a generated kernel returned ", code));
   }
 

@@ -25,14 +25,14 @@ barrier("{op} draws random numbers",
         "StatefulStandardNormalV2", "StatefulUniformFullInt", "StatefulUniformInt", "StatefulTruncatedNormal")
 barrier("{op} is a reference variable", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub",
         "TemporaryVariable", "ApplyGradientDescent", "ApplyMomentum", "ApplyAdam", "ApplyAdagrad", "ApplyRMSProp")
-barrier("{op} scatters to a variable", "ScatterAdd", "ResourceScatterNdUpdate", "ResourceScatterNdAdd",
-        "ResourceSparseApplyAdagrad", "ResourceSparseApplyAdagradV2", "ResourceSparseApplyMomentum",
-        "ResourceSparseApplyKerasMomentum",
-        "ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2")
+barrier("{op} scatters to a reference variable", "ScatterAdd")
+barrier("{op} updates a variable row by row, a row that occurs twice two times", "ResourceSparseApplyAdagrad",
+        "ResourceSparseApplyAdagradV2", "ResourceSparseApplyMomentum", "ResourceSparseApplyKerasMomentum",
+        "ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2", "ResourceSparseApplyRMSProp",
+        "ResourceSparseApplyAdadelta", "ResourceSparseApplyProximalAdagrad")
 barrier("{op} has as many rows as its values say", "SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin",
         "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "DynamicStitch",
         "DynamicPartition")
-barrier("{op} reads a variable by rows", "ResourceGather", "ResourceGatherNd")
 barrier("{op} keeps a list of tensors",
         "TensorListPushBack", "TensorListPopBack", "EmptyTensorList", "TensorListFromTensor", "TensorListGetItem",
         "TensorListSetItem", "TensorListReserve", "TensorListStack", "TensorListElementShape", "TensorListLength",

@@ -103,10 +103,19 @@ def gather(ctx: NodeContext) -> Node:
 @legalize("GatherV2")
 def gather_v2(ctx: NodeContext) -> Node:
     """The gathered axis goes to the front, where the IR gathers, and its indices back to where it was."""
-    b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
-    rank = params.type.rank
-    axis = ctx.axis(2, rank)
+    params = ctx.value(0)
+    return _gathered(ctx, params, ctx.axis(2, params.type.rank), ctx.attrs.integer("batch_dims"))
+
+
+@legalize("ResourceGather")
+def resource_gather(ctx: NodeContext) -> Node:
+    """Rows of a variable, of which the others are not touched."""
     batch = ctx.attrs.integer("batch_dims")
+    return _gathered(ctx, ctx.read(0), batch, batch)
+
+
+def _gathered(ctx: NodeContext, params: Node, axis: int, batch: int) -> Node:
+    b, indices, rank = ctx.b, ctx.value(1), params.type.rank
     if batch:
         batch += indices.type.rank if batch < 0 else 0
         return _gathered_in_batches(ctx, params, indices, axis, batch)
@@ -139,10 +148,19 @@ def _gathered_in_batches(ctx: NodeContext, params: Node, indices: Node, axis: in
 
 @legalize("GatherNd")
 def gather_nd(ctx: NodeContext) -> Node:
-    b, params, indices = ctx.b, ctx.value(0), ctx.value(1)
+    return _gathered_by_several(ctx, ctx.value(0))
+
+
+@legalize("ResourceGatherNd")
+def resource_gather_nd(ctx: NodeContext) -> Node:
+    return _gathered_by_several(ctx, ctx.read(0))
+
+
+def _gathered_by_several(ctx: NodeContext, params: Node) -> Node:
+    b, indices = ctx.b, ctx.value(1)
     *batch, depth = indices.type.shape or (0,)
     if not isinstance(depth, int) or not 0 < depth <= params.type.rank:
-        raise UnsupportedError(f"GatherNd by {depth} indices each")
+        raise UnsupportedError(f"{ctx.op} by {depth} indices each")
     axes, rest = params.type.shape[:depth], params.type.shape[depth:]
     rows = row_of(ctx, b.reshape(indices, (ctx.product(batch, "indices"), depth)), axes)
     gathered = b.op(K.GATHER, b.reshape(params, (ctx.product(axes, "rows"), *rest)), rows)

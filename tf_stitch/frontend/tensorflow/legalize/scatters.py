@@ -131,6 +131,13 @@ def _to_variable(ctx: NodeContext, combine: Combine, negated: bool) -> Sequence[
     return ()
 
 
+def _to_variable_by_several(ctx: NodeContext, combine: Combine, negated: bool) -> Sequence[Node]:
+    """Elements of a variable, or slices of it, by one index of each of its first axes."""
+    before = ctx.read(0)
+    ctx.write(0, _scattered(ctx, before, 1, _updates(ctx, negated), before.type.shape, combine))
+    return ()
+
+
 _COMBINES = {"Add": (Combine.SUM, False), "Sub": (Combine.SUM, True), "Mul": (Combine.PROD, False),
              "Max": (Combine.MAX, False), "Min": (Combine.MIN, False), "Update": (Combine.SET, False)}
 """The end of an op's name -> how it combines, and whether it takes its updates negated."""
@@ -139,3 +146,4 @@ for word, (combine, negated) in _COMBINES.items():
     legalize(f"ResourceScatter{word}")(partial(_to_variable, combine=combine, negated=negated))
     if word != "Mul":  # TensorFlow has none
         legalize(f"TensorScatter{word}")(partial(_to_tensor, combine=combine, negated=negated))
+        legalize(f"ResourceScatterNd{word}")(partial(_to_variable_by_several, combine=combine, negated=negated))

@@ -1,0 +1,40 @@
+"""Optimizers that get the rows of a table that occur: 50 steps, bad row numbers and an empty batch, as TensorFlow has
+them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import PROGRAMS, Runner
+
+LIBRARIES = ("keras", "tf_keras", "legacy", "tf1")
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.timeout(600)
+def test_optimizers_of_rows(library: str, index: str, forked: Runner) -> None:
+    def trained(stitch: str) -> dict[str, Any]:
+        done = forked(PROGRAMS / "sparse_updates.py", library, index, stitch=stitch)
+        assert done.returncode == 0, done.stderr[-3000:]
+        if stitch:
+            assert done.report is not None
+            nodes = [node for graph in done.report["graphs"] for node in graph["nodes"] if graph["regions"]]
+            lookup = "GatherV2" if library == "keras" else "ResourceGather"
+            assert any(node["region"] is not None for node in nodes if node["op"] == lookup)
+        results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return results
+
+    plain, ours = trained(""), trained("1")
+    for name, want in plain.items():
+        got = ours[name]
+        assert len(want["losses"]) == 50
+        np.testing.assert_allclose(got["losses"], want["losses"], rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(got["table"], want["table"], rtol=2e-5, atol=2e-6, err_msg=name)
+        assert got["errors"] == want["errors"], name
+        assert "nothing" not in want["errors"]
+        assert got["empty"] == want["empty"], name
