@@ -65,7 +65,8 @@ class StitchConfig:
         skip: globs on names of TensorFlow nodes that no region may hold.
         fuel: what may be stitched in this process, or None for everything.
         programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
-        async_builds: a region runs TensorFlow's own ops while its kernels are built in the background.
+        async_builds: what runs while kernels are built: nothing ("0"), a region's own TensorFlow ops ("1"), or a
+            function as TensorFlow made it, which is rewritten meanwhile, too ("graph").
         first_step_seconds: how long the steps of one graph wait for kernels altogether, in seconds; 0 for as long as
             that takes.
         ilp_seconds: time limit of one integer program, in seconds.
@@ -97,7 +98,7 @@ class StitchConfig:
     fuel: Fuel | None = None
     cuda_graphs: int = 64
     programmatic: bool = True
-    async_builds: bool = False
+    async_builds: str = "0"
     first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
@@ -230,8 +231,10 @@ VARIABLES: Mapping[str, Variable] = {
                                       "one region 8 have; 0: none (for profilers)"),
     "TF_STITCH_PROGRAMMATIC": Variable("programmatic", "0, 1", _flag,
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
-    "TF_STITCH_ASYNC": Variable("async_builds", "0, 1", _flag,
-                                "1 runs TensorFlow's own ops while kernels are built in the background"),
+    "TF_STITCH_ASYNC": Variable("async_builds", *_choice("0", "1", "graph"),
+                                "what runs while kernels are built: 0: nothing, steps wait; 1: TensorFlow's own ops "
+                                "of each region; graph: on CPUs, TensorFlow's own graph of a function, which is "
+                                "rewritten meanwhile; on GPUs as 0"),
     "TF_STITCH_FIRST_STEP_SECONDS": Variable("first_step_seconds", "seconds, from 0 and below 3600", _budget,
                                              "how long the steps of one graph wait for kernels altogether, before "
                                              "TensorFlow's own ops run until the background has built them; 0: as "

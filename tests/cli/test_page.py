@@ -131,14 +131,26 @@ def test_search_finds_the_users_node(browser: Browser, tmp_path: Path) -> None:
     browser.evaluate("new Promise(done => setTimeout(done, 400))")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "MatMul"
     assert "TensorFlow runs it\nMatMul is a library call" in browser.evaluate("details.innerText")
-    assert browser.evaluate("[...hits.children].map(li => li.textContent)") == ["layer_3/matmul"]
+    assert browser.evaluate("[...hits.children].map(li => li.textContent)") == ["layer_3/matmul (MatMul)"]
     browser.open(page(tmp_path / "page.html", 2, 3) + "#LAYER_2/op_1")
     assert browser.evaluate("cy.nodes('.found').data('label')") == "Tanh"  # in a region that was opened for it
     assert browser.evaluate("cy.getElementById('n0').length") == 0
     browser.evaluate("search.value = '_arg'; find()")  # arguments are shown on demand
     assert browser.evaluate("cy.nodes('.found').map(n => n.id())") == ["n0"]
     browser.evaluate("search.value = 'nothing like it'; find()")
-    assert browser.evaluate("hits.textContent") == "no such node in this graph"
+    assert browser.evaluate("hits.textContent") == "nothing of this graph has all these words"
+
+
+@pytest.mark.parametrize(("text", "first", "count"), [
+    ("matmul", "layer_0/matmul (MatMul)", 4), ("layer_2 op_1", "layer_2/op_1 (Tanh)", 1),
+    ("op_2", "layer_0/op_2 (Mul)", 4), ("tanh", "layer_0/op_1 (Tanh)", 4),
+    ("library call", "layer_0/matmul (MatMul)", 4), ("region 3", "region 3", 4),
+    ("region 3 tanh", "layer_3/op_1 (Tanh)", 1), ("layer", "layer_0/op_0 (Mul)", 16)])
+def test_search_finds_what_one_means(browser: Browser, tmp_path: Path, text: str, first: str, count: int) -> None:
+    browser.open(page(tmp_path / "page.html", 2, 3))
+    browser.evaluate(f"search.value = {json.dumps(text)}; find()")
+    found = browser.evaluate("[...hits.children].map(li => li.textContent)")
+    assert (found[0], len(found)) == (first, count)
 
 
 def test_zoom_and_colours(browser: Browser, tmp_path: Path) -> None:

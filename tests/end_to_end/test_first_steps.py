@@ -54,3 +54,22 @@ def test_these_wait(forked: Runner, cache: Path, plain: list[float], settings: d
     check(done, plain)
     assert given_up(done) == []
     assert fallback_runs(done) == 0
+
+
+def test_first_steps_by_tensorflows_graph(forked: Runner, cache: Path, plain: list[float]) -> None:
+    done = forked(PROGRAM, STEPS, PAUSE, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="graph", **PRECISE)
+    check(done, plain)
+    assert done.report is not None
+    assert done.report["fallbacks"] == []
+    runs = [region["runs"] for region in done.report["regions"]]
+    assert 0 < min(runs) < STEPS - 1, "the first and the second call are TensorFlow's"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_program_that_ends_before_its_kernels_are_built(forked: Runner, cache: Path, steps: int) -> None:
+    plain = forked(PROGRAM, steps, 0, stitch="", **PRECISE)
+    done = forked(PROGRAM, steps, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="graph", **PRECISE)
+    assert done.stdout == plain.stdout
+    assert done.report is not None
+    assert done.report["fallbacks"] == []
+    assert "TF_STITCH_ASYNC" in done.stderr.splitlines()[-1]

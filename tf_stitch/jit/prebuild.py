@@ -85,6 +85,21 @@ class Prebuilder:
         for other, its_shapes in others:
             self.submit(partial(self._build, other, device, its_shapes, traits))
 
+    def ahead(self, number: int, device: int, traits: Traits) -> Future[None] | None:
+        """Builds a region that no run has asked for, if its sizes are known without one."""
+        with self._lock:
+            group = self._group_of.get(number)
+            shapes = None if group is None else _shapes(self._groups[group][number], {})
+        return None if shapes is None else self.submit(partial(self._build, number, device, shapes, traits))
+
+    def beside(self, work: Callable[[], None]) -> bool:
+        """Does something in a thread of its own, which is not interrupted. False if the program ends."""
+        try:
+            self._awaited.submit(work)
+        except RuntimeError:  # no more threads
+            return False
+        return True
+
     def submit(self, build: Callable[[], T], awaited: bool = False) -> Future[T] | None:
         """Runs `build` beside the program, after what was submitted before, or at once if somebody waits for it. None
         if the program ends."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
@@ -191,6 +191,28 @@ class RegionRegistry:
         built, known = self._find(number, device, key)
         self._record(number, device, key, built, known)
         return built
+
+    def build_ahead(self, numbers: Iterable[int]) -> None:
+        """Builds regions of a CPU side by side, those whose sizes are known before they run, and waits for them.
+
+        Raises:
+            CancelledError: the program ends.
+        """
+        builds = [self._prebuilder.ahead(number, CPU_ORDINAL, (True, False)) for number in numbers]
+        for build in builds:
+            if build is not None:
+                build.result()
+        if self.ends:
+            raise CancelledError
+
+    @property
+    def ends(self) -> bool:
+        """Whether the program ends, and nobody waits for what is done beside it."""
+        return self._prebuilder.stopping
+
+    def beside(self, work: Callable[[], None]) -> bool:
+        """Does something in a thread of its own. False if the program ends."""
+        return self._prebuilder.beside(work)
 
     def build_later(self, number: int, device: int, key: Key, budget: BuildBudget | None = None) -> Built:
         """As build, but in the background unless the program ends; while `budget` lasts it is waited for.

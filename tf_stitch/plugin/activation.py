@@ -55,7 +55,7 @@ def enable(config: StitchConfig | None = None) -> None:
         keras_convolutions.leave_xla_out_on_gpus()
         partial_runs.leave_alone()
         if config.short_calls:
-            function_calls.shorten(native is not None and native.callers_executor)
+            function_calls.shorten(native is not None and native.callers_executor, session.first_calls)
 
 
 def current_session() -> Session | None:

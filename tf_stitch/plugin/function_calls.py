@@ -11,13 +11,16 @@ import operator
 from typing import Any
 
 from tf_stitch.messages import say
-
-EXECUTOR = "TF_STITCH"
-"""native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
+from tf_stitch.plugin.first_calls import EXECUTOR, FirstCalls, call_with
 
 
-def shorten(executor: bool) -> None:
-    """Makes calls of functions cheaper. `executor`: EXECUTOR is registered (`OpLibrary.callers_executor`)."""
+def shorten(executor: bool, first_calls: FirstCalls | None = None) -> None:
+    """Makes calls of functions cheaper.
+
+    Args:
+        executor: EXECUTOR is registered (`OpLibrary.callers_executor`).
+        first_calls: what the first calls of a function run; None where they are like all others.
+    """
     try:
         from tensorflow.core.function.polymorphism.function_type import FunctionType
         from tensorflow.python.eager.context import Context
@@ -30,7 +33,7 @@ def shorten(executor: bool) -> None:
     FunctionType.__hash__ = _once(hashed)
     ConcreteFunction.captured_inputs = property(_while_the_same(captured))
     if executor:
-        Context.call_function = _in_the_callers_thread(call)
+        Context.call_function = _in_the_callers_thread(call, first_calls)
 
 
 def _once(original: Any) -> Any:
@@ -65,19 +68,15 @@ def _while_the_same(original: Any) -> Any:
     return captured_inputs
 
 
-def _in_the_callers_thread(original: Any) -> Any:
-    """The option goes with the call alone: what is traced, and may be saved, must not need our executor. Other
-    processes do not have it, nor does it replace one that the user chose."""
+def _in_the_callers_thread(original: Any, first_calls: FirstCalls | None) -> Any:
+    """Other processes do not have our executor, nor does it replace one that the user chose."""
 
     @functools.wraps(original)
-    def call_function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        options = self.function_call_options  # of this thread
-        if options.executor_type or self.get_server_def() is not None:
-            return original(self, *args, **kwargs)
-        options.executor_type = EXECUTOR
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            options.executor_type = None
+    def call_function(self: Any, name: bytes, tensor_inputs: Any, num_outputs: int) -> Any:
+        if self.function_call_options.executor_type or self.get_server_def() is not None:
+            return original(self, name, tensor_inputs, num_outputs)
+        if first_calls is not None and not first_calls.is_over(name):
+            return first_calls.call(original, self, name, tensor_inputs, num_outputs)
+        return call_with(original, self, EXECUTOR, name, tensor_inputs, num_outputs)
 
     return call_function

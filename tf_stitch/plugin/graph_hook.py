@@ -55,6 +55,16 @@ def suspended() -> Iterator[None]:
         _suspension.depth -= 1
 
 
+@contextlib.contextmanager
+def left_alone(function: str) -> Iterator[None]:
+    """The graph of a function that this thread makes inside is left as it is."""
+    before, _suspension.function = getattr(_suspension, "function", ""), function
+    try:
+        yield
+    finally:
+        _suspension.function = before
+
+
 def switch(on: bool) -> None:
     """Whether graphs that TensorFlow optimizes from now on, on any thread, are rewritten at all."""
     global _on
@@ -64,6 +74,11 @@ def switch(on: bool) -> None:
 def is_on() -> bool:
     """What `switch` was told last; True at first."""
     return _on
+
+
+def is_on_here() -> bool:
+    """Whether graphs that this thread makes now are rewritten."""
+    return _on and not getattr(_suspension, "depth", 0)
 
 
 def install(optimize: Optimize, on_error: OnError, cache_dir: Path) -> None:
@@ -103,11 +118,12 @@ class _Hook:
     def _on_graph(self, data: int, size: int, item: int, graph_id: bytes, feeds: bytes, device: bytes, result: int
                   ) -> int:
         """The callback: 1 when `result` holds a new graph, 2 when Ctrl-C was pressed, else 0."""
-        if not _on or getattr(_suspension, "depth", 0) > 0:
+        graph = graph_id.decode()
+        if not is_on_here() or graph == getattr(_suspension, "function", ""):
             return 0
         try:
             with suspended(), interruptible():
-                rewritten = self._rewrite(ctypes.string_at(data, size), item, graph_id.decode(),
+                rewritten = self._rewrite(ctypes.string_at(data, size), item, graph,
                                           frozenset(feeds.decode().split()), device.decode())
         except KeyboardInterrupt:  # in the main thread, which runs this
             self.on_error(StitchError(_INTERRUPTED))

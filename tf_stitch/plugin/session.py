@@ -50,6 +50,7 @@ from tf_stitch.messages import PATIENCE, listen, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
+from tf_stitch.plugin.first_calls import FirstCalls
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
@@ -60,6 +61,8 @@ from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
 from tf_stitch.runtime.host_builder import compiler
 
+_SWAP_SECONDS = 0.5
+"""That the steps of a graph wait for kernels whose first calls ran TensorFlow's own: to find those that are built."""
 _PYTHON_STATE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "NumpyFunction")
 
 
@@ -108,6 +111,8 @@ class Session:
         self.lifetimes = Lifetimes(native.region_kernels if native is not None else lambda region: 1,
                                    context.context().has_function, self._end)
         self._graphs = itertools.count()
+        self.first_calls = self._new_first_calls()
+        self._numbers_of: dict[str, tuple[int, ...]] = {}  # of graphs whose kernels are not built yet, nor asked for
         self._process = os.getpid()
 
     def rewrite(self, item: GraphItem) -> GraphDef | None:
@@ -167,19 +172,41 @@ class Session:
             number_regions(rewritten, numbers)
         entries = [*state.loops, *(LoopEntry(loop.frame, None, None, tuple(numbers[loop.name].values()))
                                    for loop in state.native)]
+        if self.first_calls is not None and self.first_calls.began(item.graph_id):
+            self._numbers_of.setdefault(item.graph_id, tuple(dict.fromkeys(region_of.values())))
         if not item.is_called:
             self.lifetimes.begin(item.graph_id, sorted(
                 {*region_of.values(), *(n for own in numbers.values() for n in own.values())}))
         self._seen(item, state.shown(), region_of, found.regions.left_out, timing, state.imported, entries)
         return rewritten
 
+    def _new_first_calls(self) -> FirstCalls | None:
+        """None where each call is to run the regions."""
+        native, config = self._native, self._config
+        if config.async_builds != "graph" or not self._may_run_both or not config.short_calls or native is None:
+            return None
+        return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
+            "rewrite", graph, reason_of(error))) if native.callers_executor else None
+
+    def _build_ahead(self, graph: str) -> None:
+        """Builds the regions of a graph whose sizes are known."""
+        with self.registry.activity.going_on():
+            self.registry.build_ahead(self._numbers_of.pop(graph, ()))
+
+    @property
+    def _may_run_both(self) -> bool:
+        """Whether a program may compute by TensorFlow's ops at first, and by kernels later."""
+        config = self._config
+        return config.profitability_check and not config.strict and config.fuel is None
+
     def _new_budget(self, graph: str) -> BuildBudget | None:
         """How long a graph's steps wait for kernels; None for as long as that takes, so that each run of a program
         computes by the same kernels, or shows what is wrong with them."""
         config = self._config
+        if self.first_calls is not None and self.first_calls.began(graph):
+            return BuildBudget(_SWAP_SECONDS, lambda: None)
         seconds = config.first_step_seconds
-        falls_back = config.profitability_check and not config.strict
-        if not seconds or not falls_back or config.fuel is not None or config.async_builds:
+        if not seconds or not self._may_run_both or config.async_builds == "1":
             return None
         return BuildBudget(seconds, lambda: self.report.remark(
             "build", graph, f"its kernels were not built within {seconds:g} s (TF_STITCH_FIRST_STEP_SECONDS): "
@@ -283,7 +310,7 @@ class Session:
             StitchError: it cannot be built.
         """
         budget = self._budgets.get(region)
-        if self._config.async_builds or (budget is not None and not is_op_determinism_enabled()):
+        if self._config.async_builds == "1" or (budget is not None and not is_op_determinism_enabled()):
             return self.registry.build_later(region, device, key, budget)
         return self.registry.build(region, device, key)
 
@@ -305,6 +332,8 @@ class Session:
 
     def hook_error(self, exc: Exception) -> None:
         """A graph that could not be rewritten: TensorFlow runs it as it is."""
+        if self.registry.ends:  # it was being rewritten beside the program
+            return
         self.report.fallback("rewrite", "a graph", reason_of(exc))
 
     def document(self) -> dict[str, Any]:
@@ -321,6 +350,8 @@ class Session:
         line = self.report.status_line(*([] if self._config.profitability_check else ["not timed (TF_STITCH_GUARD=0)"]))
         waited = self.registry.activity.seconds
         line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
+        if self.first_calls is not None and self.first_calls.waiting:
+            line += f"; functions not stitched yet: {self.first_calls.waiting} (TF_STITCH_ASYNC=graph)"
         if self._config.report_dir is not None:
             try:
                 if self._report_name() == REPORT:

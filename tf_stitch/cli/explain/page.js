@@ -205,7 +205,7 @@ function showOp(place, zoom = true) {
   sources.checked ||= hidden;
   if (closed.length || hidden) draw();
   mark(opId(place), zoom);
-  tell([op.name, op.op, op.region === null ? "TensorFlow runs it" : `region ${op.region}`,
+  tell([op.name, op.op, ...(op.source ? [op.source] : []), op.region === null ? "TensorFlow runs it" : `region ${op.region}`,
     ...op.kernels.map((k) => `kernel ${shown.kernels[k].text}`), ...(op.scheme ? [`scheme ${op.scheme}`] : []),
     ...(op.why ? [op.why] : [])]);
   tellNeighbours("reads", op.inputs.map((i) => [i, schemeOf(i, place)]));
@@ -232,15 +232,19 @@ function showBox(id, opened) {
 }
 
 function find() {
-  const text = search.value.toLowerCase();
+  const text = search.value.trim().toLowerCase();
   hits.replaceChildren();
   if (!text) return;
-  const found = shown.ops.map((op, place) => [op, place])
-    .filter(([op]) => `${op.name} ${op.op}`.toLowerCase().includes(text));
-  found.slice(0, LONGEST_LIST).forEach(([op, place]) => line(hits, op.name, stripe(op), () => showOp(place)));
+  const regions = searchRegions(text), found = searchOps(text);
+  regions.forEach((r) => line(hits, `region ${r.number}`, colour(r.number, 70), () => showBox(regionId(r.number), true)));
+  found.slice(0, LONGEST_LIST).forEach((place) => {
+    const { name, op, source } = shown.ops[place];
+    line(hits, `${name} (${[op, source].filter(Boolean).join(", ")})`, stripe(shown.ops[place]), () => showOp(place));
+  });
   if (found.length > LONGEST_LIST) line(hits, `and ${found.length - LONGEST_LIST} more`, "transparent", null);
-  if (found.length) showOp(found[0][1]);
-  else line(hits, "no such node in this graph", "transparent", null);
+  if (regions.length) showBox(regionId(regions[0].number), true);
+  else if (found.length) showOp(found[0]);
+  else line(hits, "nothing of this graph has all these words", "transparent", null);
 }
 
 function showGraph(number) {

@@ -17,7 +17,7 @@ from tf_stitch.errors import StitchError
 
 _ASSETS = Path(__file__).parent
 _PARTS = {"STYLE": "page.css", "CYTOSCAPE": "vendor/cytoscape.min.js", "DAGRE": "vendor/dagre.min.js",
-          "LAYOUT": "layout.js", "SCRIPT": "page.js"}  # fmt: skip
+          "LAYOUT": "layout.js", "SEARCH": "search.js", "SCRIPT": "page.js"}  # fmt: skip
 
 
 def write_page(graphs: Sequence[Graph], path: Path) -> None:
@@ -47,7 +47,7 @@ def _graph(graph: Graph) -> dict[str, Any]:
 
 def _op(op: Op) -> dict[str, Any]:
     return {"name": op.name, "op": op.op, "region": op.region, "kernels": [k.name for k in op.kernels],
-            "scheme": op.scheme, "why": op.why, "inputs": op.inputs}  # fmt: skip
+            "scheme": op.scheme, "why": op.why, "inputs": op.inputs, "source": op.source}  # fmt: skip
 
 
 def _kernel(kernel: Kernel, region: Region) -> dict[str, Any]:
