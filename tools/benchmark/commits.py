@@ -99,9 +99,9 @@ class Checkout:
 def make_environment(folder: Path) -> Path:
     """The Python of a new virtual environment with the packages of this one, but for what .pth files do."""
     venv.create(folder, symlinks=True)
-    places = {name: sysconfig.get_path("purelib", vars={"base": str(base), "platbase": str(base)})
-              for name, base in (("there", folder), ("here", sys.prefix))}
-    Path(places["there"], "packages.pth").write_text(places["here"] + "\n")
+    there = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    here = [path for path in sys.path if Path(path).name == "site-packages"]
+    Path(there, "packages.pth").write_text("".join(f"{path}\n" for path in here))
     return folder / "bin" / "python"
 
 
