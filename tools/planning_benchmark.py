@@ -31,8 +31,9 @@ from tf_stitch.libraries.registry import LIBRARIES
 from tf_stitch.pass_manager import run_passes
 from tf_stitch.planning.part import PatternTimes
 from tf_stitch.planning.planner import PlanOptions, plan_region
-from tf_stitch.planning.stitch_plan import Pattern, plannable
+from tf_stitch.planning.stitch_plan import plannable
 from tools.benchmark.machine import describe_cpu
+from tools.benchmark.made_up_times import MadeUpTimes
 from tools.benchmark.planning_graphs import GENERATORS
 from tools.benchmark.raw_rows import command_line, page_of, raw_rows, write_rows
 
@@ -46,18 +47,6 @@ _GRAPHS = flags.DEFINE_string("graphs", str(ROOT / "tests" / "planning" / "graph
 _OUT = flags.DEFINE_string("out", str(raw_rows("planning")), "raw rows; the page goes to benchmarks/")
 
 Result = dict[str, Any]
-
-
-class MadeUpTimes:
-    """A launch and the bytes moved; no schedule is made. Up to 40 nodes fit a kernel, two reductions of one shape."""
-
-    def exact(self, pattern: Pattern) -> float | None:
-        reduced = {n.type.shape for n in pattern.nodes if n.category.value == "reduction"}
-        if len(pattern.nodes) > 40 or len(reduced) > 1:
-            return None
-        return 2.5 + sum(n.type.nbytes for n in (*pattern.reads(), *pattern.outputs)) / 4e6
-
-    estimate = exact
 
 
 def graphs() -> Iterator[tuple[str, TensorGraph]]:

@@ -35,7 +35,7 @@ from tf_stitch.planning.part import Part, bits
 from tf_stitch.planning.planner import FEW, PlanOptions, plan_part, plan_region
 from tf_stitch.planning.selection import Selection
 from tf_stitch.planning.stitch_plan import Pattern, StitchPlan, plannable
-from tools import planning_benchmark
+from tools.benchmark import made_up_times
 from tools.benchmark.planning_graphs import GENERATORS, recurrence
 
 SEEDS = range(24)
@@ -293,6 +293,6 @@ def test_a_region_has_so_many_timings_and_no_more(freely: float) -> None:
 def test_a_node_takes_few_calls_of_functions(kind: str, most: int) -> None:
     graph = run_passes(GENERATORS[kind](2000), passes(H200), None)
     with cProfile.Profile() as profile:
-        plan = plan_region(graph, planning_benchmark.MadeUpTimes(), LIBRARIES, PlanOptions())
+        plan = plan_region(graph, made_up_times.MadeUpTimes(), LIBRARIES, PlanOptions())
     calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
     assert calls < most * len(plannable(graph, plan.free)), "404 and 330 where every node asked every library"

@@ -26,7 +26,7 @@ class Session:
         self.rewrites += 1
     def build(self, region, device, key): return None
     fallbacks = types.SimpleNamespace(subgraph=lambda region, reason: None, run=lambda region, call: None)
-    profitability, lifetimes = None, types.SimpleNamespace(left=None)
+    profitability, lifetimes, first_calls = None, types.SimpleNamespace(left=None), None
     def hook_error(self, exc): raise exc
     def close(self): print("closed", self.rewrites > 0)
 module = types.ModuleType("tf_stitch.plugin.session")

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 Times = dict[str, float]
 """Of one turn: what was measured, with its unit -> how long it took."""
 _PATIENCE = "TF_STITCH_FIRST_STEP_SECONDS"
@@ -100,8 +102,7 @@ def make_environment(folder: Path) -> Path:
     """The Python of a new virtual environment with the packages of this one, but for what .pth files do."""
     venv.create(folder, symlinks=True)
     there = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    here = [path for path in sys.path if Path(path).name == "site-packages"]
-    Path(there, "packages.pth").write_text("".join(f"{path}\n" for path in here))
+    Path(there, "packages.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
     return folder / "bin" / "python"
 
 

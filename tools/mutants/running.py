@@ -281,7 +281,7 @@ MUTANTS = (
            ("tests/graph/fallback/test_fallback_subgraph.py", "tests/end_to_end/test_variables.py",
             "tests/end_to_end/test_faults.py")),
     Mutant("what shapes are computed of is read after its update", "tf_stitch/graph/fallback/fallback_subgraph.py",
-           "    if \"Variable\" in node.op or node.op.startswith((\"ResourceApply\", \"ResourceScatter\")):\n"
+           "    if \"Variable\" in node.op or node.op.startswith(\"Resource\"):\n"
            "        return False\n",
            "",
            ("tests/graph/fallback/test_fallback_subgraph.py",)),
