@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from tests.differential.runner import compiled, region
+from tests.support.layers import layers
 from tf_stitch.device.spec import H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
-from tf_stitch.ir.op_kinds import OpKind
 from tf_stitch.ir.symbolic_dims import size
 from tf_stitch.runtime.executable import DeviceLaunch
 
 B = Builder()
-
-
-def layers(count: int) -> list[object]:
-    out = []
-    for i in range(count):
-        x = B.input(f"x{i}:0", DType.F32, (64, 256))
-        e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
-        out.append(B.div(e, B.sum(e, [1], True)))
-    return out
 
 
 def test_independent_kernels_share_a_launch() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential.patterns import layernorm, softmax
 from tests.differential.runner import compiled, region
+from tests.support.layers import layers
 from tf_stitch.device.spec import CPU, H200
 from tf_stitch.ir.builder import Builder
 from tf_stitch.ir.dtypes import DType
@@ -17,15 +18,6 @@ from tf_stitch.kernel_ir.cost import shared_bytes
 from tf_stitch.runtime.executable import DeviceLaunch, HostLaunch
 
 B = Builder()
-
-
-def layers(count: int) -> list[object]:
-    out = []
-    for i in range(count):
-        x = B.input(f"x{i}:0", DType.F32, (64, 256))
-        e = B.exp(B.sub(x, B.reduce(OpKind.MAX, x, [1], True)))
-        out.append(B.div(e, B.sum(e, [1], True)))
-    return out
 
 
 def test_equal_kernels_are_written_once() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
+from tests.support.loop_graph import loop
 from tf_stitch.errors import VerifyError
 from tf_stitch.graph.validation import validate_graph
 
@@ -109,30 +110,6 @@ def test_rejects(break_it: Callable[[GraphDef], None], message: str) -> None:
     break_it(after)
     with pytest.raises(VerifyError, match=message):
         validate_graph(graph(*CHAIN), after, frozenset(["a"]))
-
-
-def loop() -> GraphDef:
-    """before -> loop(limit) -> after; the loop's Exit waits for `limit` only by way of the back edge."""
-    graph = GraphDef()
-
-    def node(name: str, op: str, *inputs: str) -> None:
-        added = graph.node.add(name=name, op=op, input=inputs)
-        if op == "Enter":
-            added.attr["frame_name"].s = b"frame"
-
-    node("start", "Const")
-    node("before", "Exp", "start")
-    node("enter", "Enter", "start")
-    node("enter_limit", "Enter", "before")
-    node("merge", "Merge", "enter", "next")
-    node("less", "Less", "merge", "merge")
-    node("cond", "LoopCond", "less")
-    node("switch", "Switch", "merge", "cond")
-    node("body", "Mul", "switch:1", "enter_limit")
-    node("next", "NextIteration", "body")
-    node("exit", "Exit", "switch")
-    node("after", "Exp", "exit")
-    return graph
 
 
 def test_a_region_before_and_after_a_loop_is_refused() -> None:

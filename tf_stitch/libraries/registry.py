@@ -19,7 +19,7 @@ LIBRARIES: tuple[Library, ...] = (GEMM, CUDNN)
 
 def library_of(root: Node, libraries: Sequence[Library]) -> Library | None:
     """The first of these libraries that can compute a node; None if kernels alone can."""
-    for library in libraries:  # planning asks about every node: a generator takes half as long again
+    for library in libraries:
         if library.is_root(root):
             return library
     return None
