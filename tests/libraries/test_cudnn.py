@@ -90,6 +90,17 @@ def test_a_region_of_convolutions_between_kernels() -> None:
     compare(graph, run_kernel_ir(graph, built, values), *reference(graph, values), "GPU")
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_filter_of_one_element_is_stored(scaled: bool) -> None:
+    """Kernels would compute its transpose by the way; the library reads memory."""
+    x, w = B.input("x:0", DType.F32, (2, 5, 5, 1)), B.input("w:0", DType.F32, (1, 1, 1, 1))
+    filters = B.transpose(B.mul(w, B.constant(2.0, DType.F32)) if scaled else w, (3, 0, 1, 2))
+    attrs = replace(ATTRS, strides=(2, 2), padding=(0, 0), groups=1)
+    graph = region("g", [B.convolution(K.CONVOLUTION, x, filters, attrs)])
+    values = random_values(graph)
+    compare(graph, run_kernel_ir(graph, compiled(graph, H200), values), *reference(graph, values), "GPU")
+
+
 def test_a_cpu_has_none() -> None:
     with pytest.raises(ScheduleError, match="no kernel family and no library takes convolution"):
         compiled(region("g", [node_of(ConvolutionPass.FORWARD)]), CPU)

@@ -360,12 +360,12 @@ def plannable(graph: TensorGraph, free: frozenset[Node]) -> list[Node]:
 
 
 def live_out(graph: TensorGraph) -> list[Node]:
-    """Values that memory has to hold: those behind the outputs (the operand of an assign), and what a matmul
-    reads that kernels would compute by the way, such as a constant."""
+    """Values that memory has to hold: those behind the outputs (the operand of an assign), and what a library call
+    reads that kernels would compute by the way, such as a constant. (A matmul reads a transpose as it lies.)"""
     ends = [n.operands[0] if n.kind is OpKind.ASSIGN else n for _, n in graph.outputs]
     nodes = graph.nodes()
-    read = [view_of(operand) for node in nodes if node.category in CALLED for operand in node.operands]
-    by_the_way = [node for node in read if node.kind in _INLINE_SOURCES
-                  or (node.type.numel == 1 and node.kind is not OpKind.TRANSPOSE)]
+    read = [(node, view_of(operand)) for node in nodes if node.category in CALLED for operand in node.operands]
+    by_the_way = [value for call, value in read if value.kind in _INLINE_SOURCES or (
+        value.type.numel == 1 and not (value.kind is OpKind.TRANSPOSE and call.category is Category.CONTRACTION))]
     free = free_nodes(nodes) if by_the_way else ()
     return list(dict.fromkeys([*ends, *(node for node in by_the_way if node in free)]))
