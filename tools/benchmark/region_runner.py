@@ -43,10 +43,10 @@ class RegionRunner:
 
     def add(self, region: CompiledRegion, repeats: int) -> int:
         """The number of a region that does its steps so many times, one after the other."""
-        executable = replace(region.executable, steps=region.executable.steps * repeats, after=None)
-        build = target_of(self._device).build
-        cubin = build(region.source, self._device.architecture, self._cache) if region.source else Path()
-        words, images = self._kernels.words_of(executable, cubin)
+        cubin = Path()
+        if region.source:
+            cubin = target_of(self._device).build(region.source, self._device.architecture, self._cache)
+        words, images = repeated(region, repeats, cubin, self._kernels)
         self._words.append(words)
         self._images.append(images)
         return len(self._words) - 1
@@ -59,6 +59,16 @@ class RegionRunner:
                                                   output_shapes=[])[0]
             np.asarray(tf.reshape(out, [-1])[:1])  # waits
         return time.perf_counter() - start, out
+
+
+def repeated(region: CompiledRegion, repeats: int, cubin: Path, kernels: KernelLibrary) -> tuple[list[int], Images]:
+    """The words of a region that does its steps so many times, and what has to live as long.
+
+    Args:
+        cubin: has all of its kernels.
+    """
+    executable = replace(region.executable, steps=region.executable.steps * repeats, after=None)
+    return kernels.words_of(executable, dict.fromkeys(filter(None, region.launches), cubin))
 
 
 def _fail(region: int, call: object) -> None:
