@@ -49,13 +49,13 @@ class ClusterOptions:
     Attributes:
         min_weight: fewest working nodes that are worth a region.
         profiles: of the devices, by which regions are merged.
-        allow_state: whether regions may update variables.
+        native: regions run as the native op; else in Python on the CPU, where they read and update no variables.
         why_not: why the user wants a node left alone, None if nobody does.
     """
 
     min_weight: int
     profiles: Profiles
-    allow_state: bool = True
+    native: bool = True
     why_not: Callable[[str], str | None] = lambda name: None
 
 
@@ -78,7 +78,7 @@ class Clustering:
                 self._followers.setdefault(before, []).append(node.name)
         self._contexts = control_contexts(imported, frame_names(graph_def))
         self._eligibility = Eligibility(state, {n.name: n for n in graph_def.node}, self._fetched, self._contexts,
-                                        options.allow_state, options.why_not)
+                                        options.native, options.why_not)
         self._private = private_edges(imported)
         self._cuts: dict[tuple[str, ...], RegionGraph] = {}
 

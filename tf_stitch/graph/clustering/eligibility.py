@@ -14,6 +14,8 @@ from tf_stitch.graph.host_memory import integers_on_host
 from tf_stitch.graph.state import GraphState
 
 OUTSIDE = "an index is decided at run time, and kernels on a GPU do not raise where it is outside"
+ON_THE_CPU = "is on a GPU, and regions that run in Python (TF_STITCH_WRAP=py_function) are on the CPU"
+"""Its kernels and TensorFlow's of a GPU differ in casts of what no integer is, and in indices that are outside."""
 
 
 class Eligibility:
@@ -24,17 +26,17 @@ class Eligibility:
         defs: its nodes by name.
         fetched: names of nodes whose results somebody asks for.
         contexts: the branches and loops that a node is in.
-        allow_state, why_not: as ClusterOptions has them.
+        native, why_not: as ClusterOptions has them.
 
     Attributes:
         refused: node -> why, for those that the user wants left alone, and that turned out not to fit.
     """
 
     def __init__(self, state: GraphState, defs: Mapping[str, NodeDef], fetched: frozenset[str],
-                 contexts: Mapping[str, object], allow_state: bool, why_not: Callable[[str], str | None]) -> None:
+                 contexts: Mapping[str, object], native: bool, why_not: Callable[[str], str | None]) -> None:
         self._sure, self._imported = state.sure, state.imported
         self._fetched, self._contexts = fetched, contexts
-        self._allow_state, self._library_on = allow_state, state.library_on
+        self._native, self._library_on = native, state.library_on
         self._written = {h for n in self._imported.nodes.values() if n.reason is None for h in n.writes}
         self._integers_on_host = integers_on_host(self._imported, defs)
         asked = ((n.name, why_not(n.name)) for n in self._imported.nodes.values() if n.reason is None)
@@ -46,6 +48,8 @@ class Eligibility:
             return node.reason or self.refused[node.name]
         if self._contexts[node.name] and self._sure.nodes[node.name].reason is not None:
             return self._sure.nodes[node.name].reason
+        if device_type(node.device) == "GPU" and not self._native:
+            return ON_THE_CPU
         if node.checks and device_type(node.device) == "GPU":
             return OUTSIDE
         if node.op == "Const":
@@ -54,7 +58,7 @@ class Eligibility:
             return "has no result"
         if any(v is None for v in node.outputs) and node.name in self._fetched:
             return "has a result that the IR has no value for, and somebody asks for it"
-        if (node.writes or node.reads) and not self._allow_state:
+        if (node.writes or node.reads) and not self._native:
             return "reads or updates a variable, which regions that run in Python cannot"
         if self._is_empty(node):
             return "a tensor here has no elements, which would keep its whole region from being built"
@@ -88,7 +92,7 @@ class Eligibility:
     def _read_belongs(self, node: ImportedNode) -> bool:
         """A read is worth a place in a region beside the update of its variable; and where regions are whole steps,
         if nobody in the graph writes it."""
-        return self._allow_state and (any(h in self._written for h in node.reads) or self.reads_constant(node))
+        return self._native and (any(h in self._written for h in node.reads) or self.reads_constant(node))
 
     def reads_constant(self, node: ImportedNode) -> bool:
         """Whether a read is of a variable that nobody writes, which a region of all matmuls takes."""
