@@ -14,6 +14,8 @@ from tests.end_to_end.conftest import PRECISE, PROGRAMS, Runner
 from tests.support.zoo_case import MODULE
 
 PROGRAM = PROGRAMS / "decoding.py"
+BEFORE_A_GPUS_LOOP = {"TensorFlow has this small integer in host memory",
+                      "one working node together with what it could be stitched to; TF_STITCH_MIN_REGION is 2"}
 
 
 def tokens(text: str) -> Any:
@@ -39,7 +41,7 @@ def test_tokens(plain: tuple[int, Any], environment: dict[str, str], forked: Run
     assert tokens(done.stdout) == wanted
     if not environment:
         greedy = next(graph for graph in done.report["graphs"] if graph["regions"])
-        assert not greedy["left_out"]
+        assert set(greedy["left_out"]) <= (BEFORE_A_GPUS_LOOP if greedy["device"] == "GPU" else set())
         assert [loop["reason"] for loop in greedy["loops"]] == [None]
 
 
