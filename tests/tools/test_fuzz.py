@@ -18,7 +18,9 @@ import pytest
 from tf_stitch.config import load_config
 from tools.fuzz.failures import judge, reduced, steps_of, write_script
 from tools.fuzz.programs import Block, Program, Step, decode, encode
+from tools.fuzz.reasons import REASONS
 from tools.fuzz.reduction import reduce_program
+from tools.fuzz.summary import reason_of
 from tools.fuzz.verdicts import Difference, array, difference
 from tools.fuzz.workers import PLAIN, CrashError, HangError, Worker
 
@@ -184,3 +186,11 @@ def test_todays_programs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *(p.read_text() for p in tmp_path.glob("*.py"))])
     assert len((tmp_path / "state").read_text().splitlines()) > 0
+
+
+def test_each_program_that_differs_has_a_reason() -> None:
+    """In the committed table; one that has none may be a wrong result."""
+    failures = json.loads((ROOT / "benchmarks" / "fuzz.json").read_text())["failures"]
+    assert all(map(reason_of, failures))
+    known = {(f["generator"], f["device"], f["seed"]) for f in failures}
+    assert known == REASONS.keys(), "a reason is for a program of the table"

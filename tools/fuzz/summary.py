@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.fuzz.reasons import REASONS
+
 KINDS = ("same", "rounding", "value", "raises", "silent", "type", "crash", "hang", "known", "no program")
 
 
@@ -42,6 +44,11 @@ def _failures(outcomes: Sequence[Mapping[str, Any]], device: str) -> list[dict[s
             for o in outcomes if o["outcome"] not in ("same", "rounding", "no program")]  # fmt: skip
 
 
+def reason_of(failure: Mapping[str, Any]) -> str:
+    """Why a program differs, "" if that is not known: a result that may be wrong."""
+    return REASONS.get((failure["generator"], failure["device"], failure["seed"]), "")
+
+
 def seed_ranges(seeds: Sequence[int]) -> str:
     """As 0:100, 600:700, without the ends."""
     ranges: list[list[int]] = []
@@ -62,7 +69,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     lines += ["", *(f"- `{command}`" for command in dict.fromkeys(row["command"] for row in rows)), "",
               "Seeds by mode are in the JSON file."]  # fmt: skip
     if document["failures"]:
-        lines += ["", "| generator | device | seed | mode | outcome | what it said |", "| --- " * 6 + "|"]
+        lines += ["", "| generator | device | seed | mode | outcome | what it said | why |", "| --- " * 7 + "|"]
         lines += [f"| {f['generator']} | {f['device']} | {f['seed']} | {f['mode']} | {f['outcome']} | "
-                  f"{' '.join(f['message'].replace('|', '/').split())[:160]} |" for f in document["failures"]]
+                  f"{' '.join(f['message'].replace('|', '/').split())[:160]} | {reason_of(f)} |"
+                  for f in document["failures"]]
     return "\n".join(lines) + "\n"
