@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,24 +73,6 @@ def check(one: Case, two: Case, vertical: bool = False) -> None:
                                                if not (vertical and pair[0] == "early")])
 def test_pairs(pair: tuple[str, str], vertical: bool) -> None:
     check(CASES[pair[0]], CASES[pair[1]], vertical)
-
-
-@pytest.mark.parametrize("second", ["reduce", "early", "shuffled"])
-def test_a_kernel_behind_threads_that_returned(second: str) -> None:
-    """What is refused; in a process of its own, as it may not end."""
-    done = subprocess.run([sys.executable, "-c", BEHIND, second], cwd=Path(__file__).parents[2], timeout=40,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-BEHIND = """
-import sys
-import tf_stitch.hfuse.fuse as fuse
-from tests.hfuse.test_fuse import CASES
-from tests.hfuse.test_device import check
-fuse._check_order = lambda parts: None
-check(CASES["early"], CASES[sys.argv[1]], vertical=True)
-"""
 
 
 @pytest.mark.parametrize("seed", range(EXAMPLES))

@@ -127,8 +127,8 @@ def _check_order(parts: Sequence[Part]) -> None:
     """Threads that return early wait for their kernel's barriers elsewhere than the rest of their warp does. No thread
     waits for ever if those of a warp go on independently; tests run it so. But compilers bring a warp together (BSYNC)
     where its threads left each other, before the returned ones come to a barrier, and what hardware does then is
-    written nowhere. Side by side, and as the last kernel, such kernels passed on an H100. Of two with another kernel
-    behind them one did not end, and one broke the process's context; nothing brought warps together then."""
+    written nowhere. Side by side, and as the last kernel, such kernels passed on an H100. With another kernel behind
+    them three of three did not end."""
     for part in parts[:-1]:
         if part.facts.barriers and part.facts.early_return is not None:
             raise part.kernel.source.error(
