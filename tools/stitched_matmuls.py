@@ -8,8 +8,9 @@ plans them, against one kernel of ours (families/matmul.py) by each of its tiles
 from __future__ import annotations
 
 import statistics
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,8 @@ from tf_stitch.planning.cost_model import predict_us
 from tf_stitch.planning.matmul_choice import Stitching
 from tf_stitch.planning.planner import PlanOptions
 from tf_stitch.schedule.templates import parse_template
+from tools.benchmark.machine import describe_cpu, describe_gpu
+from tools.benchmark.raw_rows import command_line
 from tools.benchmark.region_runner import WARM_UP, RegionRunner
 from tools.benchmark.stitched_cases import CASES, StitchedCase
 
@@ -134,10 +137,19 @@ def rows(wanted: Sequence[StitchedCase], runner: RegionRunner) -> Iterator[str]:
             yield f"| {case.name} | failed: {str(error)[:200]} |"
 
 
+def heading(machine: Mapping[str, Any], command: str) -> list[str]:
+    """Lines before the rows."""
+    return ["# Matmuls with what is around them: a library's calls and kernels, or one kernel of ours", "",
+            ", ".join(f"{key} {value}" for key, value in machine.items()) + ".", "", f"Made by `{command}`.", "",
+            f"Library: cuBLASLt with its epilogues, and the kernels that are left; stitched: the fastest tile of one "
+            f"kernel. Microseconds of a step of {REPEATS} in one CUDA graph, medians of turns. Ratio: stitched over "
+            "library, below 1 where the kernel of ours is faster.", "", HEAD]
+
+
 def main(_: Sequence[str]) -> None:
     runner = RegionRunner("/gpu:0", H200)
+    lines = heading(describe_gpu() | describe_cpu(), command_line(sys.argv))
     print(HEAD, flush=True)
-    lines = [HEAD]
     for row in rows([case for case in CASES if _ONLY.value in case.name], runner):
         print(row, flush=True)
         lines.append(row)
