@@ -200,7 +200,7 @@ VARIABLES: Mapping[str, Variable] = {
     "TF_STITCH": Variable("enabled", "0, 1, strict", _MODES.__getitem__,
                           "1 rewrites every traced graph; strict raises instead of falling back"),
     "TF_STITCH_WRAP": Variable("wrap", *_choice("auto", "native", "py_function"),
-                               "how a region runs: the C++ op, or Python (right everywhere, slow)"),
+                               "how a region runs: the C++ op, or Python (slow; nodes on GPUs are left to TensorFlow)"),
     "TF_STITCH_SCOPE": Variable("scope", *_choice("auto", "ops", "region"),
                                 "what regions hold: memory-intensive ops alone, or also matmuls and the "
                                 "variables that they read; auto: region on GPUs, ops and small matmuls on CPUs"),
