@@ -7,6 +7,7 @@ prepare dev
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
+unset PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python, and each would compile all modules anew
 
 status=0
 "$venv/bin/python" -m ruff check . || status=1
