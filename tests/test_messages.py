@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -56,15 +57,20 @@ def test_a_channel_is_said_where_it_is_asked_for(terminal: Terminal) -> None:
     assert terminal.getvalue() == "[tf_stitch] builds: one kernel\n"
 
 
+def wait(until: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_what_takes_long_is_shown_and_goes_again(terminal: Terminal) -> None:
     activity = Activity(lambda: "building kernels: 3 of 8")
     with activity.going_on(), activity.going_on():
         time.sleep(0.3)
         say("something else")
-    deadline = time.monotonic() + 10
-    while not terminal.pieces[-1].endswith("\x1b[K") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert any("building kernels: 3 of 8" in piece for piece in terminal.pieces)
+        wait(lambda: "building kernels: 3 of 8" in terminal.pieces[-1])
+    wait(lambda: terminal.pieces[-1] == "\r\x1b[K")
     assert all(piece.startswith("\r") for piece in terminal.pieces if "building" in piece)
     assert "\r\x1b[K[tf_stitch] something else\n" in terminal.pieces
     assert 0.3 <= activity.seconds < 5

@@ -7,13 +7,15 @@ prepare dev
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
+unset PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python, and each would compile all modules anew
 
 status=0
 "$venv/bin/python" -m ruff check . || status=1
 "$venv/bin/python" -m mypy || status=1
 [ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
-# Last, so that its summary ends the output. A file's tests stay together: they share fixtures.
+# Last, so that its summary ends the output. A file's tests stay together: they share fixtures. Files keep the order of
+# tests/conftest.py, longest first.
 workers=$(nproc)
 workers=$((workers > 4 ? 4 : workers < 2 ? 2 : workers))
-"$venv/bin/python" -m pytest -n "$workers" --dist loadfile "$@" || status=1
+"$venv/bin/python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@" || status=1
 exit "$status"

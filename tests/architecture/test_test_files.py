@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
+from tests.conftest import LONG, TESTS
+
 ROOT = TESTS.parent
 SUBJECTS = {"architecture", "differential", "end_to_end", "golden"}
 """Folders whose tests are about the tree, about levels that have to agree, about whole programs, and about plans as
@@ -46,3 +47,8 @@ def test_a_subject_is_no_module() -> None:
                           Path("cli/test_page.py"), Path("test_main.py"), Path("end_to_end/test_loops.py"),
                           Path("planning/test_growth.py"), Path("test_planner.py"), Path("ir/test_planner.py")]
                          ) == ["planning/test_growth.py", "test_planner.py", "ir/test_planner.py"]
+
+
+def test_long_files_are_there() -> None:
+    assert [name for name in LONG if not (TESTS / name).is_file()] == []
+    assert len(set(LONG)) == len(LONG)

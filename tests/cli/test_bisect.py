@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.start import python_path
 from tf_stitch.cli import bisect as bisecting
 from tf_stitch.cli.bisect import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
 
@@ -141,7 +142,7 @@ def test_region_names_come_from_the_report() -> None:
 @pytest.mark.timeout(900)
 def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the matmuls between its regions are small
     command = [sys.executable, "-m", "tf_stitch", "bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import ROOT
+from tests.support.start import python_path
 from tf_stitch.__main__ import main
 from tf_stitch.cli.commands import COMMANDS, USAGE
 
@@ -19,8 +20,9 @@ SLOW = "import sys; sys.exit(', '.join({'tensorflow', 'keras', 'cupy'} & set(sys
 
 def command(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
+    environment |= {"PYTHONPATH": python_path(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
     return subprocess.run([sys.executable, "-m", "tf_stitch", *arguments], capture_output=True, text=True, timeout=250,
-                          cwd=cwd, env=environment | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"} | variables)
+                          cwd=cwd, env=environment)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

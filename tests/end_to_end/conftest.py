@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.fork_server import ForkServer
+from tests.support.start import python_path
 from tf_stitch.config import load_config
 from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
 from tools.benchmark.machine import module_path
@@ -86,6 +87,7 @@ def run(start_folder: Path, native_folder: Path, tmp_path_factory: pytest.TempPa
     """run(program, *arguments, stitch="1", **variables): stitch="" runs plain TensorFlow. A process started anew."""
 
     def execute(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
+        environment = environment | {"PYTHONPATH": python_path(environment["PYTHONPATH"])}
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=280, env=environment)
         return done.returncode, done.stdout, done.stderr
 

@@ -10,6 +10,8 @@ import pytest
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.op_kinds import OpKind
+from tf_stitch.ir.op_table import OP_TABLE
+from tf_stitch.kernel_ir import interpreted_values
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.interpreter import KernelFailure, interpret_program
@@ -183,6 +185,22 @@ def test_a_grid_barrier_that_a_thread_may_miss(hidden: k.Stmt) -> None:
 def test_buffer_of_another_size() -> None:
     with pytest.raises(VerifyError, match="has"):
         interpret_program(k.Program((X,), 1, 1, ()), {"x": np.zeros(3, np.float32)})
+
+
+def test_threads_compute_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy is called once for all threads of a block; where no thread is, nothing is computed."""
+    calls: list[tuple[int, ...]] = []
+
+    def add(attrs: object, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        calls.append(a.shape)
+        return a + b
+
+    monkeypatch.setitem(interpreted_values.OP_TABLE, OpKind.ADD, replace(OP_TABLE[OpKind.ADD], reference=add))
+    total = k.Apply(OpKind.ADD, (load(T), number(1)), DType.F32)
+    nobody = k.If(k.InRange(T, THREADS, THREADS + 1), (k.Let("v", total), k.Update("w", OpKind.SUM, total)))
+    got = run(k.Accumulator("w", DType.F32, 0), nobody, k.Store("y", block(2) * THREADS + T, total))
+    np.testing.assert_array_equal(got, [1, 2, 3, 4] * 2)
+    assert calls == [(THREADS,)] * 2
 
 
 # The verifier alone.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.start import python_path
+
 ROOT = Path(__file__).parents[2]
 PTH_LINE = 'import os; os.environ.get("TF_STITCH", "0") not in ("", "0") and __import__("tf_stitch.plugin.autoload")'
 
@@ -42,7 +44,7 @@ START = f"exec({PTH_LINE!r})\n"  # what the interpreter does with the .pth file
 
 def run(code: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT), **variables}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), **variables}
     command = [sys.executable, *options, "-c", code] if code else [sys.executable, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
 

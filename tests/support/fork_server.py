@@ -25,7 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ("tensorflow", "keras")
+PRELOADED = ("tensorflow", "keras", "tf_stitch.plugin.activation")
+"""Of tf_stitch this is the code alone: TF_STITCH is read, and what it says done, where a program begins."""
 AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
 START_SECONDS = 120
@@ -94,6 +95,7 @@ def _serve(path: str) -> dict[str, Any]:
     """Forks for every request; returns in the processes that are to run one, with the request."""
     for module in PRELOADED:
         importlib.import_module(module)
+    _leave_the_start_to_programs()
     gc.freeze()  # programs' collections leave alone what they share with this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a program is its handler
     listener = socket.socket(socket.AF_UNIX)
@@ -115,6 +117,12 @@ def _serve(path: str) -> dict[str, Any]:
         connection.sendall(f"{pid}\n".encode())
         connection.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
         os._exit(0)
+
+
+def _leave_the_start_to_programs() -> None:
+    """Takes back what importing tf_stitch has done: it waits for TensorFlow, and for the end of the process."""
+    sys.modules["tf_stitch.plugin.at_exit"].callbacks.pop_all()
+    del sys.modules["tf_stitch.plugin.autoload"]
 
 
 def _become(request: Mapping[str, Any]) -> None:

@@ -60,3 +60,12 @@ def test_what_is_read_when_tensorflow_is_imported_cannot_be_asked_for(server: Fo
     assert server.can_run(environment)
     assert server.can_run(environment | {"TF_STITCH": "1", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": "/x"})
     assert not server.can_run(environment | {"TF_ENABLE_ONEDNN_OPTS": "7"})
+
+
+def test_a_program_starts_tf_stitch_for_itself(server: ForkServer, tmp_path: Path) -> None:
+    text = ("import tf_stitch.plugin.autoload as a\n"
+            "print(a.is_active())\n")  # fmt: skip
+    for variable, active in (("", False), ("1", True), ("0", False)):
+        code, out, err = result(server, tmp_path, text, TF_STITCH=variable, TF_STITCH_REPORT="")
+        assert (code, out) == (0, f"{active}\n"), err
+        assert err.count("[tf_stitch]") == active, "only what was started says something at the end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +24,7 @@ class DType(Enum):
     U64 = "uint64"
     BOOL = "bool"
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype (bfloat16 from ml_dtypes)."""
         return _BFLOAT16 if self is DType.BF16 else np.dtype(self.value)
@@ -42,7 +43,7 @@ class DType(Enum):
         """A number to count or compute with, which U64 is not."""
         return self in (DType.I32, DType.I64)
 
-    @property
+    @cached_property
     def compute(self) -> DType:
         """The type arithmetic is done in: half types compute in float32 and round when stored."""
         return DType.F32 if self in (DType.F16, DType.BF16) else self

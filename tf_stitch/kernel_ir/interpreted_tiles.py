@@ -13,22 +13,16 @@ from numpy.typing import NDArray
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.attention import Rows
 from tf_stitch.kernel_ir.by_type import ByType
-from tf_stitch.kernel_ir.checked_memory import CheckedMemory, Writers
 from tf_stitch.kernel_ir.index import Var
+from tf_stitch.kernel_ir.interpreted_values import ThreadValues
 from tf_stitch.kernel_ir.matmul import MatmulOperand, tile_of
 
 tile_rules: ByType[None] = ByType("the interpreter of tiles")
 """What a block does in them: (block, stmt, active threads)."""
 
 
-class TileStatements(CheckedMemory):
-    """One block of one phase, with the values of its threads."""
-
-    def __init__(self, program: k.Program, buffers: dict[str, NDArray[Any]], block: int, writers: Writers,
-                 scratch: dict[tuple[str, int], int | None], group: int) -> None:
-        super().__init__(program, buffers, block, writers, scratch, group)
-        self.scalars: list[dict[str, Any]] = [{} for _ in range(self.threads)]
-        self.indices: list[dict[str, int]] = [{k.BLOCK: block, k.THREAD: t} for t in range(self.threads)]
+class TileStatements(ThreadValues):
+    """One block of one phase."""
 
     @abstractmethod
     def run_body(self, body: Sequence[k.Stmt], active: list[int]) -> None:

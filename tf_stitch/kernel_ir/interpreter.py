@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from tf_stitch.errors import VerifyError
 from tf_stitch.ir.dtypes import DType
 from tf_stitch.ir.numpy_reference import combined
-from tf_stitch.ir.op_attrs import CastAttrs, ScatterAttrs
+from tf_stitch.ir.op_attrs import ScatterAttrs
 from tf_stitch.ir.op_kinds import OpKind
-from tf_stitch.ir.op_table import OP_TABLE
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.array_memory import is_barrier
 from tf_stitch.kernel_ir.by_type import ByType
 from tf_stitch.kernel_ir.checked_memory import Elements, Writers
-from tf_stitch.kernel_ir.index import FloorDiv, Index, Mod, Var
+from tf_stitch.kernel_ir.index import Index
 from tf_stitch.kernel_ir.instantiate import instantiate
 from tf_stitch.kernel_ir.interpreted_tiles import TileStatements, tile_rules
 from tf_stitch.kernel_ir.verifier import parts_of_blocks
@@ -127,9 +126,9 @@ class _Block(TileStatements):
 
     @_together(k.If)
     def _if(self, stmt: k.If, active: list[int]) -> None:
-        taken = [t for t in active if self._value(stmt.condition, t)]
-        self.run_body(stmt.body, taken)
-        self.run_body(stmt.orelse, [t for t in active if t not in taken])
+        taken = list(zip(active, self._values(stmt.condition, active), strict=True))
+        self.run_body(stmt.body, [t for t, condition in taken if condition])
+        self.run_body(stmt.orelse, [t for t, condition in taken if not condition])
 
     @_together(k.Barrier)
     def _barrier(self, stmt: k.Barrier, active: list[int]) -> None:
@@ -143,8 +142,11 @@ class _Block(TileStatements):
         for i in range(stmt.var.extent):
             for t in active:
                 self.indices[t][stmt.var.name] = i
-            running = active if stmt.limit is None else [t for t in active if i < self._index(stmt.limit, t)]
-            self.run_body(stmt.body, running)
+            if stmt.limit is None:
+                self.run_body(stmt.body, active)
+            else:
+                limits = self._places(stmt.limit, active)
+                self.run_body(stmt.body, [t for t, limit in zip(active, limits, strict=True) if i < limit])
 
     @_together(k.Array)
     def _array(self, stmt: k.Array, active: list[int]) -> None:
@@ -164,22 +166,28 @@ class _Block(TileStatements):
     def _nothing(self, stmt: k.Stmt, t: int) -> None:
         """Has no meaning but for time and for readers."""
 
-    @_per_thread(k.Let, k.Assign)
-    def _let(self, stmt: k.Let | k.Assign, t: int) -> None:
-        self.scalars[t][stmt.name] = self._value(stmt.value, t)
+    @_together(k.Let, k.Assign)
+    def _let(self, stmt: k.Let | k.Assign, active: list[int]) -> None:
+        for t, value in zip(active, self._values(stmt.value, active), strict=True):
+            self.scalars[t][stmt.name] = value
 
-    @_per_thread(k.LetIndex)
-    def _let_index(self, stmt: k.LetIndex, t: int) -> None:
-        value = self._index(stmt.source, t) if isinstance(stmt.source, Index) else int(self._value(stmt.source, t))
-        self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
+    @_together(k.LetIndex)
+    def _let_index(self, stmt: k.LetIndex, active: list[int]) -> None:
+        source = stmt.source
+        values = self._places(source, active) if isinstance(source, Index) else map(int, self._values(source, active))
+        for t, value in zip(active, values, strict=True):
+            self.indices[t][stmt.var.name] = value if stmt.limit is None else max(0, min(value, stmt.limit))
 
     @_per_thread(k.Accumulator)
     def _accumulator(self, stmt: k.Accumulator, t: int) -> None:
         self.scalars[t][stmt.name] = stmt.dtype.numpy.type(stmt.init)
 
-    @_per_thread(k.Update)
-    def _update(self, stmt: k.Update, t: int) -> None:
-        self.scalars[t][stmt.name] = _COMBINE[stmt.combine](self.scalars[t][stmt.name], self._value(stmt.value, t))
+    @_together(k.Update)
+    def _update(self, stmt: k.Update, active: list[int]) -> None:
+        before = np.asarray([self.scalars[t][stmt.name] for t in active])
+        after = _COMBINE[stmt.combine](before, self._values(stmt.value, active))
+        for t, value in zip(active, after, strict=True):
+            self.scalars[t][stmt.name] = value
 
     @_per_thread(k.ArgUpdate)
     def _arg_update(self, stmt: k.ArgUpdate, t: int) -> None:
@@ -187,16 +195,19 @@ class _Block(TileStatements):
         if _beats(stmt.kind, value, scalars[stmt.best]):
             scalars[stmt.best], scalars[stmt.at] = value, self._index(stmt.index, t)
 
-    @_per_thread(k.SetElement)
-    def _set_element(self, stmt: k.SetElement, t: int) -> None:
-        value = self._value(stmt.value, t)
-        if stmt.combine is not None:
-            value = _COMBINE[stmt.combine](self._element(stmt.array, self._index(stmt.index, t), t), value)
-        self._set(stmt.array, self._index(stmt.index, t), value, t)
+    @_together(k.SetElement)
+    def _set_element(self, stmt: k.SetElement, active: list[int]) -> None:
+        places, values = self._places(stmt.index, active), self._values(stmt.value, active)
+        for t, at, value in zip(active, places, values, strict=True):
+            if stmt.combine is not None:
+                value = _COMBINE[stmt.combine](self._element(stmt.array, at, t), value)
+            self._set(stmt.array, at, value, t)
 
-    @_per_thread(k.Store)
-    def _store_one(self, stmt: k.Store, t: int) -> None:
-        self._store(stmt.buffer, self._index(stmt.index, t), self._value(stmt.value, t))
+    @_together(k.Store)
+    def _store_each(self, stmt: k.Store, active: list[int]) -> None:
+        places, values = self._places(stmt.index, active), self._values(stmt.value, active)
+        for at, value in zip(places, values, strict=True):
+            self._store(stmt.buffer, at, value)
 
     @_per_thread(k.Accumulate)
     def _accumulate(self, stmt: k.Accumulate, t: int) -> None:
@@ -214,14 +225,15 @@ class _Block(TileStatements):
 
     @_per_thread(k.LoadVector)
     def _load_vector(self, stmt: k.LoadVector, t: int) -> None:
+        index, at = self._aligned(stmt.index, stmt.width, t), self._index(stmt.at, t)
         for i in range(stmt.width):
-            value = self._load(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i)
-            self._set(stmt.array, self._index(stmt.at, t) + i, value, t)
+            self._set(stmt.array, at + i, self._load(stmt.buffer, index + i), t)
 
     @_per_thread(k.StoreVector)
     def _store_vector(self, stmt: k.StoreVector, t: int) -> None:
+        index = self._aligned(stmt.index, stmt.width, t)
         for i in range(stmt.width):
-            self._store(stmt.buffer, self._aligned(stmt.index, stmt.width, t) + i, self.arrays[t][stmt.array][i])
+            self._store(stmt.buffer, index + i, self.arrays[t][stmt.array][i])
 
     @_per_thread(k.AwaitAsyncCopies)
     def _await_async_copies(self, stmt: k.AwaitAsyncCopies, t: int) -> None:
@@ -285,46 +297,6 @@ class _Block(TileStatements):
                 at, best = index, value
         for t in group:
             self.scalars[t][stmt.at], self.scalars[t][stmt.best] = at, best
-
-    def _value(self, expr: k.Expr, t: int) -> Any:
-        dtype = expr.dtype.compute.numpy
-        if isinstance(expr, k.Literal):
-            return dtype.type(expr.value)
-        if isinstance(expr, k.Local):
-            return self.scalars[t][expr.name]
-        if isinstance(expr, k.FromIndex):
-            return dtype.type(self._index(expr.index, t))
-        if isinstance(expr, k.Load):
-            return self._load(expr.buffer, self._index(expr.index, t))
-        if isinstance(expr, k.Element):
-            return self._element(expr.array, self._index(expr.index, t), t)
-        if isinstance(expr, k.InRange):
-            return np.bool_(expr.low <= self._index(expr.index, t) < expr.high)
-        args = [np.asarray(self._value(a, t)) for a in expr.args]
-        attrs = CastAttrs(expr.dtype) if expr.kind is OpKind.CAST else None
-        return np.asarray(OP_TABLE[expr.kind].reference(attrs, *args)).astype(dtype)[()]
-
-    def _index(self, index: Index, t: int) -> int:
-        total = index.offset
-        for atom, c in index.terms:
-            if isinstance(atom, Var):
-                value = self.indices[t][atom.name]
-                if not 0 <= value < max(atom.extent, 1):
-                    raise VerifyError(f"{atom.name} is {value}, outside its extent {atom.extent}")
-            else:
-                base = self._index(atom.base, t)
-                if base < 0:
-                    raise VerifyError(f"a division of the negative index {atom.base}")
-                value = base // atom.divisor if isinstance(atom, FloorDiv) else base % atom.divisor
-                assert isinstance(atom, FloorDiv | Mod)
-            total += value * c
-        return total
-
-    def _aligned(self, index: Index, width: int, t: int) -> int:
-        value = self._index(index, t)
-        if value % width:
-            raise VerifyError(f"a vector of {width} starts at element {value}")
-        return value
 
 
 def _beats(kind: OpKind, value: Any, best: Any) -> bool:
