@@ -40,7 +40,7 @@ _OUT = flags.DEFINE_string("out", None, "file for the rows, as JSON")
 
 @dataclass(frozen=True)
 class Row:
-    """Of one process. `processor_s` and `wall_s` are the first call's, `all_s` the sum on the wall with those after it."""
+    """Of one process: the first call on processors and on the wall, and all calls on the wall."""
 
     case: str
     backend: str
