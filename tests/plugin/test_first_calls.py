@@ -55,6 +55,26 @@ def looping(x: Any) -> Any:
     return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * 2), (0, x))[1]
 
 
+def looping_so_often(x: Any, most: int = 10) -> Any:
+    return tf.while_loop(lambda _: tf.reduce_sum(x) < 9, lambda a: (a * 2,), (x,), maximum_iterations=most)[0]
+
+
+def over_rows(x: Any) -> Any:
+    return tf.map_fn(lambda row: row * 2, x)
+
+
+def gradient_over_rows(x: Any) -> Any:
+    return tf.gradients(tf.map_fn(tf.tanh, x), x)
+
+
+def looping_for_long(x: Any) -> Any:
+    return looping_so_often(x, 1_000_000)
+
+
+def looping_in_a_loop(x: Any) -> Any:
+    return tf.map_fn(looping, x)
+
+
 def over_a_data_set(x: Any) -> Any:
     for element in tf.data.Dataset.range(3):
         x = x + tf.cast(element, tf.float32)
@@ -74,7 +94,10 @@ def unseeded(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("body", "may"), [(state_of_a_variable, True), (seeded, False), (in_a_loop, False),
-                                           (unseeded, True), (looping, False), (over_a_data_set, False)])
+                                           (unseeded, True), (looping, False), (over_a_data_set, False),
+                                           (looping_so_often, True),
+                                           (over_rows, True), (gradient_over_rows, True), (looping_for_long, False),
+                                           (looping_in_a_loop, False)])
 def test_a_kernels_own_state_and_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
     tf.random.set_seed(None)  # which other tests set: then no op is without a seed
     ctx, name, *_ = call_of(tf.function(body), tf.constant([1.0, 2.0]))

@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager.context import Context, context
@@ -29,6 +30,7 @@ from tensorflow.python.framework.config import is_op_determinism_enabled
 from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.loop_length import is_short
 
 EXECUTOR = "TF_STITCH"
 """native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
@@ -43,7 +45,8 @@ _STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable",
                     "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
                     "VarHandleOp", "VarIsInitializedOp", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
-_LOOPS = ("For", "LoopCond", "ReduceDataset", "StatelessWhile", "While")
+_LOOPS = ("For", "LoopCond", "ReduceDataset")
+_WHILE = ("StatelessWhile", "While")
 
 Call = Callable[..., Any]
 
@@ -281,7 +284,7 @@ def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes
 
 def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
     """What a function is; None if two instances, one after the other, do not compute what one does, if they take much
-    memory, or if it loops: its first call may be its only one, and run for hours."""
+    memory, or if it loops and nobody knows for how long: its first call may be its only one, and run for hours."""
     if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
         return None
     try:
@@ -290,7 +293,14 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
         return None
     if definition.functions[0].attr["_XlaMustCompile"].b or definition.size > _MOST_BYTES:
         return None
-    waits = all(node.op not in _LOOPS and _keeps_no_state(node) for node in definition.nodes())
+    named = {function.signature.name: function for function in definition.functions}
+
+    def may(node: NodeDef, caller: FunctionDef) -> bool:
+        if node.op in _WHILE:
+            return is_short(node, caller, named)
+        return node.op not in _LOOPS and _keeps_no_state(node)
+
+    waits = all(may(node, function) for function in definition.functions for node in function.node_def)
     return definition if waits else None
 
 
