@@ -46,9 +46,8 @@ STITCHED_OPS = ("print(sorted({op for region in tf_stitch.last_report()['regions
 def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # fmt: skip
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT),
-                    # What is built in the first step does not depend on how busy it is.
-                    "TF_STITCH_FIRST_STEP_SECONDS": "3000", **variables}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": python_path(ROOT), "TF_STITCH_ASYNC": "0",
+                    "TF_STITCH_FIRST_STEP_SECONDS": "3000", **variables}  # the first step is stitched
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, env=environment)
 
 
@@ -99,6 +98,7 @@ def test_excluded_ops_and_their_gradients_stay(tmp_path: Path) -> None:
 def test_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.delenv("TF_STITCH", raising=False)
+    monkeypatch.setenv("TF_STITCH_ASYNC", "0")
     cells = ["import os\nos.environ['TF_STITCH'] = '1'\nimport tf_stitch\nimport tensorflow as tf" + USE,
              "f = fresh()  # kept: what is freed leaves the report\nf(x)\nprint(tf_stitch.is_enabled(), regions())",
              "tf_stitch.disable()\ng = fresh()\ng(x)\nprint(tf_stitch.is_enabled(), regions())",

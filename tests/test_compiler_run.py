@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.test_host_builder import assert_ends
-from tf_stitch.compiler_run import end_compilers, run_compiler
+from tf_stitch.compiler_run import beside_the_program, end_compilers, is_beside_the_program, run_compiler
 
 
 def test_what_it_says() -> None:
@@ -70,3 +70,12 @@ def test_a_forked_child_does_not_end_its_parents_compilers() -> None:
     os.waitpid(child, 0)
     thread.join()
     assert codes == [0]
+
+
+def test_a_compiler_that_nobody_waits_for_gives_way() -> None:
+    niceness = ["sh", "-c", "sleep 0.3; nice"]
+    own = int(run_compiler(niceness, 10).stdout)
+    with beside_the_program():
+        assert is_beside_the_program()
+        assert int(run_compiler(niceness, 10).stdout) == min(19, max(10, own))
+    assert not is_beside_the_program()

@@ -13,7 +13,7 @@ import pytest
 
 from tf_stitch import interruption
 from tf_stitch.compiler_run import run_compiler
-from tf_stitch.interruption import Interrupted, interrupt_all, interruptible, run_foreign
+from tf_stitch.interruption import Interrupted, interrupt, interrupt_all, interruptible, run_foreign, unhurried
 
 
 class Work(threading.Thread):
@@ -178,3 +178,26 @@ def test_nothing_is_begun_until_the_main_thread_has_run() -> None:
     assert not thread.began.is_set()
     with interruptible():  # Python itself interrupts the main thread
         pass
+
+
+@pytest.mark.usefixtures("pressed")
+def test_ctrl_c_leaves_alone_what_nobody_waits_for_and_the_end_does_not() -> None:
+    began, ended = threading.Event(), []
+
+    def work() -> None:
+        try:
+            with unhurried(), interruptible():
+                began.set()
+                in_python()
+        except Interrupted:
+            ended.append("interrupted")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert began.wait(10)
+    interrupt(everything=False)
+    thread.join(0.3)
+    assert thread.is_alive()
+    interrupt_all(10)
+    thread.join(10)
+    assert ended == ["interrupted"]

@@ -65,6 +65,28 @@ def last_report() -> dict[str, Any] | None:
     return None if session is None else session.document()
 
 
+def wait(seconds: float = 600.0) -> bool:
+    """Waits until functions that were called twice or more are stitched, and until nothing is built any more.
+
+    Their next calls run kernels, and wait for those that they lack because sizes are new. For programs that time
+    themselves; others need not wait. A function is stitched beside its second call and those after it.
+
+    Args:
+        seconds: to wait at most.
+
+    Returns:
+        whether nothing is left to wait for; True if nothing was enabled.
+    """
+    from tf_stitch.plugin import autoload
+
+    if not autoload.was_active():
+        return True
+    from tf_stitch.plugin.activation import current_session
+
+    session = current_session()
+    return session is None or session.finish_builds(seconds)
+
+
 @overload
 def exclude(function: Callable[_P, _R]) -> Callable[_P, _R]: ...
 @overload

@@ -9,11 +9,30 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 
 _MAY_PASS = re.compile("killed|out of memory|memory exhausted|cannot allocate memory|no space left", re.IGNORECASE)
 _lock = threading.Lock()
 _running: set[subprocess.Popen[str]] = set()
+_beside = ContextVar("beside", default=False)
+_NICENESS = 10
+"""Of compilers that nobody waits for."""
+
+
+@contextlib.contextmanager
+def beside_the_program() -> Iterator[None]:
+    """Nobody waits for what this context builds inside: its compilers leave the processors to whoever wants them."""
+    token = _beside.set(True)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
+
+
+def is_beside_the_program() -> bool:
+    """Whether nobody waits for what is built in this context."""
+    return _beside.get()
 
 
 def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
@@ -32,6 +51,9 @@ def run_compiler(command: Sequence[str], seconds: float, environment: Mapping[st
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, errors="replace", env=environment, start_new_session=True)
         _running.add(process)
+    if is_beside_the_program():
+        with contextlib.suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PGRP, process.pid, _NICENESS)
     try:
         output, errors = process.communicate(timeout=seconds)
         return subprocess.CompletedProcess(command, process.returncode, output, errors)

@@ -66,7 +66,8 @@ class StitchConfig:
         fuel: what may be stitched in this process, or None for everything.
         programmatic: kernels in CUDA graphs are started beside those that they depend on, where the device can.
         async_builds: what runs while kernels are built: nothing ("0"), a region's own TensorFlow ops ("1"), or a
-            function as TensorFlow made it, which is rewritten meanwhile, too ("graph").
+            function as TensorFlow made it, which is rewritten meanwhile, too ("graph"); "auto": the last on CPUs,
+            nothing on GPUs.
         first_step_seconds: how long the steps of one graph wait for kernels altogether, in seconds; 0 for as long as
             that takes.
         ilp_seconds: time limit of one integer program, in seconds.
@@ -98,7 +99,7 @@ class StitchConfig:
     fuel: Fuel | None = None
     cuda_graphs: int = 64
     programmatic: bool = True
-    async_builds: str = "0"
+    async_builds: str = "auto"
     first_step_seconds: float = 10.0
     ilp_seconds: float = 2.0
     tune_seconds: float = 0.0
@@ -231,10 +232,10 @@ VARIABLES: Mapping[str, Variable] = {
                                       "one region 8 have; 0: none (for profilers)"),
     "TF_STITCH_PROGRAMMATIC": Variable("programmatic", "0, 1", _flag,
                                        "1 starts kernels of CUDA graphs before those they wait for have ended"),
-    "TF_STITCH_ASYNC": Variable("async_builds", *_choice("0", "1", "graph"),
+    "TF_STITCH_ASYNC": Variable("async_builds", *_choice("auto", "0", "1", "graph"),
                                 "what runs while kernels are built: 0: nothing, steps wait; 1: TensorFlow's own ops "
-                                "of each region; graph: on CPUs, TensorFlow's own graph of a function, which is "
-                                "rewritten meanwhile; on GPUs as 0"),
+                                "of each region; graph: TensorFlow's own graph of a function, which is rewritten "
+                                "meanwhile; auto: graph on CPUs, 0 on GPUs"),
     "TF_STITCH_FIRST_STEP_SECONDS": Variable("first_step_seconds", "seconds, from 0 and below 3600", _budget,
                                              "how long the steps of one graph wait for kernels altogether, before "
                                              "TensorFlow's own ops run until the background has built them; 0: as "

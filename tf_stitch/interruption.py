@@ -11,7 +11,8 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
@@ -37,6 +38,7 @@ _interrupted: dict[int, float] = {}  # threads in which Interrupted was to be ra
 _pressed = False  # Ctrl-C, and the main thread has not been in Python since
 _ended = False
 _foreign: set[threading.Thread] = set()
+_unhurried: set[int] = set()  # threads that nobody waits for
 _watched: tuple[Callable[[], None], Callable[[], object]] | None = None
 _watcher: threading.Thread | None = None
 
@@ -55,7 +57,7 @@ class interruptible:
         _ensure_watched()
         try:
             with _lock:
-                if _pressed or _ended:
+                if _ended or (_pressed and threading.get_ident() not in _unhurried):
                     raise Interrupted
                 _working[id(self)] = threading.get_ident()
         except Interrupted:
@@ -84,8 +86,19 @@ class interruptible:
         _working.pop(id(self), None)
 
 
-def interrupt() -> None:
-    """Interrupts all work under way, and kills its compilers.
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Nobody waits for this thread meanwhile: Ctrl-C does not interrupt its work, the end of the program does."""
+    own = threading.get_ident()
+    _unhurried.add(own)
+    try:
+        yield
+    finally:
+        _unhurried.discard(own)
+
+
+def interrupt(everything: bool = True) -> None:
+    """Interrupts all work under way, but for what is unhurried unless it is `everything`, and kills its compilers.
 
     A thread that was interrupted a moment ago is left alone: what is raised while it handles the first would leave
     through the lines that keep work and what follows it apart.
@@ -93,7 +106,7 @@ def interrupt() -> None:
     end_compilers()
     with _lock:
         now = time.monotonic()
-        for thread in set(_working.values()):
+        for thread in set(_working.values()) - (set() if everything else _unhurried):
             if now - _interrupted.get(thread, -_AGAIN) >= _AGAIN:
                 _interrupted[thread] = now
                 _raise_in(thread, Interrupted)
@@ -101,7 +114,7 @@ def interrupt() -> None:
 
 def interrupt_all(patience: float = PATIENCE) -> None:
     """Interrupts all work under way and waits for its end, so many seconds at most."""
-    _interrupt_while(lambda: True, patience)
+    _interrupt_while(lambda: True, patience, everything=True)
 
 
 def end() -> None:
@@ -178,9 +191,9 @@ def _watch(wait: Callable[[], object]) -> None:
         _pressed = True
         if ctypes.pythonapi.Py_AddPendingCall(_MAIN_THREAD_RUNS, None) != 0:  # too many wait: it has not run for long
             _pressed = False
-            interrupt()
+            interrupt(everything=False)
             continue
-        _interrupt_while(_is_pressed, PATIENCE)
+        _interrupt_while(_is_pressed, PATIENCE, everything=False)
 
 
 def _is_pressed() -> bool:
@@ -197,11 +210,11 @@ _MAIN_THREAD_RUNS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_main_thread
 """Python calls it in the main thread, as soon as that runs Python code."""
 
 
-def _interrupt_while(wanted: Callable[[], bool], patience: float) -> None:
+def _interrupt_while(wanted: Callable[[], bool], patience: float, everything: bool) -> None:
     """Again and again, for code may catch what is raised in it (a finalizer does)."""
     deadline = time.monotonic() + patience
     while _working and wanted() and time.monotonic() < deadline:
-        interrupt()
+        interrupt(everything)
         time.sleep(_PAUSE)
 
 
@@ -221,6 +234,7 @@ def _forget() -> None:
     _working.clear()
     _interrupted.clear()
     _foreign.clear()
+    _unhurried.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

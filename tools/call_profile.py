@@ -2,7 +2,7 @@
 for it, by sampled stacks. Needs no profiler, only g++, so it runs on lent machines, too.
 
     python -m tools.call_profile --workload=encoder_12x768_batch1_length128 --backend=tf_stitch
-    TF_STITCH=1 python -m tf_stitch -m tools.call_profile --backend=tf_stitch          where .pth files are not read
+    TF_STITCH=1 TF_STITCH_ASYNC=0 python -m tf_stitch -m tools.call_profile --backend=tf_stitch
 """
 
 from __future__ import annotations

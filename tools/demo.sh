@@ -18,12 +18,13 @@ prepare demo
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tf_stitch_demo.XXXXXX")
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2} PYTHONUNBUFFERED=1
 unset TF_STITCH TF_STITCH_REPORT
+export TF_STITCH_ASYNC=${TF_STITCH_ASYNC:-0}  # few steps: all are stitched
 
 echo "python models/scripts/$name.py $*"
 "$venv/bin/python" "$script" "$@" --out "$folder/plain.json" >"$folder/plain.log" 2>&1 \
   || { tail -20 "$folder/plain.log"; fail "the script failed without tf_stitch; its output is above"; }
 grep -h '_ms ' "$folder/plain.log"
-echo "TF_STITCH=1 python models/scripts/$name.py $*"
+echo "TF_STITCH=1 TF_STITCH_ASYNC=$TF_STITCH_ASYNC python models/scripts/$name.py $*"
 TF_STITCH=1 TF_STITCH_REPORT="$folder" "$venv/bin/python" "$script" "$@" --out "$folder/stitched.json" \
   >"$folder/stitched.log" 2>&1 \
   || { tail -20 "$folder/stitched.log"; fail "the script failed with TF_STITCH=1; its output is above"; }

@@ -112,7 +112,7 @@ def _environment(start_folder: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("TF_STITCH") or name == "TF_STITCH_CACHE"}  # native_folder is there
     return environment | {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
-                          "TF_STITCH_FIRST_STEP_SECONDS": "3000"}  # what runs does not depend on how busy it is
+                          "TF_STITCH_ASYNC": "0", "TF_STITCH_FIRST_STEP_SECONDS": "3000"}  # however busy it is
 
 
 def _runner(start_folder: Path, tmp_path_factory: pytest.TempPathFactory,

@@ -1,4 +1,4 @@
-"""A graph's first step waits for its kernels so long and no longer."""
+"""A graph's first steps wait for its kernels so long and no longer, or are TensorFlow's meanwhile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import PRECISE, PROGRAMS, Run, Runner, check
+from tf_stitch.plugin.first_calls import ORIGINAL_CALLS
 
 PROGRAM = PROGRAMS / "first_steps.py"
 STEPS, PAUSE = 40, 0.2
@@ -56,20 +57,75 @@ def test_these_wait(forked: Runner, cache: Path, plain: list[float], settings: d
     assert fallback_runs(done) == 0
 
 
-def test_first_steps_by_tensorflows_graph(forked: Runner, cache: Path, plain: list[float]) -> None:
-    done = forked(PROGRAM, STEPS, PAUSE, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="graph", **PRECISE)
-    check(done, plain)
+FIRST = {"TF_STITCH_ASYNC": "auto", "TF_STITCH_FIRST_STEP_SECONDS": "100"}
+"""As users have it, with a clock that decides nothing where a machine is busy."""
+
+
+def straight(forked: Runner, steps: int, pause: float, cache: Path | None = None, **settings: str) -> Run:
+    variables = FIRST | PRECISE | settings if cache is None else FIRST | PRECISE | settings | {
+        "TF_STITCH_CACHE": str(cache)}  # fmt: skip
+    done = forked(PROGRAM, steps, pause, "straight", **({"stitch": ""} if cache is None else {}), **variables)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def runs(done: Run) -> list[int]:
     assert done.report is not None
     assert done.report["fallbacks"] == []
-    runs = [region["runs"] for region in done.report["regions"]]
-    assert 0 < min(runs) < STEPS - 1, "the first and the second call are TensorFlow's"
+    return [region["runs"] + region["preferred_fallback_runs"] for region in done.report["regions"]]
+
+
+def test_first_steps_by_tensorflows_graph(forked: Runner, cache: Path) -> None:
+    plain, done = straight(forked, STEPS, 0), straight(forked, STEPS, PAUSE, cache)
+    check(done, json.loads(plain.stdout))
+    assert 0 < min(runs(done)) < STEPS - 1, "the first and the second call are TensorFlow's"
+    losses = [json.loads(run.stdout)[:2] for run in (plain, done)]
+    assert losses[0] == losses[1], "bit for bit"
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_program_that_ends_before_its_kernels_are_built(forked: Runner, cache: Path, steps: int) -> None:
-    plain = forked(PROGRAM, steps, 0, stitch="", **PRECISE)
-    done = forked(PROGRAM, steps, 0, TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="graph", **PRECISE)
+    plain, done = straight(forked, steps, 0), straight(forked, steps, 0, cache)
     assert done.stdout == plain.stdout
-    assert done.report is not None
-    assert done.report["fallbacks"] == []
-    assert "TF_STITCH_ASYNC" in done.stderr.splitlines()[-1]
+    assert runs(done) == [0] * len(runs(done))
+    assert ("1 ran once" if steps == 1 else "1 were in their first calls") in done.stderr.splitlines()[-1]
+
+
+def test_with_a_warm_cache_the_clock_decides_nothing(forked: Runner, cache: Path) -> None:
+    straight(forked, STEPS, PAUSE, cache)
+    warm = [straight(forked, STEPS, pause, cache, TF_STITCH_FIRST_STEP_SECONDS="3000") for pause in (0, 0.02, 0.3)]
+    assert [min(runs(done)) for done in warm] == [STEPS - ORIGINAL_CALLS] * 3
+    assert len({done.stdout for done in warm}) == 1
+
+
+def test_what_was_stitched_at_once_is_known_later(forked: Runner, cache: Path) -> None:
+    straight(forked, 3, 0, cache, TF_STITCH_ASYNC="0")
+    assert min(runs(straight(forked, STEPS, 0, cache, TF_STITCH_FIRST_STEP_SECONDS="3000"))) == STEPS - ORIGINAL_CALLS
+
+
+@pytest.mark.parametrize("settings", [{"TF_STITCH_GUARD": "0"}, {"stitch": "strict"}, {"TF_STITCH_CALLS": "0"}],
+                         ids=lambda settings: "_".join(settings))
+def test_these_are_stitched_at_once(forked: Runner, cache: Path, settings: dict[str, str]) -> None:
+    assert set(runs(straight(forked, 3, 0, cache, **settings))) == {3}
+
+
+def test_deterministic_programs_are_stitched_at_once(forked: Runner, cache: Path) -> None:
+    done = forked(PROGRAMS / "train_bits.py", 3, "deterministic", TF_STITCH_CACHE=str(cache), **FIRST)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert 3 in runs(done)
+
+
+def test_threads_may_call_a_function_at_first(forked: Runner, cache: Path) -> None:
+    program = PROGRAMS / "called_by_threads.py"
+    plain = forked(program, stitch="")
+    done = forked(program, TF_STITCH_CACHE=str(cache), **FIRST)
+    check(done, json.loads(plain.stdout))
+    assert sum(runs(done)) > 0
+
+
+def test_a_model_that_is_loaded_waits_and_is_stitched(forked: Runner, cache: Path) -> None:
+    program = PROGRAMS / "loaded_model.py"
+    plain = forked(program, stitch="")
+    done = forked(program, TF_STITCH_CACHE=str(cache), **FIRST)
+    check(done, json.loads(plain.stdout))
+    assert sum(runs(done)) > 0

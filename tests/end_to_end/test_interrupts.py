@@ -32,7 +32,7 @@ class Program:
     def __init__(self, start_folder: Path, *command: object, **variables: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_STITCH")}
         environment |= {"PYTHONPATH": f"{start_folder}:{module_path(ROOT)}", "TF_CPP_MIN_LOG_LEVEL": "2",
-                        "TF_STITCH": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+                        "TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "CUDA_VISIBLE_DEVICES": "-1"}
         self.process = subprocess.Popen([sys.executable, *map(str, command)], stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, env=environment | variables)
         self.lines: list[tuple[float, str]] = []
@@ -146,7 +146,8 @@ def test_while_a_native_library_is_built(start_folder: Path, tmp_path: Path) -> 
     assert not list((tmp_path / "cache" / "native").glob("*.so*"))
 
 
-@pytest.mark.parametrize(("asynchronous", "seconds"), [("0", "0"), ("0", "3000"), ("0", "0.05"), ("1", "0")])
+@pytest.mark.parametrize(("asynchronous", "seconds"), [("0", "0"), ("0", "3000"), ("0", "0.05"), ("1", "0"),
+                                                       ("auto", "10")])
 def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_path: Path, asynchronous: str,
                                         seconds: str) -> None:
     """Of a thread that nobody waits for, and in the background, awaited and not."""
@@ -157,6 +158,38 @@ def test_the_program_ends_during_builds(start_folder: Path, cache: Path, tmp_pat
         left = program.said("left")
         assert program.said("[tf_stitch]") - left < SECONDS
         assert program.end() == 0, program.text()
+
+
+def test_ctrl_c_ends_no_build_that_nobody_waits_for(start_folder: Path, cache: Path, tmp_path: Path) -> None:
+    """It ends its compiler; the function is stitched all the same."""
+    source = """
+import signal, time, tensorflow as tf, tf_stitch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+x = tf.reshape(tf.range(800.0), [8, 100]) / 800.0
+step = tf.function(lambda x: tf.nn.softmax(tf.tanh(x) * 2.0 + 1.0))
+first = [step(x), step(x)][0]
+try:
+    time.sleep(100)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+while not tf_stitch.last_report()["regions"] or not tf_stitch.last_report()["regions"][0]["runs"]:
+    again = step(x)
+    time.sleep(0.1)
+assert float(tf.reduce_max(tf.abs(first - again))) < 1e-6
+print("stitched", flush=True)
+"""
+    (tmp_path / "bin").mkdir()
+    begun, real = tmp_path / "begun", shutil.which("gcc")
+    (tmp_path / "bin" / "gcc").write_text(f'#!/bin/sh\ncase "$*" in *kernel.c*) test -e {begun} || (touch {begun}; '
+                                          f'sleep {SLEEP});; esac\nexec {real} "$@"\n')
+    (tmp_path / "bin" / "gcc").chmod(0o755)
+    program = Program(start_folder, "-c", source, PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
+                      TF_STITCH_CACHE=str(cache), TF_STITCH_ASYNC="auto")
+    wait_for(begun)
+    pressed = program.interrupt()
+    assert program.said("interrupted") - pressed < SECONDS
+    program.said("stitched")
+    assert program.end() == 0, program.text()
 
 
 def test_a_handler_of_the_programs_own_is_called_once(start_folder: Path, cache: Path, tmp_path: Path) -> None:

@@ -83,3 +83,13 @@ def test_seconds_in_which_two_wait_count_once() -> None:
     assert waits.now == 9
     assert budget.left == 1
     assert not waits.said
+
+
+def test_a_program_may_allow_more() -> None:
+    waits = Waits()
+    budget = waits.budget(1)
+    budget.wait(Future())
+    assert budget.left == 0
+    budget.allow(5)
+    budget.allow(3)
+    assert budget.left == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import tensorflow as tf
 from tensorflow.python.eager.context import Context, context
 
 from tf_stitch.config import load_config
+from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.first_calls import FirstCalls, instantiate, may_wait
+from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate, may_wait
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -20,6 +22,7 @@ def executor() -> None:
     load_op(load_config().cache_dir)
 
 
+COUNTER = tf.Variable(1.0)
 KEPT = []  # TensorFlow removes functions that nobody holds
 
 
@@ -45,7 +48,37 @@ def counting(counter: tf.Variable) -> Any:
 
 
 def state_of_a_variable(x: Any) -> Any:
+    return x * COUNTER.read_value()
+
+
+def looping(x: Any) -> Any:
+    return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * 2), (0, x))[1]
+
+
+def looping_so_often(x: Any, most: int = 10) -> Any:
+    return tf.while_loop(lambda _: tf.reduce_sum(x) < 9, lambda a: (a * 2,), (x,), maximum_iterations=most)[0]
+
+
+def over_rows(x: Any) -> Any:
     return tf.map_fn(lambda row: row * 2, x)
+
+
+def gradient_over_rows(x: Any) -> Any:
+    return tf.gradients(tf.map_fn(tf.tanh, x), x)
+
+
+def looping_for_long(x: Any) -> Any:
+    return looping_so_often(x, 1_000_000)
+
+
+def looping_in_a_loop(x: Any) -> Any:
+    return tf.map_fn(looping, x)
+
+
+def over_a_data_set(x: Any) -> Any:
+    for element in tf.data.Dataset.range(3):
+        x = x + tf.cast(element, tf.float32)
+    return x
 
 
 def seeded(x: Any) -> Any:
@@ -61,18 +94,21 @@ def unseeded(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("body", "may"), [(state_of_a_variable, True), (seeded, False), (in_a_loop, False),
-                                           (unseeded, True)])
-def test_a_kernels_own_state_does_not_wait(body: Callable[..., Any], may: bool) -> None:
+                                           (unseeded, True), (looping, False), (over_a_data_set, False),
+                                           (looping_so_often, True),
+                                           (over_rows, True), (gradient_over_rows, True), (looping_for_long, False),
+                                           (looping_in_a_loop, False)])
+def test_a_kernels_own_state_and_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
     tf.random.set_seed(None)  # which other tests set: then no op is without a seed
     ctx, name, *_ = call_of(tf.function(body), tf.constant([1.0, 2.0]))
-    assert may_wait(ctx, name) == may
+    assert (may_wait(ctx, name) is not None) == may
 
 
 def test_variables_may_wait_and_what_xla_compiles_may_not() -> None:
     x, counter = tf.constant([1.0]), tf.Variable(0)
     assert may_wait(*call_of(counting(counter), x)[:2])
     compiled = tf.function(lambda x: x + 1, jit_compile=True)
-    assert not may_wait(context(), compiled.get_concrete_function(x).name)
+    assert may_wait(context(), compiled.get_concrete_function(x).name) is None
 
 
 def test_an_instance_is_made_and_nothing_runs() -> None:
@@ -83,52 +119,152 @@ def test_an_instance_is_made_and_nothing_runs() -> None:
     assert counter.numpy() == 1
 
 
+class Calls:
+    """First calls of a function of one variable, with work that is done when the test says so."""
+
+    def __init__(self, known: set[str] | None = None, complete: bool = True, **settings: Any) -> None:
+        self.work: list[Callable[[], None]] = []
+        self.known: set[str] = set() if known is None else known
+        self.failed: list[str] = []
+        self.executors: list[str | None] = []
+        self.counter = tf.Variable(0)
+        self.build: Callable[[str], bool] = lambda graph: complete
+        self.first = FirstCalls(lambda job: self.work.append(job) or True, lambda graph: self.build(graph),
+                                lambda graph, error: self.failed.append(str(error)), self.known, **settings)
+        self.ctx, self.name, *self.arguments = call_of(counting(self.counter), tf.constant([1.0]))
+
+    def __call__(self) -> None:
+        def original(ctx: Context, *_: Any) -> None:
+            self.executors.append(ctx.function_call_options.executor_type)
+
+        if self.first.is_over(self.name):
+            self.executors.append("over")
+        else:
+            self.first.call(original, self.ctx, self.name, *self.arguments)
+
+
 def test_the_second_call_begins_and_our_executor_comes_when_all_is_built() -> None:
-    counter, work, built, executors = tf.Variable(0), [], [], []
-    ctx, name, inputs, outputs = call_of(counting(counter), tf.constant([1.0]))
-    calls = FirstCalls(lambda job: work.append(job) or True, built.append, lambda graph, error: pytest.fail(str(error)))
+    calls = Calls()
+    calls()
+    assert not calls.work
+    assert calls.first.began(calls.name.decode())
+    calls()
+    calls()
+    assert len(calls.work) == 1
+    assert not calls.first.is_over(calls.name)
+    assert str(calls.first).startswith("of the functions 1 were in their first calls")
+    calls.work[0]()
+    calls()
+    assert calls.executors == [None] * 3 + ["over"]
+    assert len(calls.known) == 1
+    assert calls.counter.numpy() == 1, "the other instance was made, and nothing ran"
+    assert not str(calls.first)
 
-    def call() -> None:
-        calls.call(lambda ctx, *call: executors.append(ctx.function_call_options.executor_type), ctx, name, inputs,
-                   outputs)
 
-    call()
-    assert not work
-    assert calls.began(name.decode())
-    call()
-    call()
-    assert len(work) == 1
-    assert not calls.is_over(name)
-    assert calls.waiting == 1
-    work[0]()
-    assert built == [name.decode()]
-    assert calls.is_over(name)
-    assert calls.waiting == 0
-    assert executors == [None] * 3
-    assert counter.numpy() == 1
+def test_a_known_function_changes_over_at_one_call_whenever_it_is_built() -> None:
+    first = Calls()
+    first()
+    first()
+    first.work[0]()
+    for builds_at in range(2, ORIGINAL_CALLS + 1):
+        calls = Calls(first.known)
+        for n in range(ORIGINAL_CALLS + 2):
+            calls()
+            if n + 1 == builds_at:
+                calls.work[0]()
+        assert calls.executors == [None] * ORIGINAL_CALLS + [EXECUTOR, "over"]
+
+
+def test_a_known_function_waits_so_long_and_no_longer() -> None:
+    known = Calls()
+    known()
+    known()
+    known.work[0]()
+    calls = Calls(known.known, patience=0.01)
+    for _ in range(ORIGINAL_CALLS + 2):
+        calls()
+    assert calls.executors == [None] * (ORIGINAL_CALLS + 2)
+    assert calls.first.changes_any_time(calls.name.decode())
+    calls.work[0]()
+    assert calls.first.is_over(calls.name)
+
+
+def test_what_lacks_kernels_is_known_when_the_program_ends_with_all_built() -> None:
+    calls = Calls(complete=False)
+    calls()
+    calls()
+    calls.work[0]()
+    calls.first.end(all_is_built=False)
+    assert not calls.known
+    calls.first.end(all_is_built=True)
+    assert calls.known
+
+
+def test_functions_that_are_stitched_at_once_become_known() -> None:
+    calls = Calls(at_once=True)
+    calls()
+    assert calls.executors == [EXECUTOR]
+    calls.first.end(all_is_built=True)
+    later = Calls(calls.known)
+    later()
+    assert not later.first.changes_any_time(later.name.decode())
+
+
+def test_a_program_may_wait() -> None:
+    calls = Calls()
+    calls()
+    assert calls.first.finish(0.01), "nothing has begun"
+    calls()
+    assert not calls.first.finish(0.01)
+    Thread(target=calls.work[0]).start()
+    assert calls.first.finish(30)
+    calls()
+    assert calls.executors == [None, None, "over"]
 
 
 def test_what_cannot_be_built_stays_tensorflows() -> None:
-    failed, work = [], []
-    ctx, name, *call = call_of(counting(tf.Variable(0)), tf.constant([1.0]))
-
-    def build(graph: str) -> None:
+    def fail(graph: str) -> bool:
         raise ValueError("no")
 
-    calls = FirstCalls(lambda job: work.append(job) or True, build, lambda graph, error: failed.append(str(error)))
+    calls = Calls()
+    calls.build = fail
     for _ in range(3):
-        calls.call(lambda *_: None, ctx, name, *call)
-    work[0]()
-    calls.call(lambda *_: None, ctx, name, *call)
-    assert failed == ["no"]
-    assert len(work) == 1
-    assert not calls.is_over(name)
+        calls()
+    calls.work[0]()
+    calls()
+    assert calls.failed == ["no"]
+    assert len(calls.work) == 1
+    assert calls.executors == [None] * 4
+
+
+def test_what_ctrl_c_interrupts_begins_anew() -> None:
+    def interrupted(graph: str) -> bool:
+        raise Interrupted
+
+    calls = Calls()
+    calls.build = interrupted
+    calls()
+    calls()
+    calls.work[0]()
+    calls.build = lambda graph: True
+    calls()
+    assert len(calls.work) == 2
+    calls.work[1]()
+    assert calls.first.is_over(calls.name)
+
+
+def test_a_forked_child_begins_anew() -> None:
+    calls = Calls()
+    calls()
+    calls()
+    calls.first._process = -1
+    calls()
+    assert len(calls.work) == 2
 
 
 def test_excluded_functions_are_no_first_calls() -> None:
-    ctx, name, *call = call_of(counting(tf.Variable(0)), tf.constant([1.0]))
-    calls = FirstCalls(lambda job: True, lambda graph: None, lambda graph, error: None)
+    calls = Calls()
     with graph_hook.suspended():
-        calls.call(lambda *_: None, ctx, name, *call)
-    assert calls.is_over(name)
-    assert not calls.began(name.decode())
+        calls()
+    assert calls.first.is_over(calls.name)
+    assert not calls.first.began(calls.name.decode())

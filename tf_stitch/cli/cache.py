@@ -25,6 +25,7 @@ from tf_stitch.private_folder import make_private
 KINDS = {
     "kernels": "built kernels",
     "plans": "what is fused with what",
+    "functions": "functions whose kernels are built",
     "verdicts": "kernels or TensorFlow's ops, which is faster",
     "conversions": "verdicts of tf_stitch convert",
     "native": "native libraries, and builds that failed",
@@ -33,13 +34,13 @@ KINDS = {
     "templates": "tuned kernels",
 }
 """Folder -> what it holds."""
-_MADE_ANEW = ("kernels", "plans", "verdicts")
+_MADE_ANEW = ("kernels", "plans", "functions", "verdicts")
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     if "--clear" in arguments:
-        arguments = [argument if argument != "--clear" else "--clear=kernels,plans,verdicts" for argument in arguments]
+        arguments = [argument if argument != "--clear" else f"--clear={','.join(_MADE_ANEW)}" for argument in arguments]
     values = flags.FlagValues()
     flags.DEFINE_list("clear", [], f"kinds to remove: {', '.join(KINDS)}, or all", flag_values=values)
     flags.DEFINE_string("cache", None, "another folder than the one in use", flag_values=values)

@@ -208,7 +208,8 @@ def _tried(what: str, look: Callable[[], str], state: str, advice: str) -> Findi
 
 def _trial() -> Finding:
     command: list[Any] = [sys.executable, "-c", f"import tf_stitch\ntf_stitch.enable()\n{_TRIAL}"]
-    done = subprocess.run(command, env=environment_with({"TF_STITCH": "0", "TF_STITCH_FIRST_STEP_SECONDS": "0"}),
+    done = subprocess.run(command, env=environment_with({"TF_STITCH": "0", "TF_STITCH_ASYNC": "0",
+                                                            "TF_STITCH_FIRST_STEP_SECONDS": "0"}),
                           capture_output=True, text=True)
     if done.returncode == 0:
         return Finding("a small function", OK, "was stitched, with TensorFlow's result")

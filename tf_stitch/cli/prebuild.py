@@ -27,6 +27,8 @@ from tf_stitch.errors import StitchError
 ROUNDS = 30
 """Calls of a signature: after 20 the profitability check times its regions, and keeps what it finds."""
 
+_WAITING = {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "TF_STITCH_FIRST_STEP_SECONDS": "0"}
+
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 1 where something could not be built."""
@@ -72,12 +74,12 @@ def _native(folder: Path) -> None:
 
 def _program(program: Sequence[str]) -> int:
     """Steps wait for their kernels, however long that takes."""
-    environment = environment_with({"TF_STITCH": "1", "TF_STITCH_FIRST_STEP_SECONDS": "0"})
+    environment = environment_with(_WAITING)
     return subprocess.run([sys.executable, "-m", "tf_stitch", *program], env=environment).returncode
 
 
 def _saved_model(folder: Path, sizes: Sequence[int]) -> int:
-    set_variables({"TF_STITCH": "1", "TF_STITCH_FIRST_STEP_SECONDS": "0"})
+    set_variables(_WAITING)
     import tensorflow as tf
 
     import tf_stitch

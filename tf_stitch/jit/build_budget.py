@@ -36,6 +36,11 @@ class BuildBudget:
         with self._lock:
             return max(0.0, self._left - (self._clock() - self._since if self._waiting else 0.0))
 
+    def allow(self, seconds: float) -> None:
+        """From now on callers wait so long at least."""
+        with self._lock:
+            self._left = max(self._left, seconds)
+
     def wait(self, build: Future[Any]) -> None:
         """Returns when a build has ended, or nothing is left."""
         self._begin()

@@ -10,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar
 
+from tf_stitch.compiler_run import beside_the_program
 from tf_stitch.errors import StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
-from tf_stitch.interruption import interrupt_all, interruptible
+from tf_stitch.interruption import interrupt_all, interruptible, unhurried
 from tf_stitch.ir.types import static_shape, substitute, unify
 
 MOST_AWAITED = 32
@@ -90,12 +91,13 @@ class Prebuilder:
         with self._lock:
             group = self._group_of.get(number)
             shapes = None if group is None else _shapes(self._groups[group][number], {})
-        return None if shapes is None else self.submit(partial(self._build, number, device, shapes, traits))
+        return None if shapes is None else self.submit(partial(self._build_beside, number, device, shapes, traits))
 
     def beside(self, work: Callable[[], None]) -> bool:
-        """Does something in a thread of its own, which is not interrupted. False if the program ends."""
+        """Does something in a thread of its own, which Ctrl-C does not interrupt. False if the program ends."""
+        self._restart_after_fork()
         try:
-            self._awaited.submit(work)
+            self._awaited.submit(_unhurried, work)
         except RuntimeError:  # no more threads
             return False
         return True
@@ -103,8 +105,7 @@ class Prebuilder:
     def submit(self, build: Callable[[], T], awaited: bool = False) -> Future[T] | None:
         """Runs `build` beside the program, after what was submitted before, or at once if somebody waits for it. None
         if the program ends."""
-        if os.getpid() != self._process:  # a fork, without its parent's threads
-            self._start()
+        self._restart_after_fork()
         try:
             future = (self._awaited if awaited else self._pool).submit(_interruptibly, build)
         except RuntimeError:  # no more threads
@@ -112,6 +113,10 @@ class Prebuilder:
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
         return future
+
+    def _restart_after_fork(self) -> None:
+        if os.getpid() != self._process:  # without its parent's threads
+            self._start()
 
     def finish(self, seconds: float) -> bool:
         """Waits until all is done that was submitted, and what that submits, so many seconds at most. Whether it is."""
@@ -128,6 +133,11 @@ class Prebuilder:
         except StitchError:
             return  # the region's own run meets it again, falls back and reports it
 
+    def _build_beside(self, number: int, device: int, shapes: Shapes, traits: Traits) -> None:
+        """TensorFlow's graph runs meanwhile."""
+        with beside_the_program():
+            self._build(number, device, shapes, traits)
+
     @property
     def stopping(self) -> bool:
         """Long work should end: the program does."""
@@ -139,6 +149,11 @@ class Prebuilder:
         for pool in (self._pool, self._awaited):
             pool.shutdown(wait=False, cancel_futures=True)
         interrupt_all()
+
+
+def _unhurried(work: Callable[[], None]) -> None:
+    with unhurried():
+        work()
 
 
 def _interruptibly(build: Callable[[], T]) -> T:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 from tf_stitch.compiler.pipeline import CompiledRegion
+from tf_stitch.compiler_run import is_beside_the_program
 from tf_stitch.config import StitchConfig
 from tf_stitch.errors import BindError, BuildPending, EmptyTensorError, StitchError
 from tf_stitch.graph.clustering.region_graph import RegionGraph
@@ -192,18 +194,25 @@ class RegionRegistry:
         self._record(number, device, key, built, known)
         return built
 
-    def build_ahead(self, numbers: Iterable[int]) -> None:
-        """Builds regions of a CPU side by side, those whose sizes are known before they run, and waits for them.
+    def build_ahead(self, places: Mapping[int, int], tf32: bool) -> bool:
+        """Builds regions side by side, those whose sizes are known before they run, and waits for them. Whether that is
+        all of them.
+
+        Args:
+            places: numbers of regions -> ordinals of their devices.
+            tf32: matmuls of float32 on GPUs may be taken in TF32.
 
         Raises:
             CancelledError: the program ends.
         """
-        builds = [self._prebuilder.ahead(number, CPU_ORDINAL, (True, False)) for number in numbers]
+        builds = [self._prebuilder.ahead(number, device, (True, tf32 and device != CPU_ORDINAL))
+                  for number, device in places.items()]
         for build in builds:
             if build is not None:
                 build.result()
         if self.ends:
             raise CancelledError
+        return None not in builds
 
     @property
     def ends(self) -> bool:
@@ -275,7 +284,7 @@ class RegionRegistry:
             if family.covers(place.sizes(key.shapes)):
                 built = self._builder.as_before(place, key.shapes, family)
             if built is None:
-                with self.activity.going_on():
+                with nullcontext() if is_beside_the_program() else self.activity.going_on():
                     built, known = self._built(place, key.shapes, family)
             family.keep(key.shapes, built)
             return built, known

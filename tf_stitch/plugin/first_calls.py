@@ -3,18 +3,21 @@
 TensorFlow makes an instance of a function for each executor that its calls ask for by name. First calls ask for none,
 and the graph hook leaves that instance alone. The second call begins another one beside the program, for our executor,
 by a call that is cancelled before it starts: TensorFlow optimizes the graph, which is rewritten, and runs nothing of
-it. Once the kernels are built, calls ask for our executor (docs/decisions/first_calls.md).
+it. Once the kernels are built, calls ask for our executor: of a function that an earlier process has built, from one
+call on that is the same in every run (docs/decisions/first_calls.md).
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.core.framework.function_pb2 import FunctionDef
@@ -24,27 +27,54 @@ from tensorflow.python.eager.context import Context, context
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
+from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.loop_length import is_short
 
 EXECUTOR = "TF_STITCH"
 """native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
+ORIGINAL_CALLS = 3
+"""Calls of a known function that run TensorFlow's graph: the kernels of all later ones are waited for. Its kernels are
+on disk, and rewriting the graph is beside the second and the third."""
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
+_MOST_BYTES = 64 * 2**20
+"""Of a function that has two instances: each holds all of its constants."""
 _STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
                     "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
-                    "VarHandleOp", "VarIsInitializedOp", "While", "WriteSummary")
+                    "VarHandleOp", "VarIsInitializedOp", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
+_LOOPS = ("For", "LoopCond", "ReduceDataset")
+_WHILE = ("StatelessWhile", "While")
 
 Call = Callable[..., Any]
 
 
+class Known(Protocol):
+    """Functions that processes have built (plugin/known_functions.py)."""
+
+    def __contains__(self, key: str) -> bool: ...
+
+    def add(self, key: str) -> None: ...
+
+
 @dataclass(eq=False)
 class _Function:
-    """One whose first calls run TensorFlow's graph. `preparing`: the other instance is being made."""
+    """One whose first calls run TensorFlow's graph.
 
+    Attributes:
+        known: an earlier process has built it, and the clock does not decide when it changes over.
+        preparing: the other instance is being made, or is there.
+        settled: nothing goes on any more: it is `built`, or it stays TensorFlow's.
+    """
+
+    key: str
+    known: bool
     calls: int = 0
     preparing: bool = False
-    failed: bool = False
+    built: bool = False
+    settled: threading.Event = field(default_factory=threading.Event)
 
 
 class FirstCalls:
@@ -52,17 +82,28 @@ class FirstCalls:
 
     Args:
         submit: runs work beside the program; False if the program ends.
-        build: builds the kernels of a function's graph, as far as its sizes are known, and returns when they are there.
+        build: builds the kernels of a function's graph, as far as its sizes are known, and returns when they are there:
+            whether that is all of them.
         failed: is told of a function that stays TensorFlow's, and why.
+        known: functions that processes have built.
+        patience: seconds that calls of a known function wait for its kernels; 0 for as long as that takes.
+        on_gpus: functions wait on machines with GPUs, too.
+        at_once: none waits; later processes still know which are built.
     """
 
-    def __init__(self, submit: Callable[[Callable[[], None]], bool], build: Callable[[str], None],
-                 failed: Callable[[str, Exception], None]) -> None:
-        self._submit, self._build, self._failed = submit, build, failed
+    def __init__(self, submit: Callable[[Callable[[], None]], bool], build: Callable[[str], bool],
+                 failed: Callable[[str, Exception], None], known: Known, patience: float = 0, on_gpus: bool = False,
+                 at_once: bool = False) -> None:
+        self._submit, self._build, self._failed, self._known = submit, build, failed, known
+        self._patience, self._on_gpus, self._at_once = patience or None, on_gpus, at_once
         self._functions: dict[bytes, _Function] = {}
         self._ready: set[bytes] = set()
-        self._left: set[str] = set()
-        self._lock = threading.Lock()
+        self._left: dict[str, bool] = {}  # graphs of first calls -> whether the clock decides
+        self._unfinished: dict[str, str] = {}  # graphs whose sizes runs show -> their keys
+        self._start()
+
+    def _start(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
 
     def is_over(self, name: bytes) -> bool:
         """Whether calls of a function ask for our executor."""
@@ -72,38 +113,87 @@ class FirstCalls:
         """Whether the first calls of a function ran, or run, TensorFlow's graph."""
         return graph in self._left
 
+    def changes_any_time(self, graph: str) -> bool:
+        """Whether its first calls run, or ran, TensorFlow's graph until the clock said that kernels were built."""
+        return self._left.get(graph, False)
+
     @property
     def waiting(self) -> int:
-        """Functions that TensorFlow's own graphs run still."""
-        return len(self._functions)
+        """Functions that were called again, and that TensorFlow's own graphs run still."""
+        return sum(function.calls > 1 for function in list(self._functions.values()))
+
+    def __str__(self) -> str:
+        """Which functions were not stitched; "" if those alone that ran once, beside others."""
+        waiting = self.waiting
+        once = 0 if self._ready else len(self._functions) - waiting
+        found = [f"{waiting} were in their first calls"] * (waiting > 0) + [f"{once} ran once"] * (once > 0)
+        return f"of the functions {', '.join(found)} (TF_STITCH_ASYNC=0 waits)" if found else ""
 
     def call(self, original: Call, ctx: Context, name: bytes, inputs: Any, outputs: int) -> Any:
         """A call of a function whose first calls are not over, by `original`, which is Context.call_function."""
+        if os.getpid() != self._process:
+            self._forget_threads()
         function = self._function(ctx, name)
         if function is None:
             return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
         with self._lock:
             function.calls += 1
-            begins = function.calls > 1 and not function.preparing and not function.failed
+            calls = function.calls
+            begins = calls > 1 and not function.preparing
             function.preparing |= begins
         if begins:
             attributes = ctx.function_call_options.as_attrs()
-            self._submit(partial(self._prepare, function, ctx, name, inputs, outputs, attributes))
+            if not self._submit(partial(self._prepare, function, ctx, name, inputs, outputs, attributes)):
+                function.settled.set()  # the program ends
+        if function.known and calls > ORIGINAL_CALLS and self._change_over(name, function):
+            return call_with(original, ctx, EXECUTOR, name, inputs, outputs)
         with graph_hook.left_alone(name.decode()):
             return original(ctx, name, inputs, outputs)
+
+    def finish(self, seconds: float) -> bool:
+        """Waits for the functions that were called again, so many seconds at most; their next calls ask for our
+        executor. Whether none is left."""
+        end = time.monotonic() + seconds
+        for name, function in list(self._functions.items()):
+            if function.calls > 1 and function.settled.wait(max(0.0, end - time.monotonic())) and function.built:
+                self._over(name)
+        return not self.waiting
+
+    def end(self, all_is_built: bool) -> None:
+        """The program ends.
+
+        Args:
+            all_is_built: no kernels were being built, of sizes that runs showed either.
+        """
+        if all_is_built:
+            for key in self._unfinished.values():
+                self._known.add(key)
 
     def _function(self, ctx: Context, name: bytes) -> _Function | None:
         """None for one that is stitched at once."""
         function = self._functions.get(name)
         if function is not None:
             return function
-        if not graph_hook.is_on_here() or not may_wait(ctx, name):
+        definition = self._may_wait(ctx, name)
+        if definition is None:
+            self._ready.add(name)
+            return None
+        key = definition.key()
+        if self._at_once:
+            self._unfinished[name.decode()] = key
             self._ready.add(name)
             return None
         with self._lock:
             self._forget()
-            self._left.add(name.decode())
-            return self._functions.setdefault(name, _Function())
+            function = self._functions.setdefault(name, _Function(key, key in self._known))
+            self._left[name.decode()] = not function.known
+            return function
+
+    def _may_wait(self, ctx: Context, name: bytes) -> FunctionDefinition | None:
+        """What a function is if its first calls can run TensorFlow's graph."""
+        if not graph_hook.is_on_here() or (ctx.num_gpus() and not self._on_gpus):
+            return None
+        return may_wait(ctx, name)
 
     def _forget(self) -> None:
         if len(self._functions) + len(self._ready) < _MOST_FUNCTIONS:
@@ -111,21 +201,54 @@ class FirstCalls:
         exists = context().has_function
         self._ready = {name for name in self._ready if exists(name)}
         self._functions = {name: function for name, function in self._functions.items() if exists(name)}
-        self._left = {graph for graph in self._left if exists(graph)}
+        self._left = {graph: any_time for graph, any_time in self._left.items() if exists(graph)}
+
+    def _forget_threads(self) -> None:
+        """A forked child has none of its parent's: what they were at begins anew."""
+        self._start()
+        for function in self._functions.values():
+            function.preparing, function.settled = function.built, threading.Event()
+            if function.built:
+                function.settled.set()
+
+    def _change_over(self, name: bytes, function: _Function) -> bool:
+        """Waits for the kernels of a known function. Whether they are there."""
+        if not function.settled.wait(self._patience):
+            with self._lock:
+                if not function.built:  # from now on the clock decides
+                    function.known, self._left[name.decode()] = False, True
+        if function.built:
+            self._over(name)
+        return function.built
+
+    def _over(self, name: bytes) -> None:
+        with self._lock:
+            self._ready.add(name)
+            self._functions.pop(name, None)
 
     def _prepare(self, function: _Function, ctx: Context, name: bytes, *call: Any) -> None:
         try:
             instantiate(ctx, name, *call)
-            self._build(name.decode())
+            if self._build(name.decode()):
+                self._known.add(function.key)
+            else:
+                self._unfinished[name.decode()] = function.key
+        except Interrupted:  # the next call begins it anew
+            function.preparing = False
+            return
         except CancelledError:  # the program ends
+            function.settled.set()
             return
         except Exception as error:  # TensorFlow's graph goes on
-            function.failed = True
+            function.settled.set()
             self._failed(name.decode(), error)
             return
         with self._lock:
-            self._ready.add(name)
-            self._functions.pop(name, None)
+            function.built = True
+            any_time = not function.known
+        function.settled.set()
+        if any_time:
+            self._over(name)
 
 
 def call_with(original: Call, ctx: Context, executor: str, *arguments: Any) -> Any:
@@ -159,28 +282,26 @@ def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes
     raise RuntimeError("TensorFlow ran a call that was cancelled before")
 
 
-def may_wait(ctx: Context, name: bytes) -> bool:
-    """Whether two instances of a function, one after the other, compute what one does."""
-    if ctx.num_gpus() or ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
-        return False
+def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
+    """What a function is; None if two instances, one after the other, do not compute what one does, if they take much
+    memory, or if it loops and nobody knows for how long: its first call may be its only one, and run for hours."""
+    if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
+        return None
     try:
-        definition = ctx.get_function_def(name.decode())
-        if definition.attr["_XlaMustCompile"].b:
-            return False
-        return all(map(_keeps_no_state, _nodes(ctx, definition, set())))
+        definition = FunctionDefinition(ctx, name)
     except tf.errors.NotFoundError:  # of a function that it calls
-        return False
+        return None
+    if definition.functions[0].attr["_XlaMustCompile"].b or definition.size > _MOST_BYTES:
+        return None
+    named = {function.signature.name: function for function in definition.functions}
 
+    def may(node: NodeDef, caller: FunctionDef) -> bool:
+        if node.op in _WHILE:
+            return is_short(node, caller, named)
+        return node.op not in _LOOPS and _keeps_no_state(node)
 
-def _nodes(ctx: Context, definition: FunctionDef, seen: set[str]) -> Iterator[NodeDef]:
-    """Of a function and all that it calls."""
-    for node in definition.node_def:
-        yield node
-        for value in node.attr.values():
-            for called in (value.func, *value.list.func) if value.HasField("func") or value.list.func else ():
-                if called.name and called.name not in seen:
-                    seen.add(called.name)
-                    yield from _nodes(ctx, ctx.get_function_def(called.name), seen)
+    waits = all(may(node, function) for function in definition.functions for node in function.node_def)
+    return definition if waits else None
 
 
 def _keeps_no_state(node: NodeDef) -> bool:

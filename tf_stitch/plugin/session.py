@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tempfile
 import time
@@ -44,13 +45,14 @@ from tf_stitch.jit.collector import collector_paused
 from tf_stitch.jit.libraries import Libraries
 from tf_stitch.jit.lifetimes import Lifetimes
 from tf_stitch.jit.profitability import ProfitabilityCheck
-from tf_stitch.jit.region_builder import Built
+from tf_stitch.jit.region_builder import CPU_ORDINAL, Built
 from tf_stitch.jit.region_registry import Key, RegionRegistry
 from tf_stitch.messages import PATIENCE, listen, say
 from tf_stitch.native.bindings import OpLibrary
 from tf_stitch.pass_manager import Instrument
 from tf_stitch.plugin.fallbacks import Fallbacks, reason_of
 from tf_stitch.plugin.first_calls import FirstCalls
+from tf_stitch.plugin.known_functions import KnownFunctions
 from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
@@ -183,15 +185,31 @@ class Session:
     def _new_first_calls(self) -> FirstCalls | None:
         """None where each call is to run the regions."""
         native, config = self._native, self._config
-        if config.async_builds != "graph" or not self._may_run_both or not config.short_calls or native is None:
+        if not self._may_run_both or not config.short_calls or native is None or not native.callers_executor:
+            return None
+        if config.async_builds == "1":
             return None
         return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
-            "rewrite", graph, reason_of(error))) if native.callers_executor else None
+            "rewrite", graph, reason_of(error)), KnownFunctions(config), config.first_step_seconds,
+            on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
 
-    def _build_ahead(self, graph: str) -> None:
-        """Builds the regions of a graph whose sizes are known."""
-        with self.registry.activity.going_on():
-            self.registry.build_ahead(self._numbers_of.pop(graph, ()))
+    def _build_ahead(self, graph: str) -> bool:
+        """Builds the regions of a graph whose sizes are known. Whether that is all."""
+        entries = self.report.regions_of(self._numbers_of.get(graph, ()))
+        places = {entry.id: _ordinal(entry.device) for entry in entries}
+        tf32 = tf.config.experimental.tensor_float_32_execution_enabled()
+        complete = self.registry.build_ahead(places, tf32)
+        self._numbers_of.pop(graph, None)
+        return complete
+
+    def finish_builds(self, seconds: float) -> bool:
+        """Waits for all that is done beside the program, so many seconds at most; what its next calls lack they wait
+        for. Whether nothing is left."""
+        end = time.monotonic() + seconds
+        over = self.first_calls is None or self.first_calls.finish(seconds)
+        for budget in list(self._budgets.values()):
+            budget.allow(self._config.first_step_seconds or math.inf)
+        return self.registry.finish_builds(max(0.0, end - time.monotonic())) and over
 
     @property
     def _may_run_both(self) -> bool:
@@ -203,7 +221,7 @@ class Session:
         """How long a graph's steps wait for kernels; None for as long as that takes, so that each run of a program
         computes by the same kernels, or shows what is wrong with them."""
         config = self._config
-        if self.first_calls is not None and self.first_calls.began(graph):
+        if self.first_calls is not None and self.first_calls.changes_any_time(graph):
             return BuildBudget(_SWAP_SECONDS, lambda: None)
         seconds = config.first_step_seconds
         if not seconds or not self._may_run_both or config.async_builds == "1":
@@ -343,15 +361,16 @@ class Session:
 
     def close(self) -> None:
         """Says what was done, and writes the report."""
+        if self.first_calls is not None:
+            self.first_calls.end(self.registry.finish_builds(0))
         self.registry.close()
         if self._native is not None:
             record_native(self._native, self.report, self._where)
         self._count_all()
-        line = self.report.status_line(*([] if self._config.profitability_check else ["not timed (TF_STITCH_GUARD=0)"]))
+        line = self.report.status_line(
+            "" if self._config.profitability_check else "not timed (TF_STITCH_GUARD=0)", str(self.first_calls or ""))
         waited = self.registry.activity.seconds
         line += f"; {waited:.0f} s to build" if waited >= PATIENCE else ""
-        if self.first_calls is not None and self.first_calls.waiting:
-            line += f"; functions not stitched yet: {self.first_calls.waiting} (TF_STITCH_ASYNC=graph)"
         if self._config.report_dir is not None:
             try:
                 if self._report_name() == REPORT:
@@ -380,6 +399,13 @@ def _try_folder(folder: Path) -> None:
             pass
     except OSError as error:
         say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
+
+
+def _ordinal(device: str) -> int:
+    """Of a region's device. Where a program hides GPUs from TensorFlow the driver may number them otherwise: then what
+    is built ahead is not what runs."""
+    spec = tf.DeviceSpec.from_string(device)
+    return int(spec.device_index or 0) if spec.device_type == "GPU" else CPU_ORDINAL
 
 
 def _surroundings() -> tuple[str, ...]:

@@ -224,24 +224,28 @@ class Report:
                     "no_native": self.no_native, "caches": self.caches, "dropped": asdict(self.dropped),
                     "fallbacks": _counted(self._fallbacks), "remarks": _counted(self._remarks)}
 
-    def status_line(self, why_untimed: str = "not timed, no region was called often enough") -> str:
+    def status_line(self, why_untimed: str = "", not_yet: str = "") -> str:
         """What was done and gained, in a line.
 
         Args:
-            why_untimed: why no region may have been timed against TensorFlow's ops.
+            why_untimed: why no region may have been timed against TensorFlow's ops, if not for a lack of calls.
+            not_yet: what was to be stitched later.
         """
         self._make()
         with self._lock:
             gone = self.dropped
             stitched, work = _work(self.graphs)
             if not self.regions_seen:
-                said = "nothing was stitched: " + why_nothing([g for g in self.graphs if not g.again])
+                graphs = [g for g in self.graphs if not g.again]
+                why = why_nothing(graphs) if graphs or not not_yet else ""
+                said = "nothing was stitched: " + "; ".join(filter(None, (why, not_yet)))
             else:
                 given_back = gone.given_back + len({g.region for g in self.profitability if g.chosen == "fallback"})
+                why_untimed = why_untimed or "not timed, no region was called often enough"
                 said = (f"{self._longest_step(self.graphs) or why_untimed}; "
                         f"{self.regions_seen} regions, {gone.kernels + len(self._kernels)} kernels for "
                         f"{gone.stitched_work + stitched} of {gone.work + work} ops"
-                        + (f", {given_back} gave way" if given_back else ""))
+                        + (f", {given_back} gave way" if given_back else "") + (f"; {not_yet}" if not_yet else ""))
             fallbacks = sum(self._fallbacks.values())
             return ((f"NO NATIVE OP, regions ran in Python, slower than TensorFlow ({self.no_native}); "
                      if self.no_native else "")

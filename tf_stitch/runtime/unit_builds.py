@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from pathlib import Path
 
 from tf_stitch.emit.rendered import Rendered, units
@@ -34,7 +35,7 @@ def _side_by_side(parts: Sequence[Sequence[Rendered]], build: Callable[[Sequence
     pool = ThreadPoolExecutor(min(len(parts), cpu_count()), "tf_stitch_build")
     try:
         try:
-            futures = [pool.submit(build, unit) for unit in parts]
+            futures = [pool.submit(copy_context().run, build, unit) for unit in parts]
         except RuntimeError:  # no more threads
             pool.shutdown(wait=False, cancel_futures=True)
             return [build(unit) for unit in parts]

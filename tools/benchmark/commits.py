@@ -22,8 +22,8 @@ import numpy as np
 
 Times = dict[str, float]
 """Of one turn: what was measured, with its unit -> how long it took."""
-_PATIENCE = "TF_STITCH_FIRST_STEP_SECONDS"
-"""How long the first call waits for its kernels."""
+_WAITS = {"TF_STITCH_FIRST_STEP_SECONDS": "3000", "TF_STITCH_ASYNC": "0"}
+"""The first call waits for its kernels."""
 _BUILD = ("from pathlib import Path; from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library\n"
           "print(*(build_library(library, Path({!r})) for library in (STITCH_OP, GRAPH_HOOK)))")
 
@@ -77,7 +77,7 @@ class Checkout:
     def steps(self, model: str, steps: int) -> Times:
         """Milliseconds of a step in each of its modes; what the profitability check found is in the cache."""
         module = f"models.{model.replace('-', '_')}"
-        said = self.run("-m", "tf_stitch", "-m", module, "--steps", str(steps), TF_STITCH="1")
+        said = self.run("-m", "tf_stitch", "-m", module, "--steps", str(steps), TF_STITCH="1", **self._waits())
         return {f"{model} {mode}, ms": float(ms) for mode, ms in re.findall(r"^(\w+) ([\d.]+) ms per step", said, re.M)}
 
     def _worker(self) -> list[str]:
@@ -87,9 +87,11 @@ class Checkout:
 
     def _variables(self) -> Mapping[str, str]:
         folders = [self._folder, self._folder / "models" / "scripts"]
-        variables = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        return self._waits() | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+
+    def _waits(self) -> dict[str, str]:
         known = (self._folder / "tf_stitch" / "config.py").read_text()
-        return variables | ({_PATIENCE: "3000"} if _PATIENCE in known else {})  # others refuse it
+        return {name: value for name, value in _WAITS.items() if name in known}  # it refuses others
 
     @contextmanager
     def _cold_cache(self) -> Iterator[Path]:

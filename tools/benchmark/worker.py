@@ -30,13 +30,20 @@ def start(case: str, backend: str) -> Callable[..., dict[str, Any]]:
 
 
 def timed(step: Step, steps: int) -> dict[str, Any]:
-    """Seconds and losses of `steps` steps."""
-    seconds, losses = [], []
+    """Seconds on the wall and of processors, and losses, of `steps` steps."""
+    seconds, processor, losses = [], [], []
     for _ in range(steps):
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), processor_seconds()
         losses.append(step())
         seconds.append(time.perf_counter() - begin)
-    return {"seconds": seconds, "losses": losses}
+        processor.append(processor_seconds() - used)
+    return {"seconds": seconds, "processor": processor, "losses": losses}
+
+
+def processor_seconds() -> float:
+    """Of this process and the compilers that it ran, so far."""
+    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(time.ru_utime + time.ru_stime for time in times)
 
 
 def settled(limit: float) -> dict[str, Any]:
@@ -44,7 +51,7 @@ def settled(limit: float) -> dict[str, Any]:
     from tf_stitch.plugin.activation import current_session
 
     begin, session = time.perf_counter(), current_session()
-    done = session is None or session.registry.finish_builds(limit)
+    done = session is None or session.finish_builds(limit)
     return {"settled": done, "seconds": time.perf_counter() - begin}
 
 

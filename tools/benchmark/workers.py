@@ -51,6 +51,7 @@ class Worker:
         command = [sys.executable, *run, *map(str, arguments)]
         if backend == "tf_stitch":
             environment |= {"TF_STITCH": "1", "TF_STITCH_REPORT": self._report.name}
+            environment.setdefault("TF_STITCH_ASYNC", "0")  # what is timed is stitched
             command[1:1] = ["-m", "tf_stitch"]  # the same activation, whether or not the package is installed
         environment |= variables or {}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (as long as the process; a pipe would fill up)

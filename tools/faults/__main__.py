@@ -155,7 +155,7 @@ def main() -> int:
     campaign = Campaign(args.folder, args.seed)
     wanted: Callable[[str], bool] = lambda name: args.only in (None, name)  # noqa: E731
     plain = {what: campaign.plain(faults) for what, faults in limits()} if wanted("limits") else {}
-    os.environ |= {"TF_STITCH": "1", "TF_STITCH_CACHE": str(args.folder)}
+    os.environ |= {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0", "TF_STITCH_CACHE": str(args.folder)}
     import tf_stitch.plugin.autoload  # noqa: F401  (TensorFlow is imported: it begins now)
 
     if wanted("kill"):

@@ -16,7 +16,7 @@ from typing import Any
 PLAIN = "plain"
 MODES: Mapping[str, Mapping[str, str]] = {
     PLAIN: {"TF_STITCH": "0"},
-    "default": {"TF_STITCH": "1"},
+    "default": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0"},
     "strict": {"TF_STITCH": "strict"},
     "check_off": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0"},
     "min_region_1": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},

@@ -14,7 +14,7 @@ from tools.other_tests.recorder import outcomes_of
 
 MODES: Mapping[str, Mapping[str, str]] = {
     "plain": {"TF_STITCH": "0"},
-    "default": {"TF_STITCH": "1"},
+    "default": {"TF_STITCH": "1", "TF_STITCH_ASYNC": "0"},
     "everything": {"TF_STITCH": "1", "TF_STITCH_GUARD": "0", "TF_STITCH_MIN_REGION": "1"},
 }
 """Ways to run a suite -> environment."""

@@ -1,4 +1,4 @@
-"""Ends while a compiler runs for a step of another thread, and more builds wait."""
+"""Ends while a compiler runs for a step of another thread, or beside it, and more builds wait."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def step(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
     return y
 
 
-threading.Thread(target=step, args=(tf.ones([8, 100]), tf.constant(0)), daemon=True).start()
+def steps() -> None:
+    for _ in range(2):
+        step(tf.ones([8, 100]), tf.constant(0))
+
+
+threading.Thread(target=steps, daemon=True).start()
 time.sleep(2)
 print("left", flush=True)

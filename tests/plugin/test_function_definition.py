@@ -1,0 +1,55 @@
+"""Keys of functions: equal for what computes the same, in whatever order a program makes its functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.context import context
+
+from tf_stitch.plugin.function_definition import FunctionDefinition
+
+KEPT = []  # TensorFlow removes functions that nobody holds
+
+
+def definition(factor: float = 2.0, size: int = 3, flips: bool = False) -> FunctionDefinition:
+    @tf.function
+    def inner(x: Any, y: Any) -> Any:
+        return x * factor - y
+
+    @tf.function
+    def outer(x: Any, y: Any) -> Any:
+        return inner(y, x) if flips else inner(x, y)
+
+    made = outer.get_concrete_function(*[tf.TensorSpec([size], tf.float32)] * 2)
+    KEPT.append(made)
+    return FunctionDefinition(context(), made.name)
+
+
+def test_equal_functions_have_one_key() -> None:
+    first, second = definition(), definition()
+    assert first.functions[0].signature.name != second.functions[0].signature.name
+    assert first.key() == second.key()
+    assert {node.op for node in first.nodes()} > {"Mul", "Sub"}, "of the function that it calls, too"
+
+
+def test_others_have_others() -> None:
+    keys = {definition(**change).key() for change in ({}, {"factor": 3.0}, {"size": 4}, {"flips": True})}
+    assert len(keys) == 4
+
+
+def test_names_of_nodes_do_not_count() -> None:
+    def named(name: str) -> str:
+        made = tf.function(lambda x: tf.add(tf.tanh(x, name=name), 1.0, name=name)).get_concrete_function(
+            tf.TensorSpec([2], tf.float32))
+        KEPT.append(made)
+        return FunctionDefinition(context(), made.name).key()
+
+    assert named("a") == named("b")
+
+
+def test_size_is_that_of_constants() -> None:
+    made = tf.function(lambda x: x + tf.constant([1.0] * 5000 + [2.0])).get_concrete_function(
+        tf.TensorSpec([5001], tf.float32))
+    KEPT.append(made)
+    assert 20_000 < FunctionDefinition(context(), made.name).size < 30_000

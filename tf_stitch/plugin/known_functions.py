@@ -1,0 +1,57 @@
+"""Functions whose kernels processes have built, on disk: a later process changes over to them by counting calls."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+
+import tensorflow as tf
+
+from tf_stitch.config import StitchConfig
+from tf_stitch.errors import BuildError
+from tf_stitch.runtime.cache_key import cache_key, package_digest
+from tf_stitch.runtime.device_profiles import machine_key
+from tf_stitch.runtime.host_builder import compiler_version
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+_SUFFIX = ".built"
+
+
+class KnownFunctions:
+    """A set of keys of functions. Threads and processes may share the folder.
+
+    Args:
+        config: what kernels depend on beside the function, and where the folder is.
+    """
+
+    def __init__(self, config: StitchConfig) -> None:
+        self._cache, self._config = KernelCache(config.cache_dir / "functions"), config
+
+    def __contains__(self, key: str) -> bool:
+        return self._cache.get(self._name(key), _SUFFIX) is not None
+
+    def add(self, key: str) -> None:
+        """Keeps a key for later processes. Where that cannot be done, they begin as this one did."""
+        with contextlib.suppress(BuildError, OSError):
+            self._cache.put(self._name(key), _SUFFIX, b"")
+
+    def _name(self, key: str) -> str:
+        return cache_key(key, "function", self._machine, (self._settings, tf.__version__), self._compiler,
+                         package_digest())
+
+    @cached_property
+    def _settings(self) -> str:
+        config = self._config
+        return repr((config.scope, config.unroll, config.loop_op, config.planner, config.matmuls, config.reuse,
+                     config.min_region, config.only, config.skip, config.templates, config.hfuse))
+
+    @cached_property
+    def _machine(self) -> str:
+        return machine_key("cpu", 0)
+
+    @cached_property
+    def _compiler(self) -> str:
+        try:
+            return compiler_version()
+        except BuildError:  # it was killed
+            return "unknown"
