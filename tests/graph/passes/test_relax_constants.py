@@ -24,8 +24,18 @@ def test_users_wait_in_the_place_of_the_constant() -> None:
         "read": ["h"], "d": [], "c": [], "a": ["h", "c", "^read"], "b": ["^c", "^read"]}
 
 
-def test_branches_and_loops_are_left_alone() -> None:
-    assert inputs_after(("s", "Switch", ["x", "p"]), ("c", "Const", ["^s"]))["c"] == ["^s"]
+def test_what_is_behind_a_branch_is_left_alone() -> None:
+    branch = (("s", "Switch", ["x", "p"]), ("c", "Const", ["^s"]), ("m", "Merge", ["s", "c"]), ("n", "Shape", ["m"]),
+              ("d", "Const", ["^n"]), ("e", "AddV2", ["m", "d", "^n"]))
+    assert inputs_after(*branch) == {name: inputs for name, _, inputs in branch}
+
+
+def test_a_branch_elsewhere_keeps_nothing_apart() -> None:
+    """Replicas that gather gradients of embeddings ask whether all have equally many rows: a branch in each step."""
+    after = inputs_after(("g", "Mul", ["x", "y"]), ("two", "Const", ["^g"]), ("h", "Mul", ["g", "two"]),
+                         ("n", "Shape", ["h"]), ("s", "Switch", ["h", "p", "two", "^n"]), ("c", "Const", ["^s"]))
+    assert after == {"g": ["x", "y"], "two": [], "h": ["g", "two", "^g"], "n": ["h"],
+                     "s": ["h", "p", "two", "^g", "^h"], "c": ["^s"]}
 
 
 def test_so_do_users_of_axes_in_another_layout() -> None:

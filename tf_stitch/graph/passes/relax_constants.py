@@ -20,19 +20,19 @@ _SHAPES = ("Shape", "ShapeN", "Rank", "Size")
 class RelaxConstants:
     """Moves the control inputs of constants to those who use them: constant folding leaves them there, and they keep
     regions apart that read a constant alike. Who waits for a shape waits for the tensor instead, as no region holds the
-    shape. What came after what still does. Graphs with branches or loops, where control inputs tell a constant when it
-    is dead, are left alone.
+    shape. What came after what still does. Nodes behind a branch or a loop, where control inputs tell a constant when
+    it is dead, are left alone.
     """
 
     name: str = "relax_constants"
 
     def run(self, state: GraphState) -> PassResult[GraphState]:
-        nodes = state.graph_def.node
-        waits = _waits(state.graph_def)
+        nodes, maybe_dead = state.graph_def.node, _behind_branches(state.graph_def)
+        waits = _waits(state.graph_def, maybe_dead)
         shapes = {node.name: [f"^{producer_of(source)}" for source in node.input] for node in nodes
-                  if node.op in _SHAPES}
+                  if node.op in _SHAPES and node.name not in maybe_dead}
         for_shapes = any(s.startswith("^") and s[1:] in shapes for node in nodes for s in node.input)
-        if not (waits or for_shapes) or any(node.op in BRANCHES_OR_LOOPS for node in nodes):
+        if not (waits or for_shapes):
             return PassResult(state, False)
 
         def behind(control: str) -> list[str]:
@@ -42,7 +42,7 @@ class RelaxConstants:
 
         graph_def = state.copy_graph()
         for node in graph_def.node:
-            if node.op == "Const" or (node.op in _AS_CONSTANT and node.name in waits):
+            if node.name in waits:
                 node.input[:] = [source for source in node.input if not source.startswith("^")]
                 continue
             kept = [source for source in node.input if not (source.startswith("^") and source[1:] in shapes)]
@@ -54,12 +54,28 @@ class RelaxConstants:
         return PassResult(state.with_graph(graph_def), True)
 
 
-def _waits(graph_def: GraphDef) -> dict[str, list[str]]:
+def _behind_branches(graph_def: GraphDef) -> set[str]:
+    """Nodes that are part of a branch or a loop, or come after one."""
+    behind = {node.name for node in graph_def.node if node.op in BRANCHES_OR_LOOPS}
+    followers: dict[str, list[str]] = {}
+    for node in graph_def.node if behind else ():
+        for source in node.input:
+            followers.setdefault(producer_of(source), []).append(node.name)
+    stack = list(behind)
+    while stack:
+        new = set(followers.get(stack.pop(), ())) - behind
+        behind |= new
+        stack.extend(new)
+    return behind
+
+
+def _waits(graph_def: GraphDef, maybe_dead: set[str]) -> dict[str, list[str]]:
     """Control inputs of constants, and of what is as good as one: what such a node waits for."""
-    waits = {node.name: list(node.input) for node in graph_def.node if node.op == "Const"}
+    waits = {node.name: list(node.input) for node in graph_def.node
+             if node.op == "Const" and node.name not in maybe_dead}
     for node in graph_def.node:
         data = [producer_of(source) for source in node.input if not source.startswith("^")]
-        if node.op in _AS_CONSTANT and all(name in waits for name in data):
+        if node.op in _AS_CONSTANT and node.name not in maybe_dead and all(name in waits for name in data):
             controls = [source for source in node.input if source.startswith("^")]
             waits[node.name] = [*(f"^{name}" for name in data if waits[name]), *controls]
     return {name: inputs for name, inputs in waits.items() if inputs}

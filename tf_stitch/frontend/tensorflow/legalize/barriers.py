@@ -6,7 +6,7 @@ barrier("{op} is a library call",
         "SparseMatMul", "_MklMatMul", "Conv3D", "_FusedConv3D", "_FusedDepthwiseConv2dNative",
         "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "CudnnRNNBackprop",
         "CudnnRNNBackpropV2", "CudnnRNNBackpropV3", "FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "Cholesky",
-        "MatrixInverse", "Svd", "Qr", "Unique")
+        "MatrixInverse", "Svd", "Qr")
 barrier("{op} is made by TensorFlow for a library call that does an activation along", "_FusedBatchNormEx",
         "_FusedBatchNormGradEx")
 barrier("{op} is a pooling library call", "MaxPool3DGrad", "MaxPoolWithArgmax", "MaxPoolGradGrad")
@@ -31,8 +31,9 @@ barrier("{op} updates a variable row by row, a row that occurs twice two times",
         "ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2", "ResourceSparseApplyRMSProp",
         "ResourceSparseApplyAdadelta", "ResourceSparseApplyProximalAdagrad")
 barrier("{op} has as many rows as its values say", "SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin",
-        "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "DynamicStitch",
-        "DynamicPartition")
+        "SegmentProd", "SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSumGrad",
+        "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", "DynamicStitch", "DynamicPartition", "Unique", "UniqueV2",
+        "UniqueWithCounts", "UniqueWithCountsV2", "Where", "Bincount", "DenseBincount")
 barrier("{op} keeps a list of tensors",
         "TensorListPushBack", "TensorListPopBack", "EmptyTensorList", "TensorListFromTensor", "TensorListGetItem",
         "TensorListSetItem", "TensorListReserve", "TensorListStack", "TensorListElementShape", "TensorListLength",
