@@ -67,6 +67,13 @@ def gradient_over_rows(x: Any) -> Any:
     return tf.gradients(tf.map_fn(tf.tanh, x), x)
 
 
+def gradient_of_a_recurrent_layer(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(COUNTER)
+        y = tf.scan(lambda state, row: tf.tanh(state + row * COUNTER), x, tf.constant(0.0))
+    return tape.gradient(y, COUNTER)
+
+
 def looping_for_long(x: Any) -> Any:
     return looping_so_often(x, 1_000_000)
 
@@ -96,7 +103,9 @@ def unseeded(x: Any) -> Any:
 @pytest.mark.parametrize(("body", "may"), [(state_of_a_variable, True), (seeded, False), (in_a_loop, False),
                                            (unseeded, True), (looping, False), (over_a_data_set, False),
                                            (looping_so_often, True),
-                                           (over_rows, True), (gradient_over_rows, True), (looping_for_long, False),
+                                           (over_rows, True), (gradient_over_rows, True),
+                                           (gradient_of_a_recurrent_layer, True),
+                                           (looping_for_long, False),
                                            (looping_in_a_loop, False)])
 def test_a_kernels_own_state_and_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
     tf.random.set_seed(None)  # which other tests set: then no op is without a seed
