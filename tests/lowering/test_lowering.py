@@ -94,6 +94,16 @@ def test_one_of_many_values_is_found_by_halves_without_branches() -> None:
     assert max(depth.values()) == 4
 
 
+def test_a_part_of_a_concatenation_is_found_by_halves() -> None:
+    def depth(body: Sequence[k.Stmt]) -> int:
+        inner = [1 + max(depth(s.body), depth(s.orelse)) if isinstance(s, k.If) else depth(s.body)
+                 for s in body if isinstance(s, k.If | k.For)]  # fmt: skip
+        return max(inner, default=0)
+
+    parts = [B.input(f"p{i}:0", F32, (64, 1, 16)) for i in range(27)]
+    assert depth(only(CPU, B.concat(parts, 1)).body) == 5
+
+
 def test_row_values_leave_the_loop_over_columns() -> None:
     row = B.exp(x(8, 1))
     program = only(CPU, B.mul(x(8, 100), row))
