@@ -104,6 +104,12 @@ def test_a_part_of_a_concatenation_is_found_by_halves() -> None:
     assert depth(only(CPU, B.concat(parts, 1)).body) == 5
 
 
+def test_neighbours_of_a_tile_at_the_rim_are_neighbours_in_memory() -> None:
+    """An index that is clamped would keep a compiler from vectors."""
+    tiles = only(CPU, B.transpose(x(70, 729), [1, 0]))
+    assert all(s.limit is None for s in statements(tiles.body) if isinstance(s, k.LetIndex))
+
+
 def test_row_values_leave_the_loop_over_columns() -> None:
     row = B.exp(x(8, 1))
     program = only(CPU, B.mul(x(8, 100), row))
