@@ -94,6 +94,22 @@ def test_one_of_many_values_is_found_by_halves_without_branches() -> None:
     assert max(depth.values()) == 4
 
 
+def test_a_part_of_a_concatenation_is_found_by_halves() -> None:
+    def depth(body: Sequence[k.Stmt]) -> int:
+        inner = [1 + max(depth(s.body), depth(s.orelse)) if isinstance(s, k.If) else depth(s.body)
+                 for s in body if isinstance(s, k.If | k.For)]  # fmt: skip
+        return max(inner, default=0)
+
+    parts = [B.input(f"p{i}:0", F32, (64, 1, 16)) for i in range(27)]
+    assert depth(only(CPU, B.concat(parts, 1)).body) == 5
+
+
+def test_neighbours_of_a_tile_at_the_rim_are_neighbours_in_memory() -> None:
+    """An index that is clamped would keep a compiler from vectors."""
+    tiles = only(CPU, B.transpose(x(70, 729), [1, 0]))
+    assert all(s.limit is None for s in statements(tiles.body) if isinstance(s, k.LetIndex))
+
+
 def test_row_values_leave_the_loop_over_columns() -> None:
     row = B.exp(x(8, 1))
     program = only(CPU, B.mul(x(8, 100), row))

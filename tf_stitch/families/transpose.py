@@ -157,13 +157,15 @@ class _TransposeLowering:
         return parts[0] if parts else None
 
     def _index(self, outer: MultiIndex, tile: dict[int, Index]) -> MultiIndex:
-        """The full index; at the rim clamped, so that its bounds are those of the axis."""
+        """The full index; at the rim its bounds are those of the axis. A CPU's guards and limits let no element run
+        that is outside; a GPU clamps the index, since loads may move ahead of guards."""
+        within = self.out.clamped if self.mapping.threads > 1 else self.out.below
         rest = iter(outer)
         full: list[Index] = []
         for axis, dim in enumerate(self.dims):
             index = tile[axis] if axis in tile else next(rest)
             if axis in tile and not surely_less(index.bounds[1], dim):
-                index = self.out.clamped(f"at{axis}_", index, dim)
+                index = within(f"at{axis}_", index, dim)
             full.append(index)
         return tuple(full)
 

@@ -181,14 +181,14 @@ class Evaluator:
         return self._one_of(maybe or [parts[-1][:2]], node.type.dtype.compute, index, axis)
 
     def _one_of(self, parts: Sequence[tuple[Node, int]], dtype: DType, index: MultiIndex, axis: int) -> k.Expr:
-        """The element of a concatenation, which is in one of some operands, each with the place where it starts; on a
-        GPU, where neighbours go all ways, found by halves."""
+        """The element of a concatenation, which is in one of some operands, each with the place where it starts; found
+        by halves."""
         if len(parts) == 1:
             (x, start), = parts
             single = self.gpu and x.type.dims[axis] == 1  # then all threads may read it
             at = constant(0) if single else index[axis] - start
             return self.value(x, (*index[:axis], at, *index[axis + 1:]))
-        middle = (len(parts) + 1) // 2 if self.gpu else 1
+        middle = (len(parts) + 1) // 2
 
         def half(of: Sequence[tuple[Node, int]]) -> Iterator[k.Expr]:
             yield self._one_of(of, dtype, index, axis)
