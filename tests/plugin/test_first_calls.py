@@ -14,7 +14,7 @@ from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate, may_wait
+from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate, may_wait, writes_variable
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -277,3 +277,19 @@ def test_excluded_functions_are_no_first_calls() -> None:
         calls()
     assert calls.first.is_over(calls.name)
     assert not calls.first.began(calls.name.decode())
+
+
+@pytest.mark.parametrize("body", [state_of_a_variable, over_rows])
+def test_what_writes_no_variable_does_not_wait(body: Callable[..., Any]) -> None:
+    """The same call has to give the same result each time."""
+    counter = tf.Variable(0.0)
+    for counts in (False, True):
+        def function(x: tf.Tensor, counts: bool = counts) -> Any:
+            if counts:
+                counter.assign_add(1.0)
+            return body(x)
+
+        ctx, name, *_ = call_of(tf.function(function), tf.constant([1.0, 2.0]))
+        definition = may_wait(ctx, name)
+        assert definition is not None
+        assert writes_variable(definition) is counts

@@ -45,6 +45,8 @@ _STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable",
                     "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
                     "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
 """Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
+_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSliceAssign")
+"""Beginnings of ops that write a variable."""
 _LOOPS = ("For", "LoopCond", "ReduceDataset")
 _WHILE = ("StatelessWhile", "While")
 
@@ -193,7 +195,8 @@ class FirstCalls:
         """What a function is if its first calls can run TensorFlow's graph."""
         if not graph_hook.is_on_here() or (ctx.num_gpus() and not self._on_gpus):
             return None
-        return may_wait(ctx, name)
+        definition = may_wait(ctx, name)
+        return definition if definition is not None and writes_variable(definition) else None
 
     def _forget(self) -> None:
         if len(self._functions) + len(self._ready) < _MOST_FUNCTIONS:
@@ -302,6 +305,12 @@ def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
 
     waits = all(may(node, function) for function in definition.functions for node in function.node_def)
     return definition if waits else None
+
+
+def writes_variable(definition: FunctionDefinition) -> bool:
+    """Whether calls of a function differ anyway. Where none does, the same call has to give the same result each time,
+    to the last bit: kernels round otherwise than TensorFlow's ops, so it is stitched at once."""
+    return any(node.op.startswith(_WRITES) for node in definition.nodes())
 
 
 def _keeps_no_state(node: NodeDef) -> bool:
