@@ -360,8 +360,6 @@ def _kernel(
         mine = f"blockIdx.x < {part.shape.blocks}" if part.shape.blocks < blocks else ""
         call = f"hfuse_{i + 1}::{part.kernel.qualified}({', '.join(names[i])});"
         leave = f" hfuse_{i + 1}::hfuse_leave();" if part.facts.barriers and part.facts.early_return else ""
-        if leave and vertical and i + 1 < len(parts):  # the next kernel's code is for warps that are together
-            leave += " __syncwarp();"
         inside = f"if ({mine}) {{ {call}{leave} }}" if mine else f"{call}{leave}"
         guard = " && ".join(filter(None, guards))
         if i and not vertical:
