@@ -115,17 +115,17 @@ def test_deterministic_programs_are_stitched_at_once(forked: Runner, cache: Path
     assert 3 in runs(done)
 
 
-def test_threads_may_call_a_function_at_first(forked: Runner, cache: Path) -> None:
-    program = PROGRAMS / "called_by_threads.py"
-    plain = forked(program, stitch="")
-    done = forked(program, TF_STITCH_CACHE=str(cache), **FIRST)
+@pytest.mark.parametrize("program", ["called_by_threads.py", "loaded_model.py"])
+def test_functions_of_threads_and_of_loaded_models_wait_and_are_stitched(forked: Runner, cache: Path, program: str
+                                                                         ) -> None:
+    plain = forked(PROGRAMS / program, stitch="")
+    done = forked(PROGRAMS / program, TF_STITCH_CACHE=str(cache), **FIRST)
     check(done, json.loads(plain.stdout))
     assert sum(runs(done)) > 0
 
 
-def test_a_model_that_is_loaded_waits_and_is_stitched(forked: Runner, cache: Path) -> None:
-    program = PROGRAMS / "loaded_model.py"
-    plain = forked(program, stitch="")
-    done = forked(program, TF_STITCH_CACHE=str(cache), **FIRST)
-    check(done, json.loads(plain.stdout))
+def test_what_writes_no_variable_gives_the_same_each_time(forked: Runner, cache: Path) -> None:
+    done = forked(PROGRAMS / "same_each_time.py", TF_STITCH_CACHE=str(cache), **FIRST)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "1\n"
     assert sum(runs(done)) > 0

@@ -1,4 +1,4 @@
-"""Which functions may have two instances, and that making the second runs nothing."""
+"""First calls run TensorFlow's graph until kernels are there, and making the second instance runs nothing."""
 
 from __future__ import annotations
 
@@ -8,116 +8,19 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager.context import Context, context
+from tensorflow.python.eager.context import Context
 
+from tests.support.function_calls import call_of, counting
 from tf_stitch.config import load_config
 from tf_stitch.interruption import Interrupted
 from tf_stitch.native.bindings import load_op
 from tf_stitch.plugin import graph_hook
-from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate, may_wait, writes_variable
+from tf_stitch.plugin.first_calls import EXECUTOR, ORIGINAL_CALLS, FirstCalls, instantiate
 
 
 @pytest.fixture(autouse=True, scope="module")
 def executor() -> None:
     load_op(load_config().cache_dir)
-
-
-COUNTER = tf.Variable(1.0)
-KEPT = []  # TensorFlow removes functions that nobody holds
-
-
-def call_of(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-    """What Context.call_function gets where a function is called."""
-    calls: list[Any] = []
-    KEPT.append(function)
-    with pytest.MonkeyPatch.context() as patch:
-        original = Context.call_function
-        patch.setattr(Context, "call_function", lambda self, *call: calls.append(call) or original(self, *call))
-        function(*arguments)
-    name, inputs, outputs = calls[-1]
-    return context(), name, inputs, outputs
-
-
-def counting(counter: tf.Variable) -> Any:
-    @tf.function
-    def count(x: Any) -> Any:
-        counter.assign_add(1)
-        return x + 1
-
-    return count
-
-
-def state_of_a_variable(x: Any) -> Any:
-    return x * COUNTER.read_value()
-
-
-def looping(x: Any) -> Any:
-    return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * 2), (0, x))[1]
-
-
-def looping_so_often(x: Any, most: int = 10) -> Any:
-    return tf.while_loop(lambda _: tf.reduce_sum(x) < 9, lambda a: (a * 2,), (x,), maximum_iterations=most)[0]
-
-
-def over_rows(x: Any) -> Any:
-    return tf.map_fn(lambda row: row * 2, x)
-
-
-def gradient_over_rows(x: Any) -> Any:
-    return tf.gradients(tf.map_fn(tf.tanh, x), x)
-
-
-def gradient_of_a_recurrent_layer(x: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(COUNTER)
-        y = tf.scan(lambda state, row: tf.tanh(state + row * COUNTER), x, tf.constant(0.0))
-    return tape.gradient(y, COUNTER)
-
-
-def looping_for_long(x: Any) -> Any:
-    return looping_so_often(x, 1_000_000)
-
-
-def looping_in_a_loop(x: Any) -> Any:
-    return tf.map_fn(looping, x)
-
-
-def over_a_data_set(x: Any) -> Any:
-    for element in tf.data.Dataset.range(3):
-        x = x + tf.cast(element, tf.float32)
-    return x
-
-
-def seeded(x: Any) -> Any:
-    return x + tf.random.uniform(tf.shape(x), seed=3)
-
-
-def in_a_loop(x: Any) -> Any:
-    return tf.map_fn(lambda row: row + tf.random.uniform([], seed=3), x)
-
-
-def unseeded(x: Any) -> Any:
-    return x + tf.random.uniform(tf.shape(x))
-
-
-@pytest.mark.parametrize(("body", "may"), [(state_of_a_variable, True), (seeded, False), (in_a_loop, False),
-                                           (unseeded, True), (looping, False), (over_a_data_set, False),
-                                           (looping_so_often, True),
-                                           (over_rows, True), (gradient_over_rows, True),
-                                           (gradient_of_a_recurrent_layer, True),
-                                           (looping_for_long, False),
-                                           (looping_in_a_loop, False)])
-def test_a_kernels_own_state_and_loops_do_not_wait(body: Callable[..., Any], may: bool) -> None:
-    tf.random.set_seed(None)  # which other tests set: then no op is without a seed
-    ctx, name, *_ = call_of(tf.function(body), tf.constant([1.0, 2.0]))
-    assert (may_wait(ctx, name) is not None) == may
-
-
-def test_variables_may_wait_and_what_xla_compiles_may_not() -> None:
-    x, counter = tf.constant([1.0]), tf.Variable(0)
-    assert may_wait(*call_of(counting(counter), x)[:2])
-    compiled = tf.function(lambda x: x + 1, jit_compile=True)
-    assert may_wait(context(), compiled.get_concrete_function(x).name) is None
 
 
 def test_an_instance_is_made_and_nothing_runs() -> None:
@@ -131,7 +34,8 @@ def test_an_instance_is_made_and_nothing_runs() -> None:
 class Calls:
     """First calls of a function of one variable, with work that is done when the test says so."""
 
-    def __init__(self, known: set[str] | None = None, complete: bool = True, **settings: Any) -> None:
+    def __init__(self, known: set[str] | None = None, complete: bool = True, function: Any = None,
+                 **settings: Any) -> None:
         self.work: list[Callable[[], None]] = []
         self.known: set[str] = set() if known is None else known
         self.failed: list[str] = []
@@ -140,7 +44,7 @@ class Calls:
         self.build: Callable[[str], bool] = lambda graph: complete
         self.first = FirstCalls(lambda job: self.work.append(job) or True, lambda graph: self.build(graph),
                                 lambda graph, error: self.failed.append(str(error)), self.known, **settings)
-        self.ctx, self.name, *self.arguments = call_of(counting(self.counter), tf.constant([1.0]))
+        self.ctx, self.name, *self.arguments = call_of(function or counting(self.counter), tf.constant([1.0]))
 
     def __call__(self) -> None:
         def original(ctx: Context, *_: Any) -> None:
@@ -279,17 +183,9 @@ def test_excluded_functions_are_no_first_calls() -> None:
     assert not calls.first.began(calls.name.decode())
 
 
-@pytest.mark.parametrize("body", [state_of_a_variable, over_rows])
-def test_what_writes_no_variable_does_not_wait(body: Callable[..., Any]) -> None:
-    """The same call has to give the same result each time."""
-    counter = tf.Variable(0.0)
-    for counts in (False, True):
-        def function(x: tf.Tensor, counts: bool = counts) -> Any:
-            if counts:
-                counter.assign_add(1.0)
-            return body(x)
-
-        ctx, name, *_ = call_of(tf.function(function), tf.constant([1.0, 2.0]))
-        definition = may_wait(ctx, name)
-        assert definition is not None
-        assert writes_variable(definition) is counts
+def test_what_may_not_wait_asks_for_our_executor_at_once() -> None:
+    calls = Calls(function=tf.function(lambda x: x + 1))
+    calls()
+    calls()
+    assert calls.executors == [EXECUTOR, "over"]
+    assert not calls.work

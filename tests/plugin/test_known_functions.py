@@ -5,26 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tf_stitch.config import StitchConfig
 from tf_stitch.plugin.known_functions import KnownFunctions
+from tf_stitch.runtime.kernel_cache import KernelCache
+
+
+def known(config: StitchConfig) -> KnownFunctions:
+    """As another process has them."""
+    return KnownFunctions(config, KernelCache(config.cache_dir / "functions"))
 
 
 def test_later_processes_know_what_was_built(tmp_path: Path) -> None:
     config = StitchConfig(cache_dir=tmp_path)
-    KnownFunctions(config).add("a")
-    assert "a" in KnownFunctions(config)
-    assert "b" not in KnownFunctions(config)
-    assert "a" not in KnownFunctions(replace(config, planner="greedy"))
+    known(config).add("a")
+    assert "a" in known(config)
+    assert "b" not in known(config)
+    assert "a" not in known(replace(config, planner="greedy"))
 
 
 def test_a_folder_that_is_only_read_is_read(tmp_path: Path) -> None:
     config = StitchConfig(cache_dir=tmp_path)
-    KnownFunctions(config).add("a")
+    known(config).add("a")
     folder = tmp_path / "functions"
     folder.chmod(0o500)
     try:
-        known = KnownFunctions(config)
-        known.add("b")
-        assert "a" in known
+        later = known(config)
+        later.add("b")
+        assert "a" in later
     finally:
         folder.chmod(0o700)
+
+
+def test_why_keys_are_not_kept_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tf_stitch.runtime.kernel_cache._store", full)
+    cache = KernelCache(tmp_path / "functions")
+    KnownFunctions(StitchConfig(cache_dir=tmp_path), cache).add("a")
+    assert cache.problem is not None
+    assert "No space left" in cache.problem

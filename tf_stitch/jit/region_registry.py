@@ -87,6 +87,7 @@ class RegionRegistry:
         self._prebuilder = Prebuilder(self._prepare, min(cpu_count(), MOST_BUILDERS))
         self.cache = KernelCache(config.cache_dir / "kernels")
         self._plans = KernelCache(config.cache_dir / "plans")
+        self.functions = KernelCache(config.cache_dir / "functions")
         self._builder = RegionBuilder(config, report, dump, self.cache, self._plans, self._prebuilder)
         self._said = self.cache.problem
         if self._said:
@@ -114,7 +115,7 @@ class RegionRegistry:
         self._tuner.close()
         native = native_cache(self._config.cache_dir)
         self._report.caches = {"kernels": self.cache.counts(), "plans": self._plans.counts(), "native": native.counts()}
-        for cache in (self.cache, self._plans):
+        for cache in (self.cache, self._plans, self.functions):
             if cache.problem and cache.problem != self._said:
                 self._report.note("cache", str(cache.folder), cache.problem)
 

@@ -20,17 +20,13 @@ from itertools import chain
 from typing import Any, Protocol
 
 import tensorflow as tf
-from tensorflow.core.framework.function_pb2 import FunctionDef
-from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager.context import Context, context
-from tensorflow.python.framework import op_def_registry
-from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from tf_stitch.interruption import Interrupted
 from tf_stitch.plugin import graph_hook
 from tf_stitch.plugin.function_definition import FunctionDefinition
-from tf_stitch.plugin.loop_length import is_short
+from tf_stitch.plugin.waiting import may_wait
 
 EXECUTOR = "TF_STITCH"
 """native/op/callers_executor.cc registers it: a function that is one region runs in the thread that calls it."""
@@ -39,16 +35,6 @@ ORIGINAL_CALLS = 3
 on disk, and rewriting the graph is beside the second and the third."""
 _MOST_FUNCTIONS = 1000
 """That are kept before those that TensorFlow has removed are looked for."""
-_MOST_BYTES = 64 * 2**20
-"""Of a function that has two instances: each holds all of its constants."""
-_STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
-                    "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
-                    "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
-"""Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSliceAssign")
-"""Beginnings of ops that write a variable."""
-_LOOPS = ("For", "LoopCond", "ReduceDataset")
-_WHILE = ("StatelessWhile", "While")
 
 Call = Callable[..., Any]
 
@@ -195,8 +181,7 @@ class FirstCalls:
         """What a function is if its first calls can run TensorFlow's graph."""
         if not graph_hook.is_on_here() or (ctx.num_gpus() and not self._on_gpus):
             return None
-        definition = may_wait(ctx, name)
-        return definition if definition is not None and writes_variable(definition) else None
+        return may_wait(ctx, name)
 
     def _forget(self) -> None:
         if len(self._functions) + len(self._ready) < _MOST_FUNCTIONS:
@@ -283,41 +268,3 @@ def instantiate(ctx: Context, name: bytes, inputs: Any, outputs: int, attributes
     except tf.errors.CancelledError:
         return
     raise RuntimeError("TensorFlow ran a call that was cancelled before")
-
-
-def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
-    """What a function is; None if two instances, one after the other, do not compute what one does, if they take much
-    memory, or if it loops and nobody knows for how long: its first call may be its only one, and run for hours."""
-    if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
-        return None
-    try:
-        definition = FunctionDefinition(ctx, name)
-    except tf.errors.NotFoundError:  # of a function that it calls
-        return None
-    if definition.functions[0].attr["_XlaMustCompile"].b or definition.size > _MOST_BYTES:
-        return None
-    named = {function.signature.name: function for function in definition.functions}
-
-    def may(node: NodeDef, caller: FunctionDef) -> bool:
-        if node.op in _WHILE:
-            return is_short(node, caller, named)
-        return node.op not in _LOOPS and _keeps_no_state(node)
-
-    waits = all(may(node, function) for function in definition.functions for node in function.node_def)
-    return definition if waits else None
-
-
-def writes_variable(definition: FunctionDefinition) -> bool:
-    """Whether calls of a function differ anyway. Where none does, the same call has to give the same result each time,
-    to the last bit: kernels round otherwise than TensorFlow's ops, so it is stitched at once."""
-    return any(node.op.startswith(_WRITES) for node in definition.nodes())
-
-
-def _keeps_no_state(node: NodeDef) -> bool:
-    op = op_def_registry.get(node.op)
-    if op is None:
-        return False
-    if not op.is_stateful or node.op.startswith(_STATE_ELSEWHERE):
-        return True
-    seeds = [node.attr[key].i for key in ("seed", "seed2") if key in node.attr]
-    return len(seeds) == 2 and not any(seeds)  # random numbers that nobody can foresee

@@ -21,18 +21,19 @@ class KnownFunctions:
     """A set of keys of functions. Threads and processes may share the folder.
 
     Args:
-        config: what kernels depend on beside the function, and where the folder is.
+        config: what kernels depend on beside the function.
+        cache: whose `problem` says why keys are not kept.
     """
 
-    def __init__(self, config: StitchConfig) -> None:
-        self._cache, self._config = KernelCache(config.cache_dir / "functions"), config
+    def __init__(self, config: StitchConfig, cache: KernelCache) -> None:
+        self._config, self._cache = config, cache
 
     def __contains__(self, key: str) -> bool:
         return self._cache.get(self._name(key), _SUFFIX) is not None
 
     def add(self, key: str) -> None:
         """Keeps a key for later processes. Where that cannot be done, they begin as this one did."""
-        with contextlib.suppress(BuildError, OSError):
+        with contextlib.suppress(BuildError):  # the cache has noted it
             self._cache.put(self._name(key), _SUFFIX, b"")
 
     def _name(self, key: str) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -57,7 +55,7 @@ from tf_stitch.plugin.run_counts import count, record_native
 from tf_stitch.report.dump import Dump
 from tf_stitch.report.entries import GraphEntry, LoopEntry, RegionEntry
 from tf_stitch.report.node_entries import node_entries
-from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, write_report
+from tf_stitch.report.report import MOST_GONE, REPORT, Report, set_aside, try_folder, write_report
 from tf_stitch.report.source_lines import source_lines
 from tf_stitch.report.verdict import is_second_pass
 from tf_stitch.runtime.device_profiles import profiles
@@ -98,7 +96,7 @@ class Session:
         self._config, self._native = config, native
         listen(config.log)
         if config.report_dir is not None:
-            _try_folder(config.report_dir)
+            try_folder(config.report_dir)
         self.report = Report(most_gone=MOST_GONE if config.report_dir is not None else 0, no_native=no_native)
         self._dump = Dump(config.dump_dir)
         self.registry = RegionRegistry(config, self.report, self._dump)
@@ -185,13 +183,12 @@ class Session:
     def _new_first_calls(self) -> FirstCalls | None:
         """None where each call is to run the regions."""
         native, config = self._native, self._config
-        if not self._may_run_both or not config.short_calls or native is None or not native.callers_executor:
-            return None
-        if config.async_builds == "1":
+        if not self._may_run_both or not config.short_calls or config.async_builds == "1" or native is None \
+                or not native.callers_executor:
             return None
         return FirstCalls(self.registry.beside, self._build_ahead, lambda graph, error: self.report.fallback(
-            "rewrite", graph, reason_of(error)), KnownFunctions(config), config.first_step_seconds,
-            on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
+            "rewrite", graph, reason_of(error)), KnownFunctions(config, self.registry.functions),
+            config.first_step_seconds, on_gpus=config.async_builds == "graph", at_once=config.async_builds == "0")
 
     def _build_ahead(self, graph: str) -> bool:
         """Builds the regions of a graph whose sizes are known. Whether that is all."""
@@ -388,17 +385,6 @@ class Session:
     def _report_name(self) -> str:
         """A forked child's report goes beside its parent's."""
         return REPORT if os.getpid() == self._process else f"report_{os.getpid()}.json"
-
-
-
-def _try_folder(folder: Path) -> None:
-    """Says at start, not after hours, that there will be no report."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
 
 
 def _ordinal(device: str) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import platform
+import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -268,6 +269,16 @@ def _count(entries: Counter[tuple[str, str, str]], entry: tuple[str, str, str], 
 
 def _counted(entries: Counter[tuple[str, str, str]]) -> list[dict[str, Any]]:
     return [{"stage": s, "where": w, "reason": r, "count": c} for (s, w, r), c in entries.items()]
+
+
+def try_folder(folder: Path) -> None:
+    """Says at start, not after hours, that there will be no report."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        say(f"TF_STITCH_REPORT cannot be written, there will be no report: {error}")
 
 
 def set_aside(folder: Path) -> None:

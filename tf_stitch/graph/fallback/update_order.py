@@ -49,7 +49,7 @@ def update_early(nodes: Sequence[NodeDef], one_by_one: bool = True) -> None:
 
 def writes_variables(node: NodeDef) -> bool:
     """Whether a node gives a new value to variables whose handles it reads."""
-    return "Assign" in node.op or node.op.startswith(("ResourceApply", "ResourceScatter"))
+    return "Assign" in node.op or node.op.startswith(("ResourceApply", "ResourceScatter", "ResourceSparseApply"))
 
 
 def _holders(defs: Mapping[str, NodeDef], inputs: Mapping[str, Sequence[str]], home: Mapping[str, int]

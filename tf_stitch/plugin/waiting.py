@@ -1,0 +1,61 @@
+"""Which functions' first calls may run TensorFlow's own graph."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.python.eager.context import Context
+from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework.config import is_op_determinism_enabled
+
+from tf_stitch.graph.fallback.update_order import writes_variables
+from tf_stitch.plugin.function_definition import FunctionDefinition
+from tf_stitch.plugin.loop_length import is_short
+
+_MOST_BYTES = 64 * 2**20
+"""Of a function that has two instances: each holds all of its constants."""
+_STATE_ELSEWHERE = ("Assert", "Assign", "Case", "If", "Iterator", "LookupTable", "NoOp", "OptionalFromValue",
+                    "OptionalGetValue", "PartitionedCall", "Print", "ReadVariableOp", "Resource", "Rng", "Stateful",
+                    "VarHandleOp", "VarIsInitializedOp", "VariableShape", "WriteSummary")
+"""Beginnings of ops with a state that is not the kernel's: two instances of such a function share it."""
+_LOOPS = ("For", "LoopCond", "ReduceDataset")
+_WHILE = ("StatelessWhile", "While")
+
+
+def may_wait(ctx: Context, name: bytes) -> FunctionDefinition | None:
+    """What a function is; None if it is to be stitched in its first call.
+
+    That is one of which two instances, one after the other, do not compute what one does, or take much memory. One that
+    loops for nobody knows how long: its first call may be its only one, and run for hours. And one that writes no
+    variable: kernels round otherwise than TensorFlow's ops, and the same call has to give the same result each time.
+    """
+    if ctx.device_name or ctx.is_async() or is_op_determinism_enabled():
+        return None
+    try:
+        definition = FunctionDefinition(ctx, name)
+    except tf.errors.NotFoundError:  # of a function that it calls
+        return None
+    if definition.functions[0].attr["_XlaMustCompile"].b or definition.size > _MOST_BYTES:
+        return None
+    if not any(map(writes_variables, definition.nodes())):
+        return None
+    named = {function.signature.name: function for function in definition.functions}
+
+    def may(node: NodeDef, caller: FunctionDef) -> bool:
+        if node.op in _WHILE:
+            return is_short(node, caller, named)
+        return node.op not in _LOOPS and _keeps_no_state(node)
+
+    waits = all(may(node, function) for function in definition.functions for node in function.node_def)
+    return definition if waits else None
+
+
+def _keeps_no_state(node: NodeDef) -> bool:
+    op = op_def_registry.get(node.op)
+    if op is None:
+        return False
+    if not op.is_stateful or node.op.startswith(_STATE_ELSEWHERE):
+        return True
+    seeds = [node.attr[key].i for key in ("seed", "seed2") if key in node.attr]
+    return len(seeds) == 2 and not any(seeds)  # random numbers that nobody can foresee
