@@ -211,7 +211,8 @@ def test_a_stitched_worker_settles() -> None:
     worker = workers.Worker("worker", CASES[0], "tf_stitch", backend="tf_stitch")
     worker.ask("run", 1)
     assert worker.ask("settle", 60)["settled"]
-    assert worker.said()
+    [said] = worker.said()
+    assert "report.json" not in said, "rows name no folder of the machine"
 
 
 def test_a_worker_that_dies_says_why(tmp_path: Path) -> None:

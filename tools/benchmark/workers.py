@@ -106,8 +106,9 @@ class Worker:
         return self._errors.read()
 
     def said(self) -> list[str]:
-        """Ends the process; the last line of tf_stitch, if it said anything."""
-        return [line for line in self.close().splitlines() if line.startswith("[tf_stitch]")][-1:]
+        """Ends the process; the last line of tf_stitch, if it said anything, without where its report is."""
+        text = self.close().replace(f"; {self._report.name}/report.json", "")
+        return [line for line in text.splitlines() if line.startswith("[tf_stitch]")][-1:]
 
     def report(self) -> Result | None:
         """The report of tf_stitch, once the process has ended."""
