@@ -16,7 +16,7 @@ from tf_stitch.device.profile import DeviceProfile
 from tf_stitch.errors import ProfileError
 from tf_stitch.ir.dtypes import DType
 from tools.benchmark.matmul_runner import MatmulRunner, plain_matmul
-from tools.calibrate.measure import rounded
+from tools.calibrate.measure import marginal, rounded
 
 BATCHES = (1, 16)
 SIZES = {"cpu": (1, 8, 32, 128, 512), "cuda": (1, 16, 64, 256, 1024, 4096)}
@@ -60,7 +60,7 @@ class Executor:
         """op_us, and matmuls of a CPU."""
         short, long = (min(self._runner.chain_seconds(n, CALLS)) for n in (CHAIN, 3 * CHAIN))
         matmuls = {dtype.value: self._matmul_times(dtype) for dtype in DTYPES[self._target]}
-        found = {"op_us": (long - short) / (2 * CHAIN) * 1e6}
+        found = {"op_us": marginal(short, long, CHAIN, 3 * CHAIN) * 1e6}
         return rounded(found | {"matmuls": matmuls} if matmuls else found)
 
     def check_errors(self, profile: DeviceProfile) -> Iterator[str]:
@@ -95,4 +95,4 @@ class Executor:
         many = 3 * few
         gemm = plain_matmul(dtype, *sizes)
         short, long = (min(self._runner.seconds(gemm, n, CALLS)) for n in (few, many))
-        return max(min((long - short) / (many - few), long / many), long / many / 10) * 1e6
+        return marginal(short, long, few, many) * 1e6

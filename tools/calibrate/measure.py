@@ -71,13 +71,22 @@ def _above(us: float, launch: float) -> float:
     return max(us - launch, 0.02 * us)
 
 
+def marginal(short: float, long: float, few: int, many: int) -> float:
+    """What one more of something takes, from the times of few and of many.
+
+    A machine that was busy in one of both times would make it negative or more than their mean; it is between the mean
+    and a tenth of it, and so positive."""
+    return max(min((long - short) / (many - few), long / many), long / many / 10)
+
+
 def _rates(plan: Plan, dtype: DType, ops: Sequence[K], timer: Timer, make: Callable[[c.Chain], Node] = c.chain
            ) -> dict[str, float]:  # fmt: skip
     """10^9 ops a second, from the difference between a long chain and a short one."""
     counts = {op: plan.counts[OP_TABLE[op].cost >= DEAR] for op in ops}
     specs = [c.Chain(dtype, op, counts[op] * times, plan.elements) for op in ops for times in (1, 3)]
     times = timer([make(spec) for spec in specs])
-    slope = {op: (times[2 * i + 1] - times[2 * i]) / (2 * counts[op] * plan.elements) for i, op in enumerate(ops)}
+    slope = {op: marginal(times[2 * i], times[2 * i + 1], counts[op], 3 * counts[op]) / plan.elements
+             for i, op in enumerate(ops)}  # fmt: skip
     add = slope[K.ADD] / 2  # the link itself: x + c, and the sum
     cost = {op: add if op is K.ADD else max(slope[op] - slope[K.ADD], SMALLEST_RATIO * add) for op in ops}
     if K.SELECT in cost:
