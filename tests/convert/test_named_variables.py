@@ -92,6 +92,80 @@ def test_calls_with_the_same_variables_share_a_function_and_others_do_not() -> N
     assert len(meta.graph_def.library.function) == 3
 
 
+def wrapped(meta: MetaGraphDef, results: list[str], inputs: list[str] | None = None) -> MetaGraphDef:
+    """The same, but the graph calls a function that calls it, as that of a signature does."""
+    outer, inner = FunctionDef(), meta.graph_def.library.function[0]
+    inner.signature.output_arg.add(name="z", type=DT_FLOAT)
+    inner.ret["z"] = "region:outputs:1"
+    outer.signature.name = "wrapper"
+    outer.signature.input_arg.extend(inner.signature.input_arg)
+    names = [arg.name for arg in inner.signature.input_arg]
+    call = outer.node_def.add(name="run", op="StatefulPartitionedCall", input=inputs or names)
+    call.attr["f"].func.name = "inner"
+    call.attr["Tin"].list.type.extend(arg.type for arg in inner.signature.input_arg)
+    outer.node_def.add(name="NoOp", op="NoOp", input=["^run"])
+    for i, result in enumerate(results):
+        outer.node_def.add(name=f"identity{i}", op="Identity", input=[result, "^NoOp"])
+        outer.signature.output_arg.add(name=f"y{i}", type=DT_FLOAT)
+        outer.ret[f"y{i}"] = f"identity{i}:output:0"
+    outer.control_ret["run"] = "run"
+    outer.signature.control_output.append("run")
+    meta.graph_def.library.function.append(outer)
+    meta.graph_def.node[-1].attr["f"].func.name = "wrapper"
+    return meta
+
+
+def test_a_function_that_only_calls_another_is_left_out() -> None:
+    meta = wrapped(model([handle("a"), handle("b")]), ["run:output:0", "run:output:1"])
+    name_variables(meta, [SIGNATURE])
+    called = meta.graph_def.node[-1].attr["f"].func.name
+    assert called.startswith(f"inner{SUFFIX}")
+    assert [f.signature.name for f in meta.graph_def.library.function] == ["inner", "wrapper", called]
+
+
+@pytest.mark.parametrize(("results", "inputs"), [(["run:output:1", "run:output:0"], None), (["run:output:0"], None),
+                                                 (["run:output:0", "run:output:1"], ["w", "x", "v0"])])
+def test_one_that_gives_others_results_or_arguments_is_called(results: list[str], inputs: list[str] | None) -> None:
+    meta = wrapped(model([handle("a")]), results, inputs)
+    if inputs:  # the two swap their data
+        inner, outer = meta.graph_def.library.function
+        for function in (inner, outer):
+            function.signature.input_arg.insert(0, function.signature.input_arg.add(name="w", type=DT_FLOAT))
+            del function.signature.input_arg[-1]
+        outer.node_def[0].input[:2] = ["x", "w"]
+        outer.node_def[0].attr["Tin"].list.type.insert(0, DT_FLOAT)
+        meta.graph_def.node[-1].input[:] = ["x", "x", "a"]
+        meta.graph_def.node[-1].attr["Tin"].list.type.insert(0, DT_FLOAT)
+    name_variables(meta, [SIGNATURE])
+    assert meta.graph_def.node[-1].attr["f"].func.name.startswith(f"wrapper{SUFFIX}")
+    assert len(meta.graph_def.library.function) == 4
+
+
+def test_what_stands_in_for_reads_is_not_visited_at_each_call() -> None:
+    meta = model([handle("a"), handle("b")])
+    inner = meta.graph_def.library.function[0]
+    for name in ("read_a", "read_b"):
+        inner.node_def.add(name=name, op="NoOp", input=["^region"])
+        inner.control_ret[name] = name
+        inner.signature.control_output.append(name)
+    inner.node_def.add(name="order", op="NoOp", input=["^region", "^before"])
+    inner.control_ret["order"] = "order"
+    inner.signature.control_output.append("order")
+    name_variables(meta, [SIGNATURE])
+    after = meta.graph_def.library.function[-1]
+    assert [node.name for node in after.node_def] == ["region", "order"]
+    assert dict(after.control_ret) == {"region": "region", "order": "order"}
+    assert sorted(after.signature.control_output) == ["order", "region"]
+
+
+def test_a_variable_that_others_read_keeps_its_name_s_node() -> None:
+    meta = model([handle("a"), handle("b")])
+    meta.graph_def.library.function[0].node_def.add(name="assign", op="AssignVariableOp", input=["v1", "x"])
+    name_variables(meta, [SIGNATURE])
+    after = meta.graph_def.library.function[-1]
+    assert [node.name for node in after.node_def if node.op == "VarHandleOp"] == ["v1"]
+
+
 def test_a_function_without_regions_that_read_variables_stays_as_it_is() -> None:
     meta = model([handle("a")])
     del meta.graph_def.library.function[0].node_def[:]

@@ -3,7 +3,8 @@ for each variable at each call.
 
 Objects of TensorFlow 2 call functions with handles of variables that have no names. Sessions, and TensorFlow's C API,
 call them from the graph, where a VarHandleOp names each variable: there other functions are called, which have no
-arguments for variables. Only functions with regions that read variables themselves gain by that.
+arguments for variables. Only functions with regions that read variables themselves gain by that. A function that only
+calls another, as signatures' functions do, is left out there: each call of a function costs some microseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def name_variables(meta: MetaGraphDef, signatures: Sequence[Signature]) -> None:
             _name(node, handles)
         elif node.op in CALLS and handles and _gains(node.attr["f"].func.name, functions):
             _call_without(node, handles, functions, made)
-    meta.graph_def.library.function.extend(made.values())
+    called = {node.attr["f"].func.name for where in (meta.graph_def.node, *(f.node_def for f in made.values()))
+              for node in where if node.op in CALLS}
+    meta.graph_def.library.function.extend(f for f in made.values() if f.signature.name in called)
 
 
 def _gains(name: str, functions: Mapping[str, FunctionDef]) -> bool:
@@ -58,7 +61,7 @@ def _call_without(node: NodeDef, handles: Handles, functions: Mapping[str, Funct
     node.input[:] = [t for t in node.input if t not in handles]
     node.attr["Tin"].list.ClearField("type")
     node.attr["Tin"].list.type.extend(types)
-    node.attr["f"].func.name = _without(function, named, functions, made)
+    node.attr["f"].func.name = _unwrapped(_without(function, named, functions, made), made)
 
 
 def _without(function: FunctionDef, named: Handles, functions: Mapping[str, FunctionDef], made: Made) -> str:
@@ -77,7 +80,47 @@ def _without(function: FunctionDef, named: Handles, functions: Mapping[str, Func
             _name(node, own)
         elif node.op in CALLS and own and _gains(node.attr["f"].func.name, functions):
             _call_without(node, own, functions, made)
+    _drop_idle_nodes(new)
     return str(new.signature.name)
+
+
+def _drop_idle_nodes(function: FunctionDef) -> None:
+    """Drops what the executor would visit at each call for nothing: names that only regions read, which have them now,
+    and what stands in for variables' reads in control outputs."""
+    nodes = {node.name for node in function.node_def}
+    stands_in = {node.name: node.input[0][1:] for node in function.node_def
+                 if _stands_in(node) and node.input[0][1:] in nodes}  # fmt: skip
+    names = list(dict.fromkeys(stands_in.get(name, name) for name in function.control_ret.values()))
+    function.control_ret.clear()
+    function.control_ret.update({name: name for name in names})
+    function.signature.control_output[:] = names
+    read = {producer_of(t) for node in function.node_def for t in node.input}
+    read |= {producer_of(t) for t in function.ret.values()} | set(names)
+    kept = [node for node in function.node_def
+            if node.name in read or not (node.name in stands_in or node.op == "VarHandleOp")]
+    del function.node_def[:]
+    function.node_def.extend(kept)
+
+
+def _stands_in(node: NodeDef) -> bool:
+    return node.op == "NoOp" and len(node.input) == 1
+
+
+def _unwrapped(name: str, made: Made) -> str:
+    """The function, or the one made here that it does nothing but call with its own arguments, for its own results."""
+    made_names = {f.signature.name: f for f in made.values()}
+    function = made_names[name]
+    calls = [node for node in function.node_def if node.op in CALLS]
+    if len(calls) != 1 or any(node.op not in (*CALLS, "Identity", "NoOp") for node in function.node_def):
+        return name
+    called = made_names.get(calls[0].attr["f"].func.name)
+    if called is None or [t for t in calls[0].input if not t.startswith("^")] != \
+            [arg.name for arg in function.signature.input_arg]:  # fmt: skip
+        return name
+    passed = {f"{node.name}:output:0": node.input[0] for node in function.node_def if node.op == "Identity"}
+    results = [function.ret[arg.name] for arg in function.signature.output_arg]
+    whole = [f"{calls[0].name}:output:{i}" for i in range(len(called.signature.output_arg))]
+    return str(called.signature.name) if [passed.get(t, t) for t in results] == whole else name
 
 
 def _name(node: NodeDef, handles: Handles) -> None:
