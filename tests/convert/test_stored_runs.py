@@ -6,7 +6,7 @@ import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_stitch.convert.saved_model import GRAPH_FILE, Model
-from tf_stitch.convert.stored_runs import StoredShapes, StoredVerdicts, Verdicts
+from tf_stitch.convert.stored_runs import StoredScope, StoredShapes, StoredVerdicts, Verdicts
 
 VERDICTS = Verdicts([1, 3], {"serve": 0.5})
 
@@ -70,3 +70,19 @@ def test_shapes_that_make_no_sense_are_seen_anew(model: Model, text: bytes) -> N
 def test_a_folder_that_cannot_be_written_is_no_error(model: Model) -> None:
     one = StoredVerdicts(Path("/proc/sys/cache"), model, [])
     one.keep(VERDICTS)
+
+
+def test_the_scope_is_found_again(model: Model) -> None:
+    one = StoredScope(model.path / "cache", model, ["a"])
+    assert one.recall() is None
+    one.keep("region")
+    assert one.recall() == "region"
+    assert StoredScope(model.path / "cache", model, ["b"]).recall() is None
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'"everything"', b"\xff"])
+def test_a_scope_that_makes_no_sense_is_tried_anew(model: Model, text: bytes) -> None:
+    one = StoredScope(model.path / "cache", model, [])
+    one._cache.put(one._key, ".json", text)
+    assert one.recall() is None
+    assert one._cache.get(one._key, ".json") is None

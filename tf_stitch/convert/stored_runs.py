@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_stitch.convert.saved_model import GRAPH_FILE, Model
 from tf_stitch.errors import BuildError
+from tf_stitch.jit.libraries import SCOPES
 from tf_stitch.jit.shape_family import Shapes
 from tf_stitch.runtime.cache_key import cache_key, package_digest
 from tf_stitch.runtime.device_profiles import machine_key
@@ -109,3 +110,24 @@ class StoredShapes(_Stored):
     def keep(self, seen: Mapping[int, Sequence[Shapes]]) -> None:
         """For the next conversion."""
         self._write(list(seen.items()))
+
+
+class StoredScope(_Stored):
+    """What regions hold: of the scopes that were tried the faster one."""
+
+    kind = "scope"
+
+    def recall(self) -> str | None:
+        """None if there is none, or it makes no sense."""
+        try:
+            found = self._read()
+            if found is None or found in SCOPES:
+                return None if found is None else str(found)
+        except (OSError, ValueError, TypeError):
+            pass
+        self._discard()
+        return None
+
+    def keep(self, scope: str) -> None:
+        """For the next conversion."""
+        self._write(scope)

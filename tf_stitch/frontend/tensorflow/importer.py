@@ -22,7 +22,7 @@ from tf_stitch.frontend.tensorflow.imported_graph import (
     topological,
 )
 from tf_stitch.frontend.tensorflow.loop_shapes import GivenUp, LoopShapes, finer
-from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, Matmuls, Scope, are_small
+from tf_stitch.frontend.tensorflow.matmul_scope import NO_MATMULS, TOO_LARGE, Matmuls, Scope, are_small
 from tf_stitch.frontend.tensorflow.node_context import (
     NodeContext,
     Operand,
@@ -249,7 +249,7 @@ class _Importer:
             return None
         given = {o.node for o in ctx.operands if o.node is not None}
         small = are_small((v for v in outputs if v is not None), given)
-        return None if small else f"{node.op} is a library call too large for a region"
+        return None if small else f"{node.op} {TOO_LARGE}"
 
     def _is_shape_arithmetic(self, node: Any, ctx: NodeContext) -> bool:
         """All results are known, and come from shapes: whoever needs them has them already."""

@@ -32,6 +32,9 @@ CACHED_ELEMENTS = 1 << 18
 """Of a right matrix that stays in a core's cache. Up to here Eigen was 1.1 to 3 times as fast as TensorFlow's op, with
 four times as many elements 0.8 to 1."""
 
+TOO_LARGE = "is a library call too large for a region"
+"""The reason that keeps other matmuls out of regions, behind an op's name."""
+
 
 class Matmuls(Enum):
     """Which matmuls of a device, and whether convolutions too."""
