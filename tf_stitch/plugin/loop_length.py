@@ -1,17 +1,34 @@
-"""Whether a loop is known to end soon: the most trips that TensorFlow counts are a small number or a tensor's size."""
+"""Whether a loop is known to end soon: it counts from a small number to another, or over a tensor's size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import tensorflow as tf
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from tf_stitch.plugin.value_origin import Origin, Scope
+
 MOST_TRIPS = 10_000
 """Of a loop that is short, where its length is a number. One over a tensor is as long as what is in memory."""
-_COUNTER = 0
-"""The place of TensorFlow's own counter among a loop's values, with `maximum_iterations` and in a gradient."""
+_WHILE = ("StatelessWhile", "While")
+_UPWARDS = {"Less": True, "LessEqual": True, "Greater": False, "GreaterEqual": False}
+"""Comparisons under which a loop goes on -> whether its counter has to grow, so that it ends."""
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """
+    Attributes:
+        place: of the counter among a loop's values; upwards: it has to grow.
+        limit: what it is compared with, in the loop's condition.
+    """
+
+    place: int
+    upwards: bool
+    limit: Origin
 
 
 def is_short(loop: NodeDef, caller: FunctionDef, functions: Mapping[str, FunctionDef]) -> bool:
@@ -20,37 +37,79 @@ def is_short(loop: NodeDef, caller: FunctionDef, functions: Mapping[str, Functio
     Args:
         functions: those that nodes name.
     """
-    nodes = {node.name: node for node in caller.node_def}
-    return any(_is_small(loop.input[place], nodes, caller, functions)
-               for place in _limits(functions[loop.attr["cond"].func.name]))
+    return _is_short(loop, Scope(caller, functions))
 
 
-def _limits(condition: FunctionDef) -> Iterator[int]:
-    """Places of the values that the counter has to be less than: those of conditions that all must hold."""
-    nodes = {node.name: node for node in condition.node_def}
-    places = {argument.name: place for place, argument in enumerate(condition.signature.input_arg)}
-    todo = list(condition.ret.values())
-    while todo:
-        node = nodes.get(todo.pop().partition(":")[0])
-        if node is None:
+def _is_short(loop: NodeDef, around: Scope) -> bool:
+    """Whether a value counts from a small number to another, as the condition asks for."""
+    body = around.function(loop.attr["body"].func.name)
+    for counter in _counters(around.function(loop.attr["cond"].func.name)):
+        step = _step(body, counter.place)
+        if not step or (step > 0) is not counter.upwards or not _is_small(around.origin(loop.input[counter.place])):
             continue
-        if node.op in ("Identity", "LogicalAnd"):
-            todo += [name for name in node.input if not name.startswith("^")]
-        elif node.op == "Less" and places.get(node.input[0]) == _COUNTER and node.input[1] in places:
-            yield places[node.input[1]]
+        limit = counter.limit
+        if limit.argument is not None:
+            if body.result(limit.argument).argument != limit.argument:
+                continue  # it may move away
+            limit = around.origin(loop.input[limit.argument])
+        if _is_small(limit):
+            return True
+    return False
 
 
-def _is_small(value: str, nodes: Mapping[str, NodeDef], caller: FunctionDef, functions: Mapping[str, FunctionDef]
-              ) -> bool:
-    name, _, output = value.partition(":")
-    node = nodes.get(name)
-    if node is None:  # an argument
+def _counters(condition: Scope) -> Iterator[_Counter]:
+    """Of conditions that all must hold for the loop to go on."""
+    todo = [condition.result(0)]
+    while todo:
+        value = todo.pop()
+        if value.node is None:
+            continue
+        if value.node.op == "LogicalAnd":
+            todo += value.operands()
+        elif value.node.op in _UPWARDS:
+            left, right = value.operands()
+            upwards = _UPWARDS[value.node.op]
+            for counted, limit, grows in ((left, right, upwards), (right, left, not upwards)):
+                if counted.argument is not None:
+                    yield _Counter(counted.argument, grows, limit)
+
+
+def _step(body: Scope, place: int) -> int:
+    """What a trip adds to the loop's value at this place; 0 if that is not known."""
+    value = body.result(place)
+    if value.node is None or value.node.op not in ("Add", "AddV2", "Sub"):
+        return 0
+    left, right = value.operands()
+    if value.node.op != "Sub" and left.argument is None:
+        left, right = right, left
+    step = _number(right)
+    if left.argument != place or step is None:
+        return 0
+    return -step if value.node.op == "Sub" else step
+
+
+def _is_small(value: Origin) -> bool:
+    number = _number(value)
+    if number is not None:
+        return abs(number) <= MOST_TRIPS
+    if value.node is None:  # an argument
         return False
-    if node.op == "Const":
-        return bool(tf.make_ndarray(node.attr["value"].tensor) <= MOST_TRIPS)
-    if node.op == "StridedSlice":
-        shape = nodes.get(node.input[0].partition(":")[0])
+    if value.node.op == "StridedSlice":
+        shape = value.operands()[0].node
         return shape is not None and shape.op in ("Shape", "ShapeN")
+    if value.node.op in ("Add", "AddV2", "Sub"):
+        return all(map(_is_small, value.operands()))
+    if value.node.op not in _WHILE:
+        return False
     # A gradient's loop is as long as the loop before it, which gives it its counter.
-    is_counter = node.op in ("StatelessWhile", "While") and output == f"output:{_COUNTER}"
-    return is_counter and is_short(node, caller, functions)
+    loop, place = value.node, value.output
+    return _step(value.scope.function(loop.attr["body"].func.name), place) != 0 and \
+        _is_small(value.scope.origin(loop.input[place])) and _is_short(loop, value.scope)
+
+
+def _number(value: Origin) -> int | None:
+    """None if it is no constant scalar, or no whole number: what adds fractions may take as many trips as it likes."""
+    if value.node is None or value.node.op != "Const":
+        return None
+    array = tf.make_ndarray(value.node.attr["value"].tensor)
+    return int(array) if array.size == 1 and array.dtype.kind in "iu" else None
