@@ -17,6 +17,7 @@ from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 from tf_stitch.kernel_ir.verifier import verify_program
 from tf_stitch.kernel_ir.walk import accesses, statements
+from tf_stitch.lowering import early_loads as placing
 from tf_stitch.lowering.early_loads import MOST_HELD, early_loads
 
 F32 = DType.F32
@@ -134,3 +135,16 @@ def test_a_load_by_a_loaded_index_waits_for_it() -> None:
     body = (first, place, k.Barrier(), value)
     moved = early_loads(program(*body))
     assert moved.body == (first, k.LoadFence(("i",)), place, value, k.LoadFence(("v",)), k.Barrier())
+
+
+def test_long_bodies_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for every load: kernels of unrolled loops have thousands."""
+    seen: list[object] = []
+    look = placing._load
+    monkeypatch.setattr(placing, "_load", lambda unit: (seen.append(unit), look(unit))[1])
+    counts = []
+    for count in (50, 200):
+        seen.clear()
+        early_loads(program(*(load(f"v{i}", THREAD) for i in range(count))))
+        counts.append(len(seen))
+    assert counts[1] <= 4 * counts[0]

@@ -7,7 +7,7 @@ it stores, and outside of guards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
@@ -48,7 +48,7 @@ class _Moves:
 
     def body(self, body: Sequence[k.Stmt]) -> _Unit:
         """A body from which nothing leaves."""
-        out: list[_Unit] = []
+        out = _Placed()
         for unit in _units(body):
             stmt = unit[-1]
             if isinstance(stmt, k.If):
@@ -56,48 +56,42 @@ class _Moves:
             elif isinstance(stmt, k.For):
                 unit = (replace(stmt, body=self.body(stmt.body)),)
             self._put(unit, out)
-        return tuple(chain.from_iterable(out))
+        return tuple(chain.from_iterable(out.units))
 
-    def _unguarded(self, body: Sequence[k.Stmt], out: list[_Unit]) -> _Unit:
+    def _unguarded(self, body: Sequence[k.Stmt], out: _Placed) -> _Unit:
         """What is left of a guarded body when the loads that do no harm unguarded were put in front."""
         units = list(_units(self.body(body)))
         leaving: list[_Unit] = []
+        staying: list[_Unit] = []
         declared = set[str]()  # inside, for good
         for unit in units:
             stmt = unit[-1]
             free = _needed(unit).isdisjoint(declared)
-            if isinstance(stmt, k.LetIndex):
-                if free and self._moves(unit):
-                    leaving.append(unit)
-                else:
-                    declared.add(stmt.var.name)
-            elif free and self._harmless(unit):
-                leaving.append(unit)
+            leaves = free and (self._moves(unit) if isinstance(stmt, k.LetIndex) else self._harmless(unit))
+            if isinstance(stmt, k.LetIndex) and not leaves:
+                declared.add(stmt.var.name)
+            (leaving if leaves else staying).append(unit)
         if all(_load(unit) is None for unit in leaving):
             return tuple(chain.from_iterable(units))
         for unit in leaving:
             self._put(unit, out)
-        return tuple(chain.from_iterable(u for u in units if u not in leaving))
+        return tuple(chain.from_iterable(staying))
 
-    def _put(self, unit: _Unit, out: list[_Unit]) -> None:
+    def _put(self, unit: _Unit, out: _Placed) -> None:
         """Adds a unit to those before it; a load, and an index that loads may need, as early as may be."""
-        if isinstance(unit[-1], k.LetIndex) and unit in out:
+        if isinstance(unit[-1], k.LetIndex) and unit[-1] in out.indices:
             return
-        out.insert(self._earliest(unit, out) if self._moves(unit) else len(out), unit)
+        out.insert(self._earliest(unit, out) if self._moves(unit) else len(out.units), unit)
 
-    def _earliest(self, unit: _Unit, out: Sequence[_Unit]) -> int:
+    def _earliest(self, unit: _Unit, out: _Placed) -> int:
         """Behind what it needs, and behind the loads that are there already."""
-        needed, paid, at = _needed(unit), _words(unit) == 0, len(out)
-        while at and not (isinstance(stmt := out[at - 1][-1], k.LetIndex) and stmt.var.name in needed):
-            if not paid and _waits(stmt):
-                if _words(unit) > self._room:
-                    break
-                self._room -= _words(unit)
-                paid = True
-            at -= 1
-        while at < len(out) and _load(out[at]) is not None:
-            at += 1
-        return at
+        at, words = out.behind(_needed(unit)), _words(unit)
+        if words and out.last_wait >= at:
+            if words > self._room:
+                at = out.last_wait + 1
+            else:
+                self._room -= words
+        return out.behind_loads(at)
 
     def _moves(self, unit: _Unit) -> bool:
         stmt = unit[-1]
@@ -114,6 +108,44 @@ class _Moves:
         buffer, index, width = load
         low, high = index.bounds
         return surely_less(-1, low) and surely_less(high + width - 1, self._sizes[buffer])
+
+
+class _Placed:
+    """Units in their order. What is asked for the place of another is kept beside them: there are thousands in a long
+    body, and most are loads.
+
+    Attributes:
+        indices: those that are declared.
+        last_wait: the place of the last unit that `_waits`; -1 without one.
+    """
+
+    def __init__(self) -> None:
+        self.units: list[_Unit] = []
+        self.indices = set[k.Stmt]()
+        self.last_wait = -1
+        self._names: list[str] = []  # of the index that a unit declares, or ""
+        self._loads = bytearray()  # whether a unit is one
+
+    def insert(self, at: int, unit: _Unit) -> None:
+        stmt = unit[-1]
+        if isinstance(stmt, k.LetIndex):
+            self.indices.add(stmt)
+        self.units.insert(at, unit)
+        self._names.insert(at, stmt.var.name if isinstance(stmt, k.LetIndex) else "")
+        self._loads.insert(at, _load(unit) is not None)
+        self.last_wait += at <= self.last_wait
+        if _waits(stmt):
+            self.last_wait = max(self.last_wait, at)
+
+    def behind(self, names: Iterable[str]) -> int:
+        """The first place behind the indices of these names."""
+        backwards = self._names[::-1]
+        return max((len(backwards) - backwards.index(name) for name in names if name in backwards), default=0)
+
+    def behind_loads(self, at: int) -> int:
+        """The first place from `at` on that is not before a load."""
+        found = self._loads.find(0, at)
+        return len(self.units) if found < 0 else found
 
 
 def _held(body: Sequence[k.Stmt]) -> Iterator[k.Stmt]:

@@ -13,12 +13,37 @@ from tf_stitch.ir.symbolic_dims import surely_less
 from tf_stitch.kernel_ir import nodes as k
 from tf_stitch.kernel_ir.index import Index, Var, constant, var
 
+_WAITS = (k.For, k.AllReduce, k.Barrier)
+
 
 @dataclass
 class _Scope:
     statements: list[k.Stmt] = field(default_factory=list)
     memo: dict[Hashable, k.Expr] = field(default_factory=dict)
     floor: int = 0  # depth of the innermost scope that runs only sometimes: nothing may move out of it
+    first_wait: int | None = None  # place of the first loop or barrier; there may be thousands of statements before it
+
+    def append(self, stmt: k.Stmt) -> None:
+        if self.first_wait is None and isinstance(stmt, _WAITS):
+            self.first_wait = len(self.statements)
+        self.statements.append(stmt)
+
+    def insert_load(self, load: k.Let, index: Index) -> None:
+        """Before the first loop or barrier behind what it reads, so that it is under way together with theirs, not
+        waited for after them."""
+        if self.first_wait is None:
+            self.statements.append(load)
+            return
+        names = {v.name for v in index.variables()}
+        first = self.first_wait
+        for at in range(first, len(self.statements)):
+            stmt = self.statements[at]
+            if isinstance(stmt, k.LetIndex) and stmt.var.name in names:
+                first = at + 1
+        waits = (at for at in range(first, len(self.statements)) if isinstance(self.statements[at], _WAITS))
+        at = next(waits, len(self.statements))
+        self.first_wait += at == self.first_wait
+        self.statements.insert(at, load)
 
 
 class ScopedEmitter:
@@ -42,7 +67,7 @@ class ScopedEmitter:
 
     def emit(self, stmt: k.Stmt) -> None:
         """Appends to the innermost scope."""
-        self._scopes[-1].statements.append(stmt)
+        self._scopes[-1].append(stmt)
         if isinstance(stmt, k.Accumulator | k.Array):
             self._depth_of[stmt.name] = len(self._scopes) - 1
         elif isinstance(stmt, k.LetIndex):
@@ -60,9 +85,11 @@ class ScopedEmitter:
         if known is not None:
             return known
         name = self.fresh("v")
-        statements = self._scopes[depth].statements
-        at = _before_loops(statements, value.index) if isinstance(value, k.Load) else len(statements)
-        statements.insert(at, k.Let(name, value, note))
+        scope, declared = self._scopes[depth], k.Let(name, value, note)
+        if isinstance(value, k.Load):
+            scope.insert_load(declared, value.index)
+        else:
+            scope.append(declared)
         self._depth_of[name] = depth
         local = k.Local(name, value.dtype)
         self._scopes[depth].memo[key] = local
@@ -97,7 +124,7 @@ class ScopedEmitter:
     def emit_beside(self, stmt: k.Stmt, value: k.Expr) -> None:
         """Appends to the outermost scope that knows `value`."""
         depth = max(self._expr_depth(value), self._scopes[-1].floor)
-        self._scopes[depth].statements.append(stmt)
+        self._scopes[depth].append(stmt)
         if isinstance(stmt, k.LetIndex):
             self._depth_of[stmt.var.name] = depth
 
@@ -210,15 +237,3 @@ class ScopedEmitter:
 
     def _index_depth(self, index: Index) -> int:
         return max((self._depth_of[v.name] for v in index.variables()), default=0)
-
-
-def _before_loops(statements: Sequence[k.Stmt], index: Index) -> int:
-    """Where a load of `index` goes: before the first loop or barrier behind what it reads, so that it is under way
-    together with theirs, not waited for after them."""
-    names = {v.name for v in index.variables()}
-    first = 0
-    for at, stmt in enumerate(statements):
-        if isinstance(stmt, k.LetIndex) and stmt.var.name in names:
-            first = at + 1
-    waits = (at for at in range(first, len(statements)) if isinstance(statements[at], k.For | k.AllReduce | k.Barrier))
-    return next(waits, len(statements))
