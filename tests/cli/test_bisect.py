@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.fork_server import ForkServer
 from tests.support.start import python_path
 from tf_stitch.cli import bisect as bisecting
 from tf_stitch.cli.bisect import BisectError, Culprit, Outcome, difference, find_culprit, first_true, printed_values
@@ -140,12 +142,15 @@ def test_region_names_come_from_the_report() -> None:
 
 
 @pytest.mark.timeout(900)
-def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = Path(__file__).parent / "wrong_kernel_program.py"
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.setenv("TF_STITCH_SCOPE", "ops")  # the matmuls between its regions are small
-    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", sys.executable, "-m", "tf_stitch", str(program)]
+    server = ForkServer(tmp_path, os.environ)
+    command = [sys.executable, "-m", "tf_stitch", "bisect", "--", *server.command, "-m", "tf_stitch.__main__",
+               str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    server.close()
     assert done.returncode == 0, done.stderr + done.stdout
     assert "region 1 is the first that makes a difference: step 0: " in done.stdout
     assert "pattern 1 is the first that does; it computes:\n" in done.stdout

@@ -6,6 +6,9 @@ not started anew (tests of activation, of signals and of memory have to be), and
 environment when it is imported is the server's (see AT_IMPORT).
 
     python -P tests/support/fork_server.py SOCKET
+    python -P tests/support/fork_server.py SOCKET program.py ARGUMENTS
+
+The second is a command that runs a program in a server: for what starts commands itself.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Mapping, Sequence
@@ -30,6 +34,7 @@ PRELOADED = ("tensorflow", "keras", "tf_stitch.plugin.activation")
 AT_IMPORT = ("LD_", "PYTHON", "MALLOC", "OMP_", "KMP_", "TF_ENABLE_", "TF_USE_", "KERAS_", "XLA_", "TF_XLA_")
 """Prefixes of variables that are read before a program begins; PYTHONPATH is taken over."""
 START_SECONDS = 120
+COMMAND_SECONDS = 900
 
 
 class ForkServer:
@@ -43,9 +48,11 @@ class ForkServer:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self._path = folder / "socket"
+        self.command = (sys.executable, "-P", __file__, str(self._path))
+        """Before a program and its arguments: runs them here."""
         with (folder / "server.log").open("w") as log:
-            self._server = subprocess.Popen([sys.executable, "-P", __file__, str(self._path)], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, env=self._environment)
+            self._server = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=self._environment)
         end = time.monotonic() + START_SECONDS
         while not self._path.exists():
             assert self._server.poll() is None, (folder / "server.log").read_text()
@@ -64,25 +71,29 @@ class ForkServer:
         Raises:
             TimeoutError: it was ended.
         """
-        request = {"command": list(command), "environment": dict(environment), "cwd": os.getcwd(),
-                   "start": str(_start_file(environment)), "out": str(folder / "stdout"),
-                   "err": str(folder / "stderr")}
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout)
-            connection.connect(str(self._path))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            replies = connection.makefile()
-            pid = int(replies.readline())
-            try:
-                return int(replies.readline())
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise
+        return run_in(self._path, command, environment, folder, timeout)
 
     def close(self) -> None:
         """Ends the server; programs that run stay."""
         self._server.terminate()
         self._server.wait()
+
+
+def run_in(server: Path, command: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float) -> int:
+    """As ForkServer.run, by the path of its socket."""
+    request = {"command": list(command), "environment": dict(environment), "cwd": os.getcwd(),
+               "start": str(_start_file(environment)), "out": str(folder / "stdout"), "err": str(folder / "stderr")}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(server))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        replies = connection.makefile()
+        pid = int(replies.readline())
+        try:
+            return int(replies.readline())
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
 
 
 def _start_file(environment: Mapping[str, str]) -> Path | str:
@@ -156,5 +167,15 @@ def _become(request: Mapping[str, Any]) -> None:
     exec(compile(Path(program).read_bytes(), program, "exec"), main.__dict__)
 
 
+def _run_as_command(server: str, command: Sequence[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        status = run_in(Path(server), command, os.environ, Path(folder), timeout=COMMAND_SECONDS)
+        sys.stdout.write(Path(folder, "stdout").read_text())
+        sys.stderr.write(Path(folder, "stderr").read_text())
+    return status if status >= 0 else 128 - status  # as of a shell
+
+
 if __name__ == "__main__":
+    if sys.argv[2:]:
+        sys.exit(_run_as_command(sys.argv[1], sys.argv[2:]))
     _become(_serve(sys.argv[1]))

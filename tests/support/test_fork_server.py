@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def test_errors_and_signals(server: ForkServer, tmp_path: Path) -> None:
 def test_a_module_is_run(server: ForkServer, tmp_path: Path) -> None:
     assert server.run(["-m", "json.tool", "--help"], os.environ, tmp_path, 60) == 0
     assert (tmp_path / "stdout").read_text().startswith("usage: python -m json.tool")
+
+
+def test_a_command_runs_a_program_in_it(server: ForkServer, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys\n"
+                       "print(sys.argv[1:], os.environ['ANSWER'], 'tensorflow' in sys.modules, flush=True)\n"
+                       "print('aside', file=sys.stderr, flush=True)\n"
+                       "sys.exit(3) if sys.argv[1] == 'x' else os.kill(os.getpid(), 9)\n")
+    for argument, status in (("x", 3), ("y", 137)):
+        done = subprocess.run([*server.command, program, argument], capture_output=True, text=True, timeout=60,
+                              env=os.environ | {"ANSWER": "42"})
+        assert (done.returncode, done.stdout, done.stderr) == (status, f"['{argument}'] 42 True\n", "aside\n")
 
 
 def test_a_program_that_takes_too_long_is_ended(server: ForkServer, tmp_path: Path) -> None:
