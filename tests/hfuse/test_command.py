@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,3 +159,28 @@ def test_a_partition_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[
     source = capsys.readouterr().out
     assert "threadIdx.x < 128" in source
     assert "blocks of 512 threads, 8 blocks" in source
+
+
+AT_THE_END = """
+import atexit, sys
+from pathlib import Path
+from clang import cindex
+
+def end():
+    cindex.conf = None  # as Python leaves modules
+    held.clear()
+
+atexit.register(end)
+from tf_stitch.hfuse.source import parse
+held = [parse(Path(sys.argv[1]), "90")]
+print(len(held[0].tokens))
+"""
+
+
+def test_what_libclang_holds_ends_in_silence(tmp_path: Path) -> None:
+    """By then its package has lost the library."""
+    file = tmp_path / "kernel.cu"
+    file.write_text("__global__ void kernel(float* y) { y[0] = 1; }\n")
+    done = subprocess.run([sys.executable, "-c", AT_THE_END, file], capture_output=True, text=True, timeout=60)
+    assert int(done.stdout) > 10
+    assert done.stderr == ""

@@ -212,7 +212,7 @@ def _libclang() -> Any:
 def _leave_to_the_system(cindex: Any) -> None:
     """When Python ends, libclang's objects go with the process: its package frees them by modules that are gone."""
     def forget() -> None:
-        for kind in (cindex.TranslationUnit, cindex.Index):
+        for kind in (cindex.TranslationUnit, cindex.Index, cindex.TokenGroup):
             kind.__del__ = lambda _: None
 
     atexit.register(forget)
