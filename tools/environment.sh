@@ -1,4 +1,5 @@
-# Sourced by the other scripts: `prepare EXTRA` leaves a virtual environment with TensorFlow and tf_stitch installed.
+# Sourced by the other scripts: `prepare EXTRA [OPTIONS]` leaves a virtual environment with TensorFlow and tf_stitch
+# installed, by pip with these options.
 # VENV names another folder for it than .venv in the clone.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,6 +24,7 @@ find_python() {
 
 prepare() {
   local extra=$1 python stamp
+  shift
   command -v g++ >/dev/null || fail "g++ is missing, and the native op is built with it: apt-get install g++"
   stamp="$venv/.tf_stitch-$extra-$(cat "$root/pyproject.toml" "$root/setup.py" | sha256sum | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
@@ -34,7 +36,7 @@ prepare() {
       "$python" -m venv "$venv" || fail "no virtual environment could be made in $venv"
     fi
     echo "Installing tf_stitch and what it needs into $venv (TensorFlow is about 600 MB)" >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root[tensorflow,$extra]" \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable "$root[tensorflow,$extra]" \
       || fail "pip could not install tf_stitch[tensorflow,$extra]; its message is above"
     touch "$stamp"
   fi

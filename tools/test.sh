@@ -3,7 +3,7 @@
 # GPU tests are skipped, by name, where there is no GPU.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-prepare dev
+prepare dev --no-compile  # Python compiles what tests import, on both cores
 cd "$root" || exit 1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 unset TF_STITCH TF_STITCH_REPORT
@@ -11,7 +11,17 @@ unset PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python, and each would 
 
 status=0
 "$venv/bin/python" -m ruff check . || status=1
-"$venv/bin/python" -m mypy || status=1
+"$venv/bin/python" -m mypy &
+types=$!
+# Meanwhile, what many tests would wait for. If it cannot be built, they say so.
+"$venv/bin/python" -c '
+from tf_stitch.config import load_config
+from tf_stitch.native.build import GRAPH_HOOK, STITCH_OP, build_library
+
+for library in (STITCH_OP, GRAPH_HOOK):
+    build_library(library, load_config().cache_dir)
+' >/dev/null 2>&1
+wait "$types" || status=1
 [ "$status" = 0 ] || echo "FAILED: ruff or mypy, see above; the tests run all the same" >&2
 # Last, so that its summary ends the output. A file's tests stay together: they share fixtures. Files keep the order of
 # tests/conftest.py, longest first.
