@@ -45,8 +45,8 @@ def test_the_interpreter_leaves_during_a_build(run: Runner, cache: Path, compile
     assert time.monotonic() - start < 100, "no build is waited for"
 
 
-def test_fork_after_import(run: Runner) -> None:
-    plain, stitched = (run(PROGRAMS / "forks.py", stitch=stitch) for stitch in ("", "1"))
+def test_fork_after_import(run: Runner, forked: Runner) -> None:
+    plain, stitched = forked(PROGRAMS / "forks.py", stitch=""), run(PROGRAMS / "forks.py")
     check(plain, json.loads(plain.stdout))
     check(stitched, json.loads(plain.stdout))
     assert stitched.stitched("step") > 0, "the parent's report, not a child's"

@@ -40,12 +40,12 @@ def said(done: Run) -> dict[str, Any]:
     return results
 
 
-def test_two_workers_train_as_in_tensorflow(run: Runner) -> None:
+def test_two_workers_train_as_in_tensorflow(forked: Runner) -> None:
     """The same losses; variables that are the same bit for bit in both; and what does not wait for the other worker is
     in few regions."""
     results = {}
     for stitch in ("", "1"):
-        workers = both(run, stitch)
+        workers = both(forked, stitch)
         assert [done.returncode for done in workers] == [0, 0], workers[0].stderr[-3000:]
         first, second = map(said, workers)
         assert first == second
@@ -60,11 +60,11 @@ def test_two_workers_train_as_in_tensorflow(run: Runner) -> None:
         assert len({node["region"] for node in nodes} - {None}) <= 4
 
 
-def test_a_worker_that_leaves_ends_the_other(run: Runner) -> None:
+def test_a_worker_that_leaves_ends_the_other(forked: Runner) -> None:
     """With TensorFlow's error, and without waiting."""
     errors = {}
     for stitch in ("", "1"):
-        stays, left = both(run, stitch, leaves=20)
+        stays, left = both(forked, stitch, leaves=20)
         assert (stays.returncode, left.returncode) == (4, 3), stays.stderr[-3000:]
         errors[stitch] = said(stays)
     assert errors["1"] == errors[""]
